@@ -1,0 +1,61 @@
+"""The house rules that no linter counts."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+ROOMS = ("topologies", "sim", "real", "validation", "ringside")
+FILES = sorted(file for room in ROOMS for file in (TOP / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TOP)))
+def test_file_is_short_and_says_what_it_is(file):
+    text = file.read_text(encoding="utf-8")
+    assert text.count("\n") <= 300
+    tree = ast.parse(text)
+    if text:
+        assert ast.get_docstring(tree), "a file begins with why it exists"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.body[0].lineno < 50, node.name
+
+
+def imported_by(code):
+    check = f"import sys; {code}; print(' '.join(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_import_ringside_is_light():
+    assert not imported_by("import ringside") & {"torch", "scipy", "matplotlib", "numpy"}
+
+
+COMMANDS = ("", "topo", "simulate", "pick", "train", "measure", "calibrate", "compare", "demo")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_light(command):
+    argv = ["ringside", *command.split(), "--help"]
+    code = f"""
+sys.argv = {argv!r}
+from ringside.__main__ import main
+try: main()
+except SystemExit as end: assert not end.code
+"""
+    assert not imported_by(f"exec({code!r})") & {"torch", "scipy", "matplotlib"}
+
+
+def test_every_command_has_its_help_tested():
+    from ringside.cli import app
+
+    assert {command.callback.__name__ for command in app.registered_commands} == set(COMMANDS) - {""}
+
+
+def test_import_contracts():
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint], cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
