@@ -1,0 +1,138 @@
+"""A topology as a YAML file, in and out.
+
+Either a named topology with settings::
+
+    maker: star
+    ranks: 8
+    bandwidth: 25GB/s
+
+or the graph itself, every cable once (``one_way: true`` for a link that has no way back)::
+
+    name: two hosts
+    nodes:
+      a: {kind: gpu, rank: 0}
+      b: {kind: gpu, rank: 1}
+    cables:
+      - {ends: [a, b], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import networkx as nx
+import yaml
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
+from topologies.catalogue import MAKERS, complaints, make
+from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from topologies.units import BytesPerSecond, Seconds, format_duration, format_rate
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Node(_Strict):
+    kind: Literal[NODE_KINDS]  # type: ignore[valid-type]
+    rank: int | None = None
+    tier: int | None = None
+
+
+class _Cable(_Strict):
+    ends: tuple[str, str]
+    kind: Literal[LINK_KINDS]  # type: ignore[valid-type]
+    bandwidth: BytesPerSecond
+    latency: Seconds = 0.0
+    one_way: bool = False
+
+
+class _File(_Strict):
+    name: str = "topology"
+    machines: PositiveInt = 1
+    nodes: dict[str, _Node]
+    cables: list[_Cable]
+
+
+def read(path: Path) -> Topology:
+    """The topology in the file; raise `TopologyError` with every complaint at once."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = ", ".join(MAKERS)
+        raise TopologyError(f"{path}: no such file, nor a known cluster ({known})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TopologyError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise TopologyError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise TopologyError(f"{path}: holds no mapping; write 'maker: star' or 'nodes:' and 'cables:'")
+    if not all(isinstance(key, str) for key in content):
+        raise TopologyError(f"{path}: keys must be text; allowed: maker, or {', '.join(_File.model_fields)}")
+    if "maker" in content:
+        return make(str(content.pop("maker")), None, content)
+    return _graph(content, str(path))
+
+
+def write(graph: Topology, path: Path) -> None:
+    """Write the graph so that `read` gives the same graph back."""
+    path.write_text(dumps(graph), encoding="utf-8")
+
+
+def dumps(graph: Topology) -> str:
+    """The YAML text of a graph."""
+    cables: list[dict[str, Any]] = []
+    done: set[tuple[str, str]] = set()
+    for a, b, data in graph.edges(data=True):
+        if (a, b) in done:
+            continue
+        back = graph.edges.get((b, a))
+        cable = {
+            "ends": [a, b],
+            "kind": data["kind"],
+            "bandwidth": format_rate(data["bandwidth"]),
+            "latency": format_duration(data["latency"]),
+        }
+        if back == data:
+            done.add((b, a))
+        else:
+            cable["one_way"] = True
+        cables.append(cable)
+    content = {
+        "name": graph.graph.get("name", "topology"),
+        "machines": graph.graph.get("nodes", 1),
+        "nodes": {node: dict(data) for node, data in graph.nodes(data=True)},
+        "cables": cables,
+    }
+    return str(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110))
+
+
+def _graph(content: dict[str, Any], source: str) -> Topology:
+    try:
+        file = _File(**content)
+    except ValidationError as error:
+        raise TopologyError(complaints(error, source, [*_File.model_fields, *_Cable.model_fields])) from None
+    except TypeError:
+        raise TopologyError(
+            f"{source}: keys must be text; allowed: {', '.join(_File.model_fields)}"
+        ) from None
+    graph: Topology = nx.DiGraph(name=file.name, nodes=file.machines)
+    for node, attributes in file.nodes.items():
+        graph.add_node(node, **attributes.model_dump(exclude_none=True))
+    unknown = [
+        f"{source}: cables.{index}: {end!r} is no node of the file"
+        for index, cable in enumerate(file.cables)
+        for end in cable.ends
+        if end not in file.nodes
+    ]
+    if unknown:
+        raise TopologyError("\n".join(unknown))
+    for index, cable in enumerate(file.cables):
+        if graph.has_edge(*cable.ends) or (not cable.one_way and graph.has_edge(*reversed(cable.ends))):
+            raise TopologyError(f"{source}: cables.{index}: {' and '.join(cable.ends)} are joined already")
+        link = {"kind": cable.kind, "bandwidth": cable.bandwidth, "latency": cable.latency}
+        if cable.one_way:
+            graph.add_edge(*cable.ends, **link)
+        else:
+            add_cable(graph, *cable.ends, **link)
+    check(graph)
+    return graph

@@ -1,0 +1,137 @@
+"""The contract of a topology: a plain ``networkx.DiGraph`` that anybody can build or bring.
+
+=======  ===========  ==========================================================================
+where    attribute    meaning
+=======  ===========  ==========================================================================
+node     ``kind``     one of `NODE_KINDS`; every rank sits on a ``gpu`` node (a host's CPU too)
+node     ``rank``     gpu nodes only: 0 .. ranks-1, each once
+node     ``tier``     optional: 0 at the ranks, rising with each layer of switches; routes use it
+edge     ``kind``     one of `LINK_KINDS`
+edge     ``bandwidth``  bytes/s, one direction, above 0
+edge     ``latency``  seconds that a message's head spends on the link, 0 or more
+graph    ``name``     what outputs call it
+graph    ``nodes``    optional: how many machines it joins (default 1)
+graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
+graph    ``window``   bytes that one rank has under way to another at most, ``segment`` or more
+=======  ===========  ==========================================================================
+
+A full-duplex cable is two edges.
+"""
+
+import math
+from typing import TypeAlias
+
+import networkx as nx
+
+Node = str
+Hop = tuple[Node, Node]
+Topology: TypeAlias = "nx.DiGraph[Node]"
+
+NODE_KINDS = ("gpu", "nvswitch", "pcie", "cpu", "nic", "switch")
+LINK_KINDS = ("nvlink", "pcie", "ib", "ethernet", "c2c", "upi", "memory")
+
+
+class TopologyError(ValueError):
+    """A topology that breaks the contract; the message lists every complaint, one a line."""
+
+
+def ranks(graph: Topology) -> list[Node]:
+    """The gpu nodes, at index r the one that is rank r."""
+    found = {data["rank"]: node for node, data in graph.nodes(data=True) if data.get("kind") == "gpu"}
+    return [found[rank] for rank in range(len(found))]
+
+
+def name_of(graph: Topology) -> str:
+    """What outputs call the topology."""
+    return str(graph.graph.get("name", "topology"))
+
+
+def num_machines(graph: Topology) -> int:
+    """How many machines the topology joins."""
+    return int(graph.graph.get("nodes", 1))
+
+
+def add_cable(graph: Topology, a: Node, b: Node, *, kind: str, bandwidth: float, latency: float) -> None:
+    """Join ``a`` and ``b`` by a full-duplex link: one edge each way, each with all of ``bandwidth``."""
+    graph.add_edge(a, b, kind=kind, bandwidth=float(bandwidth), latency=float(latency))
+    graph.add_edge(b, a, kind=kind, bandwidth=float(bandwidth), latency=float(latency))
+
+
+def check(graph: Topology) -> None:
+    """Raise `TopologyError` with every violation of the contract at once, each by name."""
+    if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
+        raise TopologyError(f"a topology is a networkx.DiGraph, not a {type(graph).__name__}")
+    complaints = [
+        *_node_complaints(graph),
+        *_rank_complaints(graph),
+        *_edge_complaints(graph),
+        *_transport_complaints(graph),
+    ]
+    if not complaints:
+        complaints = _reach_complaints(graph)
+    if complaints:
+        raise TopologyError("\n".join(f"{name_of(graph)}: {complaint}" for complaint in complaints))
+
+
+def _node_complaints(graph: Topology) -> list[str]:
+    return [
+        f"node {node!r} has kind {data.get('kind')!r}; allowed: {', '.join(NODE_KINDS)}"
+        for node, data in graph.nodes(data=True)
+        if data.get("kind") not in NODE_KINDS
+    ]
+
+
+def _rank_complaints(graph: Topology) -> list[str]:
+    gpus = {node: data.get("rank") for node, data in graph.nodes(data=True) if data.get("kind") == "gpu"}
+    if not gpus:
+        return ["no node of kind 'gpu', so there is no rank"]
+    complaints: list[str] = []
+    seen: dict[int, Node] = {}
+    for node, rank in gpus.items():
+        if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < len(gpus):
+            complaints.append(f"gpu {node!r} has rank {rank!r}; allowed: 0 to {len(gpus) - 1}")
+        elif seen.setdefault(rank, node) != node:
+            complaints.append(f"gpus {seen[rank]!r} and {node!r} both have rank {rank}")
+    machines = graph.graph.get("nodes", 1)
+    if not isinstance(machines, int) or isinstance(machines, bool) or machines < 1:
+        complaints.append(f"the number of machines is {machines!r}; write 1 or more")
+    return complaints
+
+
+def _edge_complaints(graph: Topology) -> list[str]:
+    complaints = []
+    for a, b, data in graph.edges(data=True):
+        link = f"link {a!r} -> {b!r}"
+        if data.get("kind") not in LINK_KINDS:
+            complaints.append(f"{link} has kind {data.get('kind')!r}; allowed: {', '.join(LINK_KINDS)}")
+        if not _finite(data.get("bandwidth")) or data["bandwidth"] <= 0:
+            complaints.append(f"{link} has bandwidth {data.get('bandwidth')!r}; write bytes/s above 0")
+        if not _finite(data.get("latency")) or data["latency"] < 0:
+            complaints.append(f"{link} has latency {data.get('latency')!r}; write seconds, 0 or more")
+        if a == b:
+            complaints.append(f"{link} joins a node to itself")
+    return complaints
+
+
+def _transport_complaints(graph: Topology) -> list[str]:
+    segment, window = graph.graph.get("segment"), graph.graph.get("window")
+    if (segment, window) == (None, None):
+        return []
+    if not (isinstance(segment, int) and isinstance(window, int) and 0 < segment <= window):
+        return [f"segments of {segment!r} B in a window of {window!r} B; write 1 B or more, no more than fit"]
+    return []
+
+
+def _reach_complaints(graph: Topology) -> list[str]:
+    first, *others = ranks(graph)
+    reached, reaching = nx.descendants(graph, first), nx.ancestors(graph, first)
+    return [
+        f"no path {'to' if node not in reached else 'from'} gpu {node!r} "
+        f"{'from' if node not in reached else 'to'} gpu {first!r}"
+        for node in others
+        if node not in reached or node not in reaching
+    ]
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,176 @@
+"""The machine in a table that ``nvidia-smi topo -m`` prints.
+
+The table says how devices are connected, not how fast: NVLinks as counts, PCIe as classes. GPUs and
+cards that meet at a PCIe switch (PIX, PXB) share one, devices that meet at a host bridge or inside
+a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity; all CPUs are joined two
+by two (SYS). No GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch
+with as many links as the largest count; otherwise links are direct.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import combinations, count
+
+import networkx as nx
+
+from topologies.graph import Node, Topology, TopologyError, add_cable
+from topologies.importers.cluster import clustered
+from topologies.units import BytesPerSecond, Seconds
+
+MAX_NVLINKS = 18
+
+_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+_SWITCHED = {"PIX", "PXB"}
+_SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
+_ADVICE = "paste what nvidia-smi topo -m prints, as it is"
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table read: devices in order, GPUs first; the cell of each pair; where GPUs have affinity to."""
+
+    gpus: list[str]
+    cards: list[str]
+    shared: dict[tuple[str, str], str]
+    affinity: dict[str, str]
+
+
+def is_matrix(text: str) -> bool:
+    """Whether a text holds such a table."""
+    return _header(_lines(text)) is not None
+
+
+def topology(
+    text: str,
+    nodes: int = 1,
+    nvlink: BytesPerSecond = 25e9,
+    nic: BytesPerSecond = 25e9,
+    pcie: BytesPerSecond = 24e9,
+    socket: BytesPerSecond = 10e9,
+    nvlink_latency: Seconds = 0.6e-6,
+    pcie_latency: Seconds = 1e-6,
+    network_latency: Seconds = 2.7e-6,
+) -> Topology:
+    """``nodes`` machines of the kind in the table, with bandwidths that the table does not tell.
+
+    ``nvlink`` is one link, 25 GB/s each way from V100 to H200, 50 GB/s on Blackwell. The others
+    default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets.
+    """
+    table = read(text)
+    machine: Topology = nx.DiGraph(name="nvidia-smi-topology")
+    for rank, gpu in enumerate(table.gpus):
+        machine.add_node(gpu, kind="gpu", rank=rank, tier=0)
+    _add_nvlinks(machine, table, nvlink)
+    _add_pcie(machine, table, pcie, socket)
+    return clustered(
+        machine,
+        nodes,
+        dict.fromkeys(table.cards, nic),
+        nvlink_latency=nvlink_latency,
+        pcie_latency=pcie_latency,
+        network_latency=network_latency,
+    )
+
+
+def read(text: str) -> Table:
+    """The table in a text; raise `TopologyError` with the line of what is wrong."""
+    lines = _lines(text)
+    start = _header(lines)
+    if start is None:
+        raise TopologyError(f"no line that begins with GPU0; {_ADVICE}")
+    columns = lines[start].split()
+    columns = columns[: columns.index("CPU")] if "CPU" in columns else columns
+    gpus = [name.lower() for name in columns if name.startswith("GPU")]
+    cards = [f"nic{index}" for index in range(len(columns) - len(gpus))]
+    names = dict(zip(columns, [*gpus, *cards], strict=True))
+    if len(names) < len(columns) or any(name.startswith("GPU") for name in columns[len(gpus) :]):
+        raise _error(start, "the columns are not GPUs, then cards, each once")
+    table = Table(gpus, cards, {}, {})
+    for index, column in enumerate(columns, start + 1):
+        _add_row(table, names, column, index, lines[index] if index < len(lines) else "")
+    for (a, b), cell in table.shared.items():
+        if table.shared[b, a] != cell:
+            line = start + 1 + [*gpus, *cards].index(a)
+            raise _error(line, f"{a} to {b} is {cell}, but {b} to {a} is {table.shared[b, a]}")
+    return table
+
+
+def _add_row(table: Table, names: dict[str, str], column: str, index: int, line: str) -> None:
+    label, *cells = line.split() or [""]
+    if label != column:
+        raise _error(index, f"a row of {label!r} where {column!r} is next")
+    if len(cells) < len(names):
+        raise _error(index, f"{len(cells)} cells in a table of {len(names)} devices")
+    for other, cell in zip(names, cells, strict=False):
+        link = re.fullmatch(r"NV(\d{1,2})", cell)
+        if (cell == "X") != (other == column) or not (cell == "X" or link or cell in _CLASSES):
+            known = "NV and a count, " + ", ".join(_CLASSES)
+            raise _error(index, f"{column} to {other} is {cell!r}; allowed: {known}, X on the diagonal")
+        if link and not 0 < int(link[1]) <= MAX_NVLINKS:
+            raise _error(index, f"{cell} links; allowed: 1 to {MAX_NVLINKS}")
+        if cell != "X":
+            table.shared[names[column], names[other]] = cell
+    cpus, *numa = cells[len(names) :] or [""]
+    if cpus:
+        table.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
+
+
+def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
+    counts = {pair: int(cell[2:]) for pair, cell in table.shared.items() if cell.startswith("NV")}
+    of_gpu = {gpu: [number for (a, _), number in counts.items() if a == gpu] for gpu in table.gpus}
+    if any(sum(found) > MAX_NVLINKS for found in of_gpu.values()):
+        machine.add_node("nvswitch", kind="nvswitch", tier=1)
+        for gpu in filter(of_gpu.get, table.gpus):
+            bandwidth = max(of_gpu[gpu]) * link
+            add_cable(machine, gpu, "nvswitch", kind="nvlink", bandwidth=bandwidth, latency=0)
+        return
+    for pair, number in counts.items():
+        machine.add_edge(*pair, kind="nvlink", bandwidth=number * link, latency=0.0)
+
+
+def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) -> None:
+    sockets = _groups(table, _SAME_CPU, table.affinity)
+    slots = count()
+    for index, devices in enumerate(sockets):
+        cpu = f"cpu{index}"
+        machine.add_node(cpu, kind="cpu", tier=2)
+        for other in range(index):
+            add_cable(machine, f"cpu{other}", cpu, kind="upi", bandwidth=socket, latency=0)
+        for group in _groups(table, _SWITCHED, {}):
+            if group[0] in devices:
+                above = cpu if len(group) == 1 else f"pcie{next(slots)}"
+                _add_slot(machine, group, above, cpu, bandwidth)
+
+
+def _add_slot(machine: Topology, group: list[Node], above: Node, cpu: Node, bandwidth: float) -> None:
+    """Devices on a PCIe switch of a CPU; a device that shares none sits on the CPU itself."""
+    if above != cpu:
+        machine.add_node(above, kind="pcie", tier=1)
+        add_cable(machine, above, cpu, kind="pcie", bandwidth=bandwidth, latency=0)
+    for device in group:
+        if device not in machine:
+            machine.add_node(device, kind="nic", tier=3)
+        add_cable(machine, device, above, kind="pcie", bandwidth=bandwidth, latency=0)
+
+
+def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
+    """The devices that hang together by some classes, or by the same affinity, in the table's order."""
+    devices = [*table.gpus, *table.cards]
+    together: nx.Graph[Node] = nx.Graph()
+    together.add_nodes_from(devices)
+    together.add_edges_from(pair for pair, cell in table.shared.items() if cell in classes)
+    together.add_edges_from((a, b) for a, b in combinations(affinity, 2) if affinity[a] == affinity[b])
+    return [sorted(group, key=devices.index) for group in nx.connected_components(together)]
+
+
+def _lines(text: str) -> list[str]:
+    return _ESCAPES.sub("", text).splitlines()
+
+
+def _header(lines: list[str]) -> int | None:
+    return next((index for index, line in enumerate(lines) if line.split()[:1] == ["GPU0"]), None)
+
+
+def _error(index: int, message: str) -> TopologyError:
+    return TopologyError(f"nvidia-smi table, line {index + 1}: {message}; {_ADVICE}")

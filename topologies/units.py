@@ -1,0 +1,126 @@
+"""Text becomes a number here, once, and a number becomes text here, once.
+
+Inside Ringside every quantity is a plain SI number: seconds, bytes, bytes per second. At the
+door people write what nccl-tests and data sheets write: sizes are binary (``25M``, ``25MB`` and
+``25MiB`` are all 25 * 2**20 bytes), rates are decimal (``25GB/s`` is 25e9 bytes/s and ``400Gb/s``
+is 50e9 bytes/s), a link's rate is one direction.
+
+    >>> parse_size("25M"), parse_rate("400Gb/s"), parse_duration("5us")
+    (26214400, 50000000000.0, 5e-06)
+    >>> format_size(26214400), format_rate(50e9), format_duration(5e-6)
+    ('25 MiB', '50 GB/s', '5 us')
+
+Every ``format_x`` without ``digits`` is exact: ``parse_x(format_x(value)) == value``. Arithmetic
+between text and number is decimal, so no rounding hides in a prefix.
+"""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+MAX_SIZE = 2**50
+"""Bytes. No rank holds a pebibyte, so a larger size is a slip of the pen."""
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµμ/]*)\s*")
+_MAX_EXPONENT = 30
+_BINARY = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
+_DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12}
+_SIZE_UNITS = {
+    prefix + suffix: Decimal(2**power)
+    for prefix, power in _BINARY.items()
+    for suffix in (("", "B", "iB") if prefix else ("", "B"))
+}
+_RATE_UNITS = {
+    f"{prefix}{unit}": Decimal(10) ** power / bits
+    for prefix, power in _DECIMAL.items()
+    for unit, bits in (("B/s", 1), ("b/s", 8), ("bit/s", 8), ("bps", 8))
+}
+_DURATION_UNITS = {
+    unit: Decimal(10) ** power
+    for unit, power in (("s", 0), ("ms", -3), ("us", -6), ("µs", -6), ("μs", -6), ("ns", -9), ("ps", -12))
+}
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes from text such as ``8``, ``1K``, ``25MiB`` or ``1.5G``; prefixes are powers of two."""
+    advice = "write for example 8, 64K, 25MiB or 1G"
+    value = _parse(text, "a size", _SIZE_UNITS, advice)
+    if value != value.to_integral_value():
+        raise ValueError(f"{text!r} is not a whole number of bytes; {advice}")
+    if value > MAX_SIZE:
+        raise ValueError(f"{text!r} is more than {format_size(MAX_SIZE)}, which no rank holds; {advice}")
+    return int(value)
+
+
+def parse_rate(text: str) -> float:
+    """Bytes per second from text such as ``25GB/s`` or ``400Gb/s``; prefixes are powers of ten."""
+    advice = "write for example 400Gb/s or 50GB/s"
+    value = float(_parse(text, "a rate", _RATE_UNITS, advice))
+    if value == 0:
+        raise ValueError(f"{text!r} moves nothing: a rate is above 0; {advice}")
+    return value
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from text such as ``5us`` or ``1.5ms``."""
+    return float(_parse(text, "a duration", _DURATION_UNITS, "write for example 5us, 1.5ms or 2s"))
+
+
+def format_size(nbytes: int) -> str:
+    """Exact text: the largest binary unit in which two decimals are enough, else bytes."""
+    for prefix, power in reversed(_BINARY.items()):
+        if prefix and nbytes >= 2**power and nbytes * 100 % 2**power == 0:
+            return f"{_plain(Decimal(nbytes) / 2**power)} {prefix}iB"
+    return f"{nbytes} B"
+
+
+def format_rate(bytes_per_s: float, digits: int | None = None) -> str:
+    """Decimal bytes per second with a prefix; exact, or rounded to ``digits`` significant digits."""
+    prefixes = (("TB/s", 12), ("GB/s", 9), ("MB/s", 6), ("kB/s", 3), ("B/s", 0))
+    return _format(bytes_per_s, prefixes, digits)
+
+
+def format_duration(seconds: float, digits: int | None = None) -> str:
+    """Seconds with a prefix; exact, or rounded to ``digits`` significant digits."""
+    return _format(seconds, (("s", 0), ("ms", -3), ("us", -6), ("ns", -9)), digits)
+
+
+def _parse(text: Any, what: str, units: dict[str, Decimal], advice: str) -> Decimal:
+    match = _NUMBER.fullmatch(str(text))
+    if match is None or match[2] not in units or isinstance(text, bool):
+        raise ValueError(f"{text!r} is not {what}; {advice}")
+    try:
+        number = Decimal(match[1])
+    except InvalidOperation:
+        raise ValueError(f"{text!r} has an absurd exponent; {advice}") from None
+    if number < 0:
+        raise ValueError(f"{text!r} is negative; {advice}")
+    if number.adjusted() > _MAX_EXPONENT:
+        raise ValueError(f"{text!r} is absurdly large; {advice}")
+    return number * units[match[2]]
+
+
+def _format(value: float, prefixes: tuple[tuple[str, int], ...], digits: int | None) -> str:
+    exact = Decimal(repr(float(value)))
+    if digits is not None:
+        exact = Decimal(f"{value:.{digits - 1}e}")
+    for unit, power in prefixes:
+        if exact.copy_abs() >= Decimal(10) ** power:
+            return f"{_plain(exact.scaleb(-power))} {unit}"
+    if not exact:
+        return f"0 {prefixes[0][0]}"
+    unit, power = prefixes[-1]
+    return f"{_plain(exact.scaleb(-power))} {unit}"
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+Bytes = Annotated[int, BeforeValidator(parse_size)]
+BytesPerSecond = Annotated[float, BeforeValidator(parse_rate)]
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+"""Types that say their unit; where pydantic checks a file or a command line, they take text with a unit."""
