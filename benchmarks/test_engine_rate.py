@@ -1,0 +1,70 @@
+"""How fast the engine is, in SimPy's own coin: transfers per timeout of a loop that does nothing else."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import simpy
+
+from sim.algorithms import schedule
+from sim.collective import Collective
+from sim.engine import simulate
+from topologies import star
+
+pytestmark = pytest.mark.benchmark
+
+RANKS = 256
+ROUNDS = 400
+LEAST_RATIO = 0.15
+MOST_MEMORY = 300e6
+
+MEASURED = f"""
+import resource
+from sim.algorithms import schedule
+from sim.collective import Collective
+from sim.engine import simulate
+from topologies import star
+
+simulate(schedule("ring", Collective("all_reduce", {RANKS}, 1 << 30)), star({RANKS}))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def simpy_rate() -> float:
+    """Timeouts per second of CPU of 256 processes that only wait."""
+    env = simpy.Environment()
+
+    def wait() -> simpy.events.ProcessGenerator:
+        for _ in range(ROUNDS):
+            yield env.timeout(1.0)
+
+    for _ in range(RANKS):
+        env.process(wait())
+    begin = time.process_time()
+    env.run()
+    return RANKS * ROUNDS / (time.process_time() - begin)
+
+
+def engine_rate() -> float:
+    """Transfers per second of CPU of a ring of 256 ranks, not traced."""
+    plan = schedule("ring", Collective("all_reduce", RANKS, 1 << 30))
+    graph = star(RANKS)
+    begin = time.process_time()
+    run = simulate(plan, graph)
+    return run.num_transfers / (time.process_time() - begin)
+
+
+def test_the_engine_keeps_up_with_bare_simpy() -> None:
+    pairs = [(engine_rate(), simpy_rate()) for _ in range(3)]
+    for engine, bare in pairs:
+        print(f"{engine:,.0f} transfers/s, {bare:,.0f} bare timeouts/s, ratio {engine / bare:.3f}")
+    assert max(engine / bare for engine, bare in pairs) >= LEAST_RATIO
+
+
+def test_the_engine_stays_small() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True
+    ).stdout
+    print(f"peak memory {int(found) / 1e6:.0f} MB")
+    assert int(found) < MOST_MEMORY

@@ -1,0 +1,98 @@
+"""Everybody straight to everybody, each rank beginning with its own successor so that targets differ."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.collective import Collective
+from sim.schedule import Schedule, Step, even_chunks, step
+
+
+def _to_owners(ranks: int) -> Iterator[Step]:
+    rank = np.arange(ranks)
+    for s in range(1, ranks):
+        yield step(rank, (rank + s) % ranks, (rank + s) % ranks, reduce=True)
+
+
+def _to_all(ranks: int) -> Iterator[Step]:
+    rank = np.arange(ranks)
+    for s in range(1, ranks):
+        yield step(rank, (rank + s) % ranks, rank, reduce=False)
+
+
+def all_reduce(collective: Collective) -> Schedule:
+    """Every rank collects and sums its own n-th of the data, then gives the sum to all."""
+
+    def steps() -> Iterator[Step]:
+        yield from _to_owners(collective.ranks)
+        yield from _to_all(collective.ranks)
+
+    return Schedule(collective, "direct", even_chunks(collective, collective.ranks), steps)
+
+
+def reduce_scatter(collective: Collective) -> Schedule:
+    """Every rank collects and sums its own part."""
+    return Schedule(collective, "direct", even_chunks(collective), lambda: _to_owners(collective.ranks))
+
+
+def all_gather(collective: Collective) -> Schedule:
+    """Every rank gives its part to all."""
+    return Schedule(collective, "direct", even_chunks(collective), lambda: _to_all(collective.ranks))
+
+
+def all_to_all(collective: Collective) -> Schedule:
+    """Every rank gives every other its own part of its data."""
+    ranks = collective.ranks
+    rank = np.arange(ranks)
+
+    def steps() -> Iterator[Step]:
+        for s in range(1, ranks):
+            peer = (rank + s) % ranks
+            yield step(rank, peer, rank * ranks + peer, reduce=False)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
+def gather(collective: Collective) -> Schedule:
+    """Every rank gives its part to the root."""
+    ranks, root = collective.ranks, collective.root
+    others = (root + np.arange(1, ranks)) % ranks
+
+    def steps() -> Iterator[Step]:
+        yield step(others, root, others, reduce=False)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
+def scatter(collective: Collective) -> Schedule:
+    """The root gives every other rank its part, one after another."""
+    ranks, root = collective.ranks, collective.root
+
+    def steps() -> Iterator[Step]:
+        for s in range(1, ranks):
+            peer = (root + s) % ranks
+            yield step(root, peer, peer, reduce=False)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
+def sendrecv(collective: Collective) -> Schedule:
+    """Every rank sends to its successor and receives from its predecessor, as nccl-tests' sendrecv does."""
+    rank = np.arange(collective.ranks)
+
+    def steps() -> Iterator[Step]:
+        if collective.ranks > 1:
+            yield step(rank, (rank + 1) % collective.ranks, rank, reduce=False)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
+BUILDS = {
+    "all_reduce": all_reduce,
+    "reduce_scatter": reduce_scatter,
+    "all_gather": all_gather,
+    "gather": gather,
+    "scatter": scatter,
+    "all_to_all": all_to_all,
+    "sendrecv": sendrecv,
+}

@@ -1,0 +1,66 @@
+"""Two binary trees, each for half of the data, inner ranks of one being leaves of the other.
+
+Every rank then sends and receives close to 2S in all, as in a ring, at a tree's depth (Sanders,
+Speck and Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
+"""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+import numpy as np
+
+from sim.algorithms.pipeline import chunk_size
+from sim.algorithms.tree import parents, waves
+from sim.collective import Collective
+from sim.schedule import Chunks, Ints, Schedule, Step, sized_chunks
+
+
+def trees(ranks: int) -> tuple[Ints, Ints]:
+    """The parents in both trees, -1 at a root.
+
+    The second tree is the first one with the ranks shifted by one where their number is odd, and
+    mirrored where it is even.
+    """
+    first = parents(ranks)
+    rank = np.arange(ranks)
+    place = (rank - 1) % ranks if ranks % 2 else ranks - 1 - rank
+    moved = (first + 1) % ranks if ranks % 2 else ranks - 1 - first
+    return first, np.where(first >= 0, moved, -1)[place]
+
+
+def halves(collective: Collective) -> tuple[Chunks, range, range]:
+    """The data cut in two equal halves, each in chunks for a pipeline; the chunks of either half."""
+    elements = collective.nbytes // collective.itemsize
+    middle = elements // 2 * collective.itemsize
+    size = chunk_size(middle)
+    low = sized_chunks(Collective(collective.kind, 1, middle, collective.itemsize), size)
+    high = sized_chunks(Collective(collective.kind, 1, collective.nbytes - middle, collective.itemsize), size)
+    bounds = np.concatenate([low.bounds, middle + high.bounds[1:]])
+    chunks = Chunks(bounds, np.zeros(len(bounds) - 1, dtype=np.int64))
+    return chunks, range(len(low)), range(len(low), len(chunks))
+
+
+def all_reduce(collective: Collective) -> Schedule:
+    """Both trees at once, each on a channel of its own."""
+    chunks, *parts = halves(collective)
+
+    def steps() -> Iterator[Step]:
+        both = zip_longest(
+            *(
+                waves(parent, part, channel=channel)
+                for channel, (parent, part) in enumerate(zip(trees(collective.ranks), parts, strict=True))
+            )
+        )
+        for pair in both:
+            moved = [wave for wave in pair if wave is not None]
+            yield Step(
+                *(
+                    np.concatenate([getattr(wave, field) for wave in moved])
+                    for field in ("src", "dst", "chunk", "span", "channel", "reduce")
+                )
+            )
+
+    return Schedule(collective, "double_binary_tree", chunks, steps)
+
+
+BUILDS = {"all_reduce": all_reduce}

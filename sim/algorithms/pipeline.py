@@ -1,0 +1,26 @@
+"""How long messages are cut for algorithms that pipeline them."""
+
+from math import isqrt
+
+from sim.collective import Collective
+from sim.schedule import Chunks, sized_chunks
+
+GRAIN = 4096
+"""Bytes. Stands for alpha/beta over the depth of a tree, which a schedule must not know."""
+
+
+def chunk_size(nbytes: int) -> int:
+    """Bytes of one chunk of a message of ``nbytes``: sqrt(nbytes * GRAIN), at least GRAIN.
+
+    A pipeline of K chunks through d hops takes (K + d - 1)(alpha + nbytes beta / K), least at
+    K = sqrt((d - 1) nbytes beta / alpha): the best chunk grows with the square root of the message
+    (Chan et al., "Collective communication: theory, practice, and experience", Concurrency and
+    Computation 19, 2007, section 7). It grows smoothly, and the last chunk is what is left, so that
+    a message that grows by a few bytes does not get quicker by being cut anew.
+    """
+    return max(GRAIN, isqrt(nbytes * GRAIN))
+
+
+def pipeline_chunks(collective: Collective) -> Chunks:
+    """The collective's one block cut for a pipeline."""
+    return sized_chunks(collective, chunk_size(collective.nbytes))

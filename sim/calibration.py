@@ -1,0 +1,96 @@
+"""What calibration found, as a file: parameters for each way of carrying out a collective, and provenance."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from sim.parameters import Parameters
+from sim.record import Record, replace, to_line
+
+VERSION = 1
+
+
+class CalibrationError(ValueError):
+    """A calibration that cannot be read or does not apply; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Parameters fitted to the records of one library, algorithm and protocol.
+
+    ``interval`` gives each free parameter's 5th and 95th percentile over bootstrap fits; ``fixed``
+    says why a parameter was not free. ``band`` spans measured over predicted time for nine of ten
+    rows, ``median_error`` and ``p90_error`` are of the absolute relative error over the ``rows`` fitted,
+    of which ``worst`` names the worst.
+    """
+
+    library: str
+    algorithm: str
+    protocol: str
+    parameters: Parameters
+    interval: dict[str, tuple[float, float]]
+    fixed: dict[str, str]
+    band: tuple[float, float]
+    rows: int
+    median_error: float
+    p90_error: float
+    worst: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """All fits of one cluster. ``used`` holds the digests of the records that set anything."""
+
+    cluster: str
+    topology: str
+    date: str
+    sources: dict[str, str]
+    fingerprint: dict[str, str]
+    fits: tuple[Fit, ...]
+    used: tuple[str, ...] = field(repr=False)
+
+    def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
+        """The fit of exactly this way of carrying out a collective."""
+        for fit in self.fits:
+            if (fit.library, fit.algorithm, fit.protocol) == (library, algorithm, protocol):
+                return fit
+        return None
+
+    def write(self, path: Path) -> None:
+        """Write the YAML file, whole or not at all."""
+        content = {"calibration": VERSION, **_plain(asdict(self))}
+        replace(path, yaml.safe_dump(content, sort_keys=False, width=110, allow_unicode=True))
+
+
+def read(path: Path) -> Calibration:
+    """The calibration in a YAML file, or `CalibrationError` with all that is wrong with it."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CalibrationError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or content.pop("calibration", None) != VERSION:
+        raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
+    try:
+        return TypeAdapter(Calibration).validate_python(content)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_url=False)]
+        raise CalibrationError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def digest(record: Record) -> str:
+    """What tells one record from another: twelve hex digits of its text's hash."""
+    return hashlib.sha256(to_line(record).encode()).hexdigest()[:12]
+
+
+def _plain(value: Any) -> Any:
+    """Lists in place of tuples, which YAML would tag."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(inner) for inner in value]
+    return value

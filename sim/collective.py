@@ -1,0 +1,154 @@
+"""The collectives, in nccl-tests' terms: what each moves, and what its bus bandwidth means."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+def _whole(ranks: int) -> float:
+    return 1.0
+
+
+def _others_share(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _twice_others_share(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of collective.
+
+    The data fall into blocks, the parts that have a meaning of their own: one (all is everybody's),
+    one a rank, or one a pair of ranks; ``blocks`` is that power of the rank count. All blocks
+    together are nccl-tests' size times the rank count to the power ``spaces``. ``busbw_factor``
+    gives bus over algorithm bandwidth for n ranks (nccl-tests, doc/PERFORMANCE.md).
+    """
+
+    blocks: int
+    spaces: int
+    reduces: bool
+    busbw_factor: Callable[[int], float]
+
+
+KINDS: dict[str, Kind] = {
+    "all_reduce": Kind(0, 0, True, _twice_others_share),
+    "all_gather": Kind(1, 0, False, _others_share),
+    "reduce_scatter": Kind(1, 0, True, _others_share),
+    "broadcast": Kind(0, 0, False, _whole),
+    "reduce": Kind(0, 0, True, _whole),
+    "gather": Kind(1, 0, False, _others_share),
+    "scatter": Kind(1, 0, False, _others_share),
+    "all_to_all": Kind(2, 1, False, _others_share),
+    "sendrecv": Kind(1, 1, False, _whole),
+}
+
+ITEMSIZE = {
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "int64": 8,
+    "int8": 1,
+    "uint8": 1,
+}
+"""Bytes of one element of each type."""
+
+_SPELLINGS = {kind.replace("_", ""): kind for kind in KINDS}
+
+
+def kind_of(text: str) -> str:
+    """The kind that a spelling means: ``all_reduce``, ``AllReduce``, ``all_reduce_perf``, ``alltoall``."""
+    bare = text.lower().removesuffix("_perf").replace("_", "").replace("-", "")
+    if bare not in _SPELLINGS:
+        raise ValueError(f"{text!r} is no known collective; write one of {', '.join(KINDS)}")
+    return _SPELLINGS[bare]
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element of the type."""
+    if dtype not in ITEMSIZE:
+        raise ValueError(f"{dtype!r} is no known dtype; write one of {', '.join(ITEMSIZE)}")
+    return ITEMSIZE[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective operation over ``ranks`` ranks.
+
+    ``nbytes`` is nccl-tests' size: the buffer of one rank for all_reduce, broadcast, reduce,
+    all_to_all and sendrecv; the total over all ranks for all_gather, reduce_scatter, gather and
+    scatter. Parts begin
+    at multiples of ``itemsize`` bytes, so that no element is torn.
+
+    Who has contributed to a block is a set of ranks, written as an integer whose bit r is rank r.
+    """
+
+    kind: str
+    ranks: int
+    nbytes: int
+    itemsize: int = 1
+    root: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kind!r} is no known collective; write one of {', '.join(KINDS)}")
+        if self.ranks < 1:
+            raise ValueError(f"{self.ranks} ranks; write 1 or more")
+        if self.nbytes < 0:
+            raise ValueError(f"a size of {self.nbytes} bytes; write 0 or more")
+        if self.itemsize < 1:
+            raise ValueError(f"an itemsize of {self.itemsize} bytes; write 1 or more")
+        if not 0 <= self.root < self.ranks:
+            raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
+
+    @property
+    def num_blocks(self) -> int:
+        """How many parts of the data have a meaning of their own."""
+        return int(self.ranks ** KINDS[self.kind].blocks)
+
+    @property
+    def space(self) -> int:
+        """Bytes of all blocks together."""
+        return int(self.nbytes * self.ranks ** KINDS[self.kind].spaces)
+
+    def start(self, rank: int) -> Iterator[tuple[int, int]]:
+        """The blocks in which ``rank`` holds something before the start, and whose contributions."""
+        match self.kind:
+            case "all_reduce" | "reduce_scatter" | "reduce":
+                blocks: Iterator[int] = iter(range(self.num_blocks))
+            case "broadcast" | "scatter":
+                blocks = iter(range(self.num_blocks) if rank == self.root else [])
+            case "all_to_all":
+                blocks = iter(range(rank * self.ranks, (rank + 1) * self.ranks))
+            case _:
+                blocks = iter([rank])
+        return ((block, 1 << rank) for block in blocks)
+
+    def goal(self, rank: int) -> Iterator[tuple[int, int]]:
+        """The blocks that ``rank`` must hold at the end, and whose contributions each must have."""
+        everyone = (1 << self.ranks) - 1
+        match self.kind:
+            case "all_reduce":
+                yield 0, everyone
+            case "reduce_scatter":
+                yield rank, everyone
+            case "reduce":
+                if rank == self.root:
+                    yield 0, everyone
+            case "broadcast":
+                yield 0, 1 << self.root
+            case "scatter":
+                yield rank, 1 << self.root
+            case "gather":
+                if rank == self.root:
+                    yield from ((block, 1 << block) for block in range(self.ranks))
+            case "all_gather":
+                yield from ((block, 1 << block) for block in range(self.ranks))
+            case "all_to_all":
+                yield from ((src * self.ranks + rank, 1 << src) for src in range(self.ranks))
+            case _:
+                src = (rank - 1) % self.ranks
+                yield src, 1 << src

@@ -1,0 +1,1 @@
+"""How a collective is really carried out: which algorithm, in which chunks."""

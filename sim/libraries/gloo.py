@@ -1,0 +1,138 @@
+"""Gloo, the library behind torch.distributed on CPUs: its collectives as torch 2.13 calls them.
+
+From gloo's allreduce.cc, allgather.cc, broadcast.cc, reduce.cc, alltoall.cc and barrier.cc (commit 70dc3602,
+2026-04-21). A receiver announces each receive to its sender, which holds the data back until then.
+A collective posts its first receives as it begins, so its first message comes late by one one-way
+latency and those that follow, as a rule, do not: see `RENDEZVOUS`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.algorithms import direct
+from sim.collective import Collective
+from sim.schedule import Chunks, Schedule, Step, even_chunks, step
+
+MAX_SEGMENT = 1 << 20
+"""Bytes; kMaxSegmentSize."""
+
+IN_FLIGHT = 2
+"""Segments of one rank on their way at once."""
+
+RENDEZVOUS = 1
+"""One-way latencies before a collective's first message can leave."""
+
+
+def all_reduce(collective: Collective) -> Schedule:
+    """The segmented ring: reduce-scatter, then all-gather, one segment at a time.
+
+    Each rank's n-th of the data is cut into at least two segments of at most 1 MiB, of which two are
+    on their way at once; data flow to the rank before.
+    """
+    return _ring(collective, _segments(collective))
+
+
+def reduce_scatter(collective: Collective) -> Schedule:
+    """An all-reduce of everything, of which each rank keeps its part: twice the bytes it takes.
+
+    Segments end where parts do; Gloo's, cut without regard to the parts, are no more than some elements off.
+    """
+    return _ring(collective, even_chunks(collective, _per_rank(collective)))
+
+
+def reduce(collective: Collective) -> Schedule:
+    """The all-reduce's first half; then every rank sends what it has summed straight to the root."""
+    ranks, per_rank = collective.ranks, _per_rank(collective)
+    others = np.delete(np.arange(ranks), collective.root)
+
+    def steps() -> Iterator[Step]:
+        yield from _rounds(ranks, per_rank, 1, reduce=True)
+        for part in range(per_rank if len(others) else 0):
+            yield step(others, collective.root, others * per_rank + part, reduce=False)
+
+    return Schedule(collective, "ring", _segments(collective), steps, credits=IN_FLIGHT)
+
+
+def all_gather(collective: Collective) -> Schedule:
+    """A ring; every rank's part travels in two halves, both on their way at once."""
+    ranks = collective.ranks
+    rank = np.arange(ranks)
+
+    def steps() -> Iterator[Step]:
+        for s in range(ranks - 1):
+            for half in range(2):
+                yield step(rank, (rank + 1) % ranks, (rank - s) % ranks * 2 + half, reduce=False)
+
+    return Schedule(collective, "ring", even_chunks(collective, 2), steps, credits=IN_FLIGHT)
+
+
+def broadcast(collective: Collective) -> Schedule:
+    """A binomial tree, the furthest rank first; every hop takes all data in one message.
+
+    A rank hands all its messages over at once, so they share its port and arrive together.
+    """
+    ranks, root = collective.ranks, collective.root
+
+    def steps() -> Iterator[Step]:
+        distance = 1 << max(ranks - 1, 0).bit_length()
+        while distance > 1:
+            sender = np.arange(0, ranks, distance)
+            distance //= 2
+            sender = sender[sender + distance < ranks]
+            yield step((sender + root) % ranks, (sender + distance + root) % ranks, 0, reduce=False)
+
+    return Schedule(collective, "binomial_tree", even_chunks(collective), steps)
+
+
+def barrier_latencies(ranks: int) -> int:
+    """One-way latencies that a barrier takes: ceil(log2 n) rounds, in each an announcement and a message.
+
+    Dissemination: in round k every rank sends nothing at all to the one 2**k further on.
+    """
+    return 2 * (ranks - 1).bit_length()
+
+
+def _ring(collective: Collective, chunks: Chunks) -> Schedule:
+    ranks, per_rank = collective.ranks, _per_rank(collective)
+
+    def steps() -> Iterator[Step]:
+        yield from _rounds(ranks, per_rank, 1, reduce=True)
+        yield from _rounds(ranks, per_rank, 0, reduce=False)
+
+    return Schedule(collective, "ring", chunks, steps, credits=IN_FLIGHT)
+
+
+def _rounds(ranks: int, per_rank: int, first: int, *, reduce: bool) -> Iterator[Step]:
+    """n-1 rounds; in round s rank i passes the segments of part ``i + first + s`` to the rank before it."""
+    rank = np.arange(ranks)
+    for s in range(ranks - 1):
+        for part in range(per_rank):
+            segment = (rank + first + s) % ranks * per_rank + part
+            yield step(rank, (rank - 1) % ranks, segment, reduce=reduce)
+
+
+def _per_rank(collective: Collective) -> int:
+    """Segments of each rank's n-th."""
+    segments = max(-(-collective.nbytes // MAX_SEGMENT), 2 * collective.ranks)
+    return -(-segments // collective.ranks)
+
+
+def _segments(collective: Collective) -> Chunks:
+    """Segments of one size, in whole elements; the last ones are shorter, or empty."""
+    segments = _per_rank(collective) * collective.ranks
+    size = -(-collective.nbytes // (segments * collective.itemsize)) * collective.itemsize
+    bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
+    return Chunks(bounds, np.zeros(segments, dtype=np.int64))
+
+
+BUILDS = {
+    "all_reduce": all_reduce,
+    "reduce_scatter": reduce_scatter,
+    "reduce": reduce,
+    "all_gather": all_gather,
+    "broadcast": broadcast,
+    "all_to_all": direct.all_to_all,
+    "sendrecv": direct.sendrecv,
+}
+"""All-to-all is pairwise, with all messages posted at once; sendrecv is torch.distributed's own."""

@@ -1,0 +1,51 @@
+"""What NCCL decides before it moves a byte: graphs, algorithm, protocol, channels, chunks.
+
+Written from NCCL's behaviour (v2.28 to v2.30) and checked against tables that NCCL's own compiled
+code printed. NCCL's times are its beliefs, in microseconds: good enough for NCCL to choose by, and
+not measurements.
+"""
+
+from sim.libraries.nccl.channels import channel_bytes
+from sim.libraries.nccl.chunks import Chunking, chunking
+from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
+from sim.libraries.nccl.graph_file import format_graphs, parse_graphs
+from sim.libraries.nccl.layout import Tree, rings, trees
+from sim.libraries.nccl.log import Log, LoggedCommunicator, parse_log
+from sim.libraries.nccl.log_graphs import logged_communicator
+from sim.libraries.nccl.p2p import PointToPoint, point_to_point
+from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.system import SYSTEMS, System
+from sim.libraries.nccl.topo_file import system_of
+from sim.libraries.nccl.tuner import Choice, CostTable, cost_table
+
+__all__ = [
+    "SYSTEMS",
+    "Choice",
+    "Chunking",
+    "Communicator",
+    "CostTable",
+    "Graph",
+    "Graphs",
+    "Log",
+    "LoggedCommunicator",
+    "PathClass",
+    "Pins",
+    "PointToPoint",
+    "SearchChannel",
+    "Settings",
+    "System",
+    "Tree",
+    "channel_bytes",
+    "chunking",
+    "communicator",
+    "cost_table",
+    "format_graphs",
+    "logged_communicator",
+    "parse_graphs",
+    "parse_log",
+    "point_to_point",
+    "rings",
+    "system_of",
+    "trees",
+]

@@ -1,0 +1,154 @@
+"""The communicator: which ranks there are, on which machines, and how NCCL is set up."""
+
+from dataclasses import dataclass, field
+
+from sim.libraries.nccl.constants import DEFAULT_VERSION, Constants, constants
+from sim.libraries.nccl.graph import Graph, Graphs
+from sim.libraries.nccl.graphs import graphs as known_graphs
+from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.system import GB, System, find_system
+
+MAX_CHANNELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The release of NCCL, and the variables that change what it chooses; defaults are NCCL's.
+
+    ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE,
+    ``nvls`` NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it,
+    ``min_ctas`` and ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
+    """
+
+    version: str = DEFAULT_VERSION
+    pins: Pins = field(default_factory=Pins)
+    net_overhead_us: float | None = None
+    pat: bool | None = None
+    nvls: bool = True
+    collnet: bool = False
+    collnet_node_threshold: int = 2
+    min_ctas: int = 1
+    max_ctas: int = MAX_CHANNELS
+
+    def __post_init__(self) -> None:
+        constants(self.version)
+        if not 1 <= self.min_ctas <= MAX_CHANNELS or not 1 <= self.max_ctas <= MAX_CHANNELS:
+            raise ValueError(
+                f"NCCL_MIN_CTAS {self.min_ctas}, NCCL_MAX_CTAS {self.max_ctas}; allowed: 1 to {MAX_CHANNELS}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus."""
+
+    system: System
+    nodes: int
+    gpus: int
+    graphs: Graphs
+    settings: Settings
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return self.nodes * self.gpus
+
+    @property
+    def constants(self) -> Constants:
+        """The tuner's tables of this release of NCCL."""
+        return constants(self.settings.version)
+
+    @property
+    def generation(self) -> int:
+        """The row of the tuner's tables for these GPUs: 0 Volta, 1 Ampere, 2 Hopper, 3 Blackwell."""
+        return sum(self.system.compute_capability >= first for first in (80, 90, 100))
+
+    @property
+    def scale(self) -> int:
+        """The column of the tuner's tables: 0 for one node, 1 for two, 2 for more."""
+        return min(self.nodes, 3) - 1
+
+    @property
+    def collnet(self) -> bool:
+        """Whether the network reduces (SHARP) in this communicator."""
+        return self.settings.collnet and self.nodes >= max(2, self.settings.collnet_node_threshold)
+
+    def graph(self, algorithm: str) -> Graph | None:
+        """The graph on which ``algorithm`` runs; ``None`` where the machine or the settings rule it out."""
+        match algorithm:
+            case "ring":
+                return self.graphs.ring
+            case "tree" | "pat":
+                return self.graphs.tree
+            case "collnet_direct":
+                return self.graphs.collnet_direct if self.collnet else None
+            case "collnet_chain":
+                return self.graphs.collnet_chain if self.collnet else None
+            case _:
+                able = self.system.compute_capability >= 90 and self.system.nvswitch and self.gpus >= 2
+                return self.graphs.nvls if able and self.settings.nvls else None
+
+    @property
+    def collnet_heads(self) -> int:
+        """GPUs of a node that talk to the reducing network."""
+        return self.graphs.collnet_direct.channels if self.graphs.collnet_direct else 0
+
+    @property
+    def channels(self) -> int:
+        """Channels of rings and trees after the connect step (src/graph/connect.cc, v2.30.7).
+
+        Two for each search channel, one for each tree of the pair; twice that on Hopper and newer
+        where the search ended with few fast channels; half as many again for CollNet whose inside
+        is faster than its network.
+        """
+        ring, chain = self.graphs.ring, self.graphs.collnet_chain
+        count = min(2 * ring.channels, MAX_CHANNELS)
+        if self.system.compute_capability >= 90 and self.nodes > 1 and ring.bw_intra > 45 * GB and count < 16:
+            count *= 2
+        if self.collnet and chain and chain.bw_intra > chain.bw_inter and self.gpus > 1:
+            count += count // 2
+        return self._clamped(count)
+
+    @property
+    def nvls_channels(self) -> int:
+        """Channels of switch reductions (NVLS, NVLSTree); 0 without them."""
+        if self.graph("nvls") is None:
+            return 0
+        if self.system.compute_capability < 100:
+            return self._clamped(16)
+        return self._clamped(24 if self.nodes == 1 else 32)
+
+    def _clamped(self, count: int) -> int:
+        return max(self.settings.min_ctas, min(self.settings.max_ctas, count, MAX_CHANNELS))
+
+
+def communicator(
+    system: System | str,
+    nodes: int = 1,
+    gpus: int | None = None,
+    *,
+    graphs: Graphs | None = None,
+    settings: Settings | None = None,
+) -> Communicator:
+    """A communicator over ``nodes`` machines, all their GPUs or ``gpus`` of each.
+
+    ``graphs`` are those of a dump or a log; otherwise the preset of the machine, or the plain rule.
+    """
+    system = find_system(system) if isinstance(system, str) else system
+    gpus = system.gpus if gpus is None else gpus
+    if nodes < 1:
+        raise ValueError(f"{nodes} nodes; write 1 or more")
+    if not 1 <= gpus <= system.gpus:
+        raise ValueError(
+            f"{gpus} GPUs a node, but {system.name} has {system.gpus}; allowed: 1 to {system.gpus}"
+        )
+    if nodes * gpus == 1:
+        raise ValueError("1 rank has nobody to talk to, so NCCL chooses nothing; ask for 2 ranks or more")
+    found = known_graphs(system, nodes, gpus) if graphs is None else graphs
+    for channel in found.ring.order:
+        if sorted(channel.gpus) != list(range(gpus)):
+            raise ValueError(
+                f"the graphs given order {len(channel.gpus)} GPUs a node, but {gpus} are in use; "
+                "take graphs that were found for this many"
+            )
+    return Communicator(system, nodes, gpus, found, settings or Settings())

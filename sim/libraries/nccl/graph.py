@@ -1,0 +1,80 @@
+"""What NCCL's topology search hands to its tuner: how many channels, how fast, over which paths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+
+class PathClass(IntEnum):
+    """The worst hop of a path, best class first (src/graph/topo.h, v2.30)."""
+
+    LOC = 0
+    NVL = 1
+    NVB = 2
+    C2C = 3
+    PIX = 4
+    PXB = 5
+    P2C = 6
+    PXN = 7
+    PHB = 8
+    SYS = 9
+    NET = 10
+    DIS = 11
+
+
+PATTERNS = ("balanced_tree", "split_tree", "tree", "ring", "nvls", "collnet_direct")
+"""The shapes that NCCL searches for; pattern i is NCCL's number i + 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChannel:
+    """One search channel inside a node: GPUs by local index in order; NICs in and out, if any."""
+
+    gpus: tuple[int, ...]
+    nics: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One search result, the same on every node.
+
+    ``channels`` counts search channels, before the connect step doubles them. ``bw_intra`` and
+    ``bw_inter`` are bytes/s of one channel, inside a node and between nodes; ``latency_inter_us``
+    is what the network device reports (0 for NCCL's own InfiniBand and socket transports).
+    ``cross_nic`` 2 means that a ring leaves a node by another rail than it entered. ``order`` is
+    empty where only the numbers are known.
+    """
+
+    pattern: str
+    channels: int
+    bw_intra: float
+    bw_inter: float
+    type_intra: PathClass
+    type_inter: PathClass
+    cross_nic: int = 0
+    same_channels: bool = False
+    latency_inter_us: float = 0.0
+    order: tuple[SearchChannel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """All search results of a communicator; ``None`` where nothing was found or asked for."""
+
+    ring: Graph
+    tree: Graph
+    nvls: Graph | None = None
+    collnet_direct: Graph | None = None
+    collnet_chain: Graph | None = None
+
+    @classmethod
+    def joined(cls, found: Mapping[str, Graph]) -> "Graphs":
+        """Search results by name, with ring and tree cut to the channels that both have, as NCCL does."""
+        channels = min(found["ring"].channels, found["tree"].channels)
+        level = {name: _cut(found[name], channels) for name in ("ring", "tree")}
+        others = {name: graph for name, graph in found.items() if name not in level and graph.channels}
+        return cls(**level, **others)
+
+
+def _cut(graph: Graph, channels: int) -> Graph:
+    return replace(graph, channels=channels, order=graph.order[:channels])

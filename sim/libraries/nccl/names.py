@@ -1,0 +1,43 @@
+"""NCCL's words and Ringside's for the same things, in NCCL's order, which breaks its ties."""
+
+FUNCTIONS = {
+    "broadcast": "Broadcast",
+    "reduce": "Reduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_reduce": "AllReduce",
+}
+"""The collectives that NCCL's tuner knows; point-to-point operations never pass it."""
+
+ALGORITHMS = {
+    "tree": "Tree",
+    "ring": "Ring",
+    "collnet_direct": "CollNetDirect",
+    "collnet_chain": "CollNetChain",
+    "nvls": "NVLS",
+    "nvls_tree": "NVLSTree",
+    "pat": "PAT",
+}
+
+PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
+
+ALGORITHMS_OF = {
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+    "all_gather": ("ring", "collnet_direct", "nvls", "pat"),
+    "reduce_scatter": ("ring", "collnet_direct", "nvls", "pat"),
+    "all_reduce": ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree"),
+}
+"""Which algorithms NCCL has kernels of, per collective (src/graph/tuning.cc, v2.30.7)."""
+
+PROTOCOLS_OF = {name: tuple(PROTOCOLS) if name in ("tree", "ring") else ("simple",) for name in ALGORITHMS}
+"""Only trees and rings have the low-latency protocols."""
+
+
+def check_function(kind: str) -> None:
+    """Refuse a collective that NCCL's tuner does not know."""
+    if kind not in FUNCTIONS:
+        raise ValueError(
+            f"{kind!r} is not in NCCL's tuner, which knows {', '.join(FUNCTIONS)}; "
+            "all_to_all, gather, scatter and sendrecv are sends and receives"
+        )

@@ -1,0 +1,102 @@
+"""What a user allows NCCL to choose from: the variables NCCL_ALGO and NCCL_PROTO.
+
+``list`` or ``function:list``, several joined by ``;``, of which only the first may leave out its
+function and then speaks for all functions. A list is names joined by commas; ``^`` before it means
+all but these. A later group replaces what an earlier one said of its function.
+
+    >>> Pins(algorithm="ring;allreduce:tree").algorithms("all_reduce")
+    frozenset({'tree'})
+    >>> Pins(algorithm="ring;allreduce:tree").algorithms("all_gather")
+    frozenset({'ring'})
+
+Case does not matter to NCCL; here underscores do not either. What NCCL refuses is refused in NCCL's
+terms (src/graph/tuning.cc, v2.30.7).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """NCCL_ALGO and NCCL_PROTO as text; empty where unset."""
+
+    algorithm: str = ""
+    protocol: str = ""
+
+    def __post_init__(self) -> None:
+        _parse("NCCL_ALGO", self.algorithm, ALGORITHMS)
+        _parse("NCCL_PROTO", self.protocol, PROTOCOLS)
+
+    def algorithms(self, kind: str) -> frozenset[str]:
+        """The algorithms allowed for one collective."""
+        return _parse("NCCL_ALGO", self.algorithm, ALGORITHMS).get(kind, frozenset(ALGORITHMS))
+
+    def protocols(self, kind: str) -> frozenset[str] | None:
+        """The protocols allowed for one collective; ``None`` where unset: LL128 then where it is safe."""
+        return _parse("NCCL_PROTO", self.protocol, PROTOCOLS).get(kind)
+
+    def refusal(self, kind: str, dtype: str, possible: list[str]) -> str:
+        """What NCCL says when nothing is left for a collective, and what to write instead."""
+        set_to = "".join(
+            f" {variable} was set to {text}."
+            for variable, text in (("NCCL_ALGO", self.algorithm), ("NCCL_PROTO", self.protocol))
+            if text
+        )
+        message = (
+            f"No algorithm/protocol available for function {FUNCTIONS[kind]} with datatype {dtype}.{set_to}"
+        )
+        if not possible:
+            return f"{message} Nothing can carry it out here, whatever is set."
+        message += f" Possible here: {', '.join(possible)}."
+        if kind != "all_reduce" and self.algorithm and not set(self.algorithm) & set(";:"):
+            message += (
+                f" Write for example {possible[0].split('/')[0].lower()};allreduce:{self.algorithm.lower()}"
+            )
+        return message
+
+
+def _parse(variable: str, text: str, names: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    allowed: dict[str, frozenset[str]] = {}
+    for index, group in enumerate(part for part in text.split(";") if part):
+        function, colon, elements = group.partition(":")
+        if not colon:
+            function, elements = "", group
+            if index:
+                raise ValueError(
+                    f"{variable}: all entries except the first must have a prefix: {text!r}; "
+                    f"write for example allreduce:{group}"
+                )
+        kinds = [_kind(variable, function, text)] if colon else list(FUNCTIONS)
+        chosen = _elements(variable, elements, names, text)
+        allowed |= dict.fromkeys(kinds, chosen)
+    return allowed
+
+
+def _kind(variable: str, function: str, text: str) -> str:
+    kinds = {_bare(kind): kind for kind in FUNCTIONS}
+    if _bare(function) not in kinds:
+        raise ValueError(
+            f"{variable}: unrecognized prefix token {function!r} when parsing {text!r}; "
+            f"write one of {', '.join(kinds)}"
+        )
+    return kinds[_bare(function)]
+
+
+def _elements(variable: str, elements: str, names: Mapping[str, str], text: str) -> frozenset[str]:
+    known = {_bare(name): name for name in names}
+    named = [token for token in elements.removeprefix("^").split(",") if token]
+    for token in named:
+        if _bare(token) not in known:
+            raise ValueError(
+                f"{variable}: unrecognized element token {token!r} when parsing {text!r}; "
+                f"write some of {', '.join(names.values())}, joined by commas, or ^ and what to leave out"
+            )
+    chosen = frozenset(known[_bare(token)] for token in named)
+    return frozenset(names) - chosen if elements.startswith("^") else chosen
+
+
+def _bare(token: str) -> str:
+    return token.lower().replace("_", "")

@@ -1,0 +1,54 @@
+"""The few physical numbers of a network: what calibration finds and a prediction needs."""
+
+import math
+from dataclasses import dataclass
+
+from topologies import Routes, Topology, ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Hockney's model with reduction and launch.
+
+    ``alpha`` is the latency of one message from rank to rank in seconds, ``beta`` the seconds a byte
+    takes on the narrowest link, ``gamma`` the seconds a rank takes to add a received byte to its own,
+    ``launch`` the seconds a collective costs before its first message (Hockney, "The communication
+    challenge for MPP", Parallel Computing 20, 1994; gamma as in Thakur et al. 2005).
+    """
+
+    alpha: float
+    beta: float
+    gamma: float = 0.0
+    launch: float = 0.0
+
+    def on(self, graph: Topology) -> Topology:
+        """The topology with its latencies and its bandwidths scaled to ``alpha`` and ``beta``.
+
+        Links keep their proportions: the slowest way between neighbouring ranks gets ``alpha``, the
+        narrowest link ``beta``. A topology without latencies gets them on every link alike.
+        """
+        preset = preset_of(graph)
+        scaled = graph.copy()
+        hops = max((len(hops) for hops in _neighbour_routes(graph)), default=1)
+        for _, _, link in scaled.edges(data=True):
+            link["bandwidth"] *= preset.beta / self.beta if self.beta else math.inf
+            link["latency"] = (
+                link["latency"] * (self.alpha / preset.alpha) if preset.alpha else self.alpha / hops
+            )
+        return scaled
+
+
+def preset_of(graph: Topology) -> Parameters:
+    """What a topology says of itself: its slowest way between neighbouring ranks and its narrowest link."""
+    routes = _neighbour_routes(graph)
+    edges = graph.edges
+    return Parameters(
+        alpha=max((sum(edges[hop]["latency"] for hop in hops) for hops in routes), default=0.0),
+        beta=1 / min((edges[hop]["bandwidth"] for hops in routes for hop in hops), default=1.0),
+    )
+
+
+def _neighbour_routes(graph: Topology) -> list[tuple[tuple[str, str], ...]]:
+    count = len(ranks(graph))
+    routes = Routes(graph)
+    return [routes.route(rank, (rank + 1) % count) for rank in range(count if count > 1 else 0)]

@@ -1,0 +1,139 @@
+"""One row of truth: how long one collective took, measured or simulated, and under what circumstances.
+
+Records live on disk as JSON lines, one record a line, so that files of many runs can be joined by
+``cat`` and read by anything. Format history: 1 (2026-11) first version.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sim.collective import KINDS
+
+VERSION = 1
+
+
+class RecordError(ValueError):
+    """Measurements that cannot be read or must not be mixed; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One measured or simulated collective at one size.
+
+    ``nbytes`` is nccl-tests' size. ``time_s`` is the ``statistic`` over ``iterations``; ours is the
+    median over iterations of the slowest rank, nccl-tests' the mean. ``library`` is who decided how
+    the collective is carried out: a library of its own accord (``nccl``, ``gloo``), or ``ideal`` where
+    a Ringside schedule was run over ``backend``'s send and receive. ``cluster`` names the kind of
+    machine, ``site`` the place where one stands. Unknown is empty or 0.
+    """
+
+    source: str
+    cluster: str
+    site: str = ""
+    library: str
+    library_version: str = ""
+    backend: str = ""
+    collective: str
+    algorithm: str = "auto"
+    protocol: str = "auto"
+    num_nodes: int
+    ranks: int
+    nbytes: int
+    dtype: str = ""
+    redop: str = ""
+    in_place: bool = False
+    time_s: float
+    statistic: str
+    min_s: float = 0.0
+    max_s: float = 0.0
+    p95_s: float = 0.0
+    iterations: int = 0
+    date: str = ""
+    fingerprint: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def algbw(self) -> float:
+        """Algorithm bandwidth in bytes/s, as nccl-tests defines it."""
+        return self.nbytes / self.time_s if self.time_s else 0.0
+
+    @property
+    def busbw(self) -> float:
+        """Bus bandwidth in bytes/s, as nccl-tests defines it."""
+        return self.algbw * KINDS[self.collective].busbw_factor(self.ranks)
+
+    @property
+    def spread(self) -> float:
+        """Half the way from the fastest to the 95th percentile iteration over ``time_s``; 0 if unknown."""
+        return max(self.p95_s - self.min_s, 0.0) / (2 * self.time_s) if self.time_s and self.p95_s else 0.0
+
+
+_ADAPTER = TypeAdapter(Record)
+
+
+def to_line(record: Record) -> str:
+    """The record as one line of JSON, bandwidths included for those who read it without Ringside."""
+    derived = {"algbw_GBps": record.algbw / 1e9, "busbw_GBps": record.busbw / 1e9}
+    return json.dumps({"record": VERSION, **asdict(record), **derived})
+
+
+def from_line(line: str, place: str) -> Record:
+    """The record on one line; ``place`` says where it stands when something is wrong."""
+    try:
+        content: dict[str, Any] = json.loads(line)
+        version = content.pop("record")
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise RecordError(
+            f"{place}: not a record; a record is one JSON object a line with 'record'"
+        ) from None
+    if version != VERSION:
+        raise RecordError(f"{place}: record version {version!r}; this Ringside reads version {VERSION}")
+    for derived in ("algbw_GBps", "busbw_GBps"):
+        content.pop(derived, None)
+    try:
+        return _ADAPTER.validate_python(content)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_url=False)
+        )
+        raise RecordError(f"{place}: {problems}") from None
+
+
+def read_lines(text: str, name: str) -> list[Record]:
+    """All records of a JSON lines file's text."""
+    return [
+        from_line(line, f"{name}, line {number}")
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
+
+
+def write(records: Iterable[Record], path: Path) -> None:
+    """Write a file that is whole at every moment: it appears, or changes, at once."""
+    replace(path, "".join(to_line(record) + "\n" for record in records))
+
+
+def replace(path: Path, text: str) -> None:
+    """Put ``text`` in place of whatever the file held, at once."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise RecordError(f"{path}: cannot be written: {error.strerror}; write another path") from None
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output that could not be written, before any work is done for it."""
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "is a folder" if path.is_dir() else f"{folder} is no folder that can be written to"
+        raise RecordError(f"{path}: {why}; write another path")

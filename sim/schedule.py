@@ -1,0 +1,219 @@
+"""The waist of Ringside: what is simulated, what is really run and what is proved is one `Schedule`.
+
+A schedule is plain data: which rank sends which chunk to which rank, in which order, and whether
+the receiver adds it to what it has or overwrites. It knows no time, no bandwidth and no library.
+
+Its transfers come in steps. A transfer sends what its source holds after all earlier steps: it may
+start as soon as every earlier transfer of that chunk to its source has been received and reduced.
+There is no barrier between steps. On each connection (an ordered pair of ranks within one channel)
+transfers start in order and at most ``credits`` of them are on their way at once; a credit comes
+back, at no cost, when a chunk has been completely received.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sim.collective import Collective
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+CREDITS = 8
+"""Chunks on their way on one connection: the slots of NCCL's buffers (NCCL_STEPS, src/include/device.h)."""
+
+
+class ScheduleError(ValueError):
+    """A schedule that does not do what its collective promises; the message says who lacks what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Transfers that do not wait for each other, as arrays of one length.
+
+    Transfer i carries chunks ``chunk[i]`` to ``chunk[i] + span[i] - 1`` from rank ``src[i]`` to rank
+    ``dst[i]`` on ``channel[i]``; the receiver adds them where ``reduce[i]``, else overwrites.
+    """
+
+    src: Ints
+    dst: Ints
+    chunk: Ints
+    span: Ints
+    channel: Ints
+    reduce: Bools
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+def step(
+    src: ArrayLike,
+    dst: ArrayLike,
+    chunk: ArrayLike,
+    *,
+    reduce: ArrayLike,
+    span: ArrayLike = 1,
+    channel: ArrayLike = 0,
+) -> Step:
+    """A step whose arguments are broadcast against each other."""
+    *ints, reduces = np.broadcast_arrays(src, dst, chunk, span, channel, reduce)
+    source, target, first, spans, channels = (np.atleast_1d(a).astype(np.int64) for a in ints)
+    return Step(source, target, first, spans, channels, np.atleast_1d(reduces).astype(np.bool_))
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
+
+    bounds: Ints
+    block: Ints
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @cached_property
+    def of_block(self) -> dict[int, range]:
+        """The chunks of each block, which are neighbours."""
+        blocks, first, count = np.unique(self.block, return_index=True, return_counts=True)
+        return {int(b): range(int(f), int(f + n)) for b, f, n in zip(blocks, first, count, strict=True)}
+
+
+def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
+    """Every block cut into ``per_block`` equal chunks; where that is uneven they differ by one element."""
+    blocks = collective.num_blocks
+    return Chunks(
+        _cut(collective, np.arange(blocks * per_block + 1), blocks * per_block),
+        np.repeat(np.arange(blocks), per_block),
+    )
+
+
+def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
+    """The only block cut into chunks of ``nbytes``, the last one with what is left."""
+    size = max(nbytes // collective.itemsize, 1) * collective.itemsize
+    bounds = np.append(np.arange(0, max(collective.space, 1), size), collective.space)
+    return Chunks(bounds.astype(np.int64), np.zeros(len(bounds) - 1, dtype=np.int64))
+
+
+def _cut(collective: Collective, index: Ints, parts: int) -> Ints:
+    elements = collective.space // collective.itemsize
+    # Python's integers, because index * elements passes 2**63 for a pebibyte in a million parts
+    bounds = np.array([int(i) * elements // parts * collective.itemsize for i in index], dtype=np.int64)
+    bounds[-1] = collective.space
+    return bounds
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One way to carry out one collective.
+
+    ``steps()`` makes the steps anew, one after another, each time it is called: a schedule of a
+    billion transfers takes no more memory than its widest step.
+    """
+
+    collective: Collective
+    algorithm: str
+    chunks: Chunks
+    steps: Callable[[], Iterator[Step]]
+    credits: int = CREDITS
+
+    def __post_init__(self) -> None:
+        if self.credits < 1:
+            raise ValueError(f"{self.credits} credits let nothing through; write 1 or more")
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.collective.ranks
+
+    def nbytes(self, moved: Step) -> Ints:
+        """The bytes of each transfer of a step."""
+        bounds = self.chunks.bounds
+        nbytes: Ints = bounds[moved.chunk + moved.span] - bounds[moved.chunk]
+        return nbytes
+
+    def connections(self) -> dict[tuple[int, int, int], int]:
+        """How many transfers each connection (source, destination, channel) has, in order of first use."""
+        counts: Counter[tuple[int, int, int]] = Counter()
+        for moved in self.steps():
+            counts.update(zip(moved.src.tolist(), moved.dst.tolist(), moved.channel.tolist(), strict=True))
+        return counts
+
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes that each ordered pair of ranks moves in all."""
+        moved_bytes: Counter[tuple[int, int]] = Counter()
+        for moved in self.steps():
+            pairs = zip(moved.src.tolist(), moved.dst.tolist(), strict=True)
+            for pair, nbytes in zip(pairs, self.nbytes(moved).tolist(), strict=True):
+                moved_bytes[pair] += nbytes
+        return moved_bytes
+
+    def check(self) -> None:
+        """Prove by symbolic execution that every rank ends with what the collective promises.
+
+        Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
+        sends what its source does not hold, adds a contribution a second time, brings nothing new
+        or destroys something, and where at the end a rank lacks a contribution.
+        """
+        held = {
+            (rank, chunk): contributions
+            for rank in range(self.ranks)
+            for block, contributions in self.collective.start(rank)
+            for chunk in self.chunks.of_block[block]
+        }
+        for number, moved in enumerate(self.steps()):
+            self._take(held, number, moved)
+        for rank in range(self.ranks):
+            for block, wanted in self.collective.goal(rank):
+                for chunk in self.chunks.of_block[block]:
+                    lacking = wanted & ~held.get((rank, chunk), 0)
+                    if lacking:
+                        raise self._error(
+                            f"at the end rank {rank} lacks the contribution of rank {_lowest(lacking)} "
+                            f"to chunk {chunk}"
+                        )
+
+    def _take(self, held: dict[tuple[int, int], int], number: int, moved: Step) -> None:
+        """Carry out one step: all transfers read what was held before any of them."""
+        ends = [moved.src, moved.dst, moved.chunk, moved.chunk + moved.span, moved.reduce]
+        transfers = list(zip(*(a.tolist() for a in ends), strict=True))
+        for src, dst, first, stop, _ in transfers:
+            inside = 0 <= src < self.ranks and 0 <= dst < self.ranks and src != dst
+            if not (inside and 0 <= first < stop <= len(self.chunks)):
+                raise self._error(
+                    f"step {number} sends chunks {first} to {stop - 1} from rank {src} to rank {dst}; "
+                    f"there are ranks 0 to {self.ranks - 1} and chunks 0 to {len(self.chunks) - 1}"
+                )
+        carried = [
+            [held.get((src, c), 0) for c in range(first, stop)] for src, _, first, stop, _ in transfers
+        ]
+        for (src, dst, first, stop, reduce), contents in zip(transfers, carried, strict=True):
+            for chunk, new in zip(range(first, stop), contents, strict=True):
+                old = held.get((dst, chunk), 0)
+                complaint = _complaint(old, new, reduce)
+                if complaint:
+                    raise self._error(f"step {number}, chunk {chunk}, rank {src} to rank {dst}: {complaint}")
+                held[dst, chunk] = old | new if reduce else new
+
+    def _error(self, text: str) -> ScheduleError:
+        return ScheduleError(f"{self.algorithm} {self.collective.kind} on {self.ranks} ranks: {text}")
+
+
+def _complaint(old: int, new: int, reduce: bool) -> str | None:
+    """What is wrong with ``new`` contributions arriving where ``old`` ones are held."""
+    if not new:
+        return "the sender holds no contribution to it yet"
+    if reduce:
+        return f"the contribution of rank {_lowest(old & new)} would be added twice" if old & new else None
+    if old == new:
+        return f"the receiver already holds it, the contribution of rank {_lowest(new)} included"
+    if old & ~new:
+        return f"the receiver would lose the contribution of rank {_lowest(old & ~new)}"
+    return None
+
+
+def _lowest(contributions: int) -> int:
+    return (contributions & -contributions).bit_length() - 1

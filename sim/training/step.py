@@ -1,0 +1,163 @@
+"""One simulated training step: its times, what was hidden and what stayed exposed, and its trace."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sim.laws import check_step, check_time
+from sim.timeline import name_event, span_event
+
+
+class Span(NamedTuple):
+    """What a rank did from ``start`` to ``end``, in seconds: forward, backward, copy, wait or optimizer."""
+
+    start: float
+    end: float
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Ranks that compute at one pace, ``slowdown`` times slower than the workload says, and what they did."""
+
+    ranks: tuple[int, ...]
+    slowdown: float
+    spans: tuple[Span, ...]
+
+    def total(self, kind: str) -> float:
+        """Seconds spent on one kind of work, what contention adds included."""
+        return sum(span.end - span.start for span in self.spans if span.kind == kind)
+
+    @property
+    def label(self) -> str:
+        """The ranks in words: ``rank 3``, ``ranks 0-2, 4-7 alike``."""
+        runs: list[list[int]] = []
+        for rank in self.ranks:
+            if runs and rank == runs[-1][1] + 1:
+                runs[-1][1] = rank
+            else:
+                runs.append([rank, rank])
+        text = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+        return f"ranks {text} alike" if len(self.ranks) > 1 else f"rank {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One collective of a step, times in seconds from the step's start.
+
+    ``ready_s`` is when the last rank has what it is about, ``launch_s`` when the last rank has asked
+    for it, ``start_s`` and ``end_s`` when its first byte may move and its last has arrived,
+    ``finish_s`` when a comm hook has cast it back. ``nbytes`` is what is reduced, after such a hook.
+    """
+
+    name: str
+    kind: str
+    nbytes: int
+    ready_s: float
+    launch_s: float
+    start_s: float
+    end_s: float
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One training step on ``ranks`` ranks, ``samples`` samples in all; all times in seconds.
+
+    Compute is the slowest rank's: ``compute_s`` as if it were alone, ``contention_s`` what collectives
+    made it longer, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` as the clock saw
+    them. ``communication_s`` is the time in which some collective was under way, ``exposed_s`` the part
+    of the step in which the slowest rank did nothing but wait. ``overhead_s`` adds up every stated
+    overhead, hidden or not.
+    """
+
+    workload: str
+    ranks: int
+    samples: int
+    step_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    compute_s: float
+    contention_s: float
+    copy_s: float
+    communication_s: float
+    exposed_s: float
+    overhead_s: float
+    buckets: tuple[Reduction, ...]
+    others: tuple[Reduction, ...]
+    paces: tuple[Pace, ...]
+
+    @property
+    def lower_s(self) -> float:
+        """The step if everything overlapped: the larger of compute and communication."""
+        return max(self.compute_s, self.communication_s)
+
+    @property
+    def upper_s(self) -> float:
+        """The step if nothing overlapped: compute and communication and overheads one after another."""
+        return self.compute_s + self.communication_s + self.overhead_s
+
+    @property
+    def overlap_efficiency(self) -> float:
+        """The share of communication that compute hides; 1 where there is none."""
+        return 1 - self.exposed_s / self.communication_s if self.communication_s else 1.0
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second of all ranks together."""
+        return self.samples / self.step_s
+
+    def check(self, bound_s: float) -> None:
+        """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
+        what = f"a step of {self.workload} on {self.ranks} ranks"
+        check_time(f"communication of {what}", self.communication_s, {"traffic": bound_s})
+        check_step(what, self.step_s, self.compute_s, self.communication_s, self.overhead_s)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The Chrome trace format that ui.perfetto.dev opens: a process for each pace, two tracks or more.
+
+        Track 0 of a process is compute, the next are collectives, one track for each that runs at once.
+        """
+        return {
+            "displayTimeUnit": "ms",
+            "otherData": {"name": f"{self.workload} on {self.ranks} ranks"},
+            "traceEvents": [event for number in range(len(self.paces)) for event in self._events(number)],
+        }
+
+    def dumps(self) -> str:
+        """The trace as JSON text, the same for the same step."""
+        return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
+
+    def _events(self, number: int) -> Iterator[dict[str, Any]]:
+        pace = self.paces[number]
+        yield name_event("process_name", number, 0, pace.label)
+        yield name_event("thread_name", number, 0, "compute")
+        for span in pace.spans:
+            yield {**span_event(number, 0, span.start, span.end, span.name), "cat": span.kind}
+        lanes: list[float] = []
+        for run in sorted((*self.others, *self.buckets), key=lambda run: (run.start_s, run.end_s)):
+            lane = next((i for i, end in enumerate(lanes) if end <= run.start_s), len(lanes))
+            if lane == len(lanes):
+                lanes.append(0.0)
+                yield name_event("thread_name", number, lane + 1, f"communication {lane}")
+            lanes[lane] = run.end_s
+            args = {
+                "bytes": run.nbytes,
+                "ready_us": run.ready_s * 1e6,
+                "launch_us": run.launch_s * 1e6,
+                "finish_us": run.finish_s * 1e6,
+            }
+            event = span_event(number, lane + 1, run.start_s, run.end_s, run.name)
+            yield {**event, "cat": run.kind, "args": args}
+
+
+def busy(runs: Iterable[Reduction]) -> float:
+    """Seconds in which at least one of the collectives was under way."""
+    total, until = 0.0, 0.0
+    for run in sorted(runs, key=lambda run: run.start_s):
+        total += max(0.0, run.end_s - max(run.start_s, until))
+        until = max(until, run.end_s)
+    return total

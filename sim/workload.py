@@ -1,0 +1,156 @@
+"""A workload: what one rank computes in a training step, and the tensors that it must share.
+
+Nothing here knows a network or a library. Times are seconds of one rank on its own; which gradient
+is ready when follows from them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+ITEMSIZE = {
+    "float64": 8,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "complex128": 16,
+    "complex64": 8,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Bytes of one element, by PyTorch's name of the dtype."""
+
+
+class WorkloadError(ValueError):
+    """A workload that contradicts itself; the message lists every complaint, one a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A parameter or a buffer of a model: ``count`` elements of ``dtype``.
+
+    ``sparse`` says of a parameter that its gradient is a sparse tensor (an embedding made with
+    ``sparse=True``), which data parallelism cannot put into a bucket with others.
+    """
+
+    name: str
+    count: int
+    dtype: str = "float32"
+    sparse: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor, and of its gradient."""
+        return self.count * ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A stretch of the model that is computed as one: forward in ``forward_s``, backward in ``backward_s``.
+
+    ``gradients`` are positions in `Workload.parameters`, in the order in which backward finishes
+    them; they are taken to be ready when the layer's backward ends. A parameter that several layers
+    use belongs to the one whose backward comes last. ``activation_nbytes`` is what forward keeps
+    for backward.
+    """
+
+    name: str
+    gradients: tuple[int, ...] = ()
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    activation_nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One training step of one rank, on ``batch`` samples (of kind ``sample``: an image, a sequence).
+
+    ``parameters`` are those that are trained, in definition order, which is how DistributedDataParallel
+    counts them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
+    """
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+    buffers: tuple[Tensor, ...] = ()
+    batch: int = 1
+    sample: str = "sample"
+
+    def __post_init__(self) -> None:
+        complaints = [
+            *([f"a batch of {self.batch}; write 1 or more samples"] if self.batch < 1 else []),
+            *(text for tensor in (*self.parameters, *self.buffers) for text in _tensor_complaints(tensor)),
+            *_repeated("parameter", [tensor.name for tensor in self.parameters]),
+            *_repeated("buffer", [tensor.name for tensor in self.buffers]),
+            *(text for layer in self.layers for text in _layer_complaints(layer, len(self.parameters))),
+            *_repeated("the gradient of parameter", list(self.arrival)),
+        ]
+        if complaints:
+            raise WorkloadError("\n".join(f"{self.name}: {complaint}" for complaint in complaints))
+
+    @property
+    def arrival(self) -> tuple[int, ...]:
+        """Positions of the parameters in the order in which backward finishes their gradients."""
+        return tuple(index for layer in self.layers for index in layer.gradients)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of all parameters: what a model card calls its size."""
+        return sum(tensor.count for tensor in self.parameters)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters, and of all gradients."""
+        return sum(tensor.nbytes for tensor in self.parameters)
+
+    @property
+    def forward_s(self) -> float:
+        """Seconds of the forward pass, added in the order in which a clock would."""
+        return reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0)
+
+    @property
+    def backward_s(self) -> float:
+        """Seconds of the backward pass without any communication."""
+        return reduce(add, (layer.backward_s for layer in self.layers), 0.0)
+
+    @property
+    def activation_nbytes(self) -> int:
+        """Bytes that forward keeps for backward, all layers together."""
+        return sum(layer.activation_nbytes for layer in self.layers)
+
+
+def _tensor_complaints(tensor: Tensor) -> list[str]:
+    complaints = []
+    if tensor.count < 0:
+        complaints.append(f"tensor {tensor.name!r} has {tensor.count} elements; write 0 or more")
+    if tensor.dtype not in ITEMSIZE:
+        allowed = ", ".join(ITEMSIZE)
+        complaints.append(f"tensor {tensor.name!r} has dtype {tensor.dtype!r}; allowed: {allowed}")
+    return complaints
+
+
+def _layer_complaints(layer: Layer, parameters: int) -> list[str]:
+    complaints = [
+        f"layer {layer.name!r} names parameter {index}; allowed: 0 to {parameters - 1}"
+        for index in layer.gradients
+        if not 0 <= index < parameters
+    ]
+    for what, seconds in (("forward", layer.forward_s), ("backward", layer.backward_s)):
+        if not math.isfinite(seconds) or seconds < 0:
+            complaints.append(f"layer {layer.name!r} has a {what} of {seconds} s; write 0 or more")
+    if layer.activation_nbytes < 0:
+        complaints.append(f"layer {layer.name!r} keeps {layer.activation_nbytes} bytes; write 0 or more")
+    return complaints
+
+
+def _repeated(what: str, items: list[str] | list[int]) -> list[str]:
+    seen: set[str | int] = set()
+    repeated = {item: None for item in items if item in seen or seen.add(item)}  # type: ignore[func-returns-value]
+    return [f"{what} {item!r} appears more than once" for item in repeated]

@@ -1,0 +1,38 @@
+"""Schedules taken apart into single transfers, and put together again from changed ones."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from sim.schedule import Schedule, Step, step
+
+
+class Move(NamedTuple):
+    src: int
+    dst: int
+    chunk: int
+    span: int
+    channel: int
+    reduce: bool
+
+
+def moves(plan: Schedule) -> list[list[Move]]:
+    return [
+        [
+            Move(*fields)
+            for fields in zip(
+                *(getattr(s, name).tolist() for name in Move._fields),
+                strict=True,
+            )
+        ]
+        for s in plan.steps()
+    ]
+
+
+def with_moves(plan: Schedule, changed: list[list[Move]]) -> Schedule:
+    def steps() -> Iterator[Step]:
+        for wave in filter(None, changed):
+            src, dst, chunk, span, channel, reduce = zip(*wave, strict=True)
+            yield step(src, dst, chunk, span=span, channel=channel, reduce=reduce)
+
+    return replace(plan, steps=steps)

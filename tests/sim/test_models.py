@@ -1,0 +1,117 @@
+import pytest
+
+from sim.models import MODELS, architecture
+from sim.models.architecture import workload
+from sim.models.devices import DEVICES, device
+
+PARAMETERS = {
+    "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params
+    "vgg16": 138_357_544,  # torchvision, VGG16_Weights.IMAGENET1K_V1: num_params
+    "bert-base": 110_106_428,  # model card of google-bert/bert-base-uncased: 110M
+    "bert-large": 336_226_108,  # model card of google-bert/bert-large-uncased: 336M
+    "gpt2": 124_439_808,  # model card of openai-community/gpt2: 124M
+    "gpt2-medium": 354_823_168,  # model card of openai-community/gpt2-medium: 355M
+    "gpt2-large": 774_030_080,  # model card of openai-community/gpt2-large: 774M
+    "gpt2-xl": 1_557_611_200,  # model card of openai-community/gpt2-xl: 1.5B
+    "llama2-7b": 6_738_415_616,  # checkpoint of meta-llama/Llama-2-7b-hf
+    "llama2-70b": 68_976_648_192,  # checkpoint of meta-llama/Llama-2-70b-hf
+}
+
+# NVIDIA DeepLearningExamples @ 729963dd47e7, README.md of PyTorch/Classification/ConvNets/resnet50v1.5
+# and of PyTorch/LanguageModeling/BERT: samples/s of the rows with one GPU; ResNet-50's tables
+# print no batch, so usual ones stand here
+ONE_GPU = [
+    ("resnet50", "a100", "tfloat32", 256, 938),
+    ("resnet50", "a100", "float16", 256, 2470),
+    ("resnet50", "v100", "float32", 128, 356),
+    ("resnet50", "v100", "float16", 256, 1156),
+    ("bert-large:128", "a100", "tfloat32", 128, 317),
+    ("bert-large:128", "a100", "float16", 256, 580),
+    ("bert-large:512", "a100", "tfloat32", 16, 110),
+    ("bert-large:512", "a100", "float16", 32, 210),
+]
+
+
+def test_parameter_counts_are_the_published_ones() -> None:
+    assert {name: architecture(name).num_parameters for name in MODELS} == PARAMETERS
+
+
+@pytest.mark.parametrize(("name", "multiply_adds"), [("resnet50", 4.09e9), ("vgg16", 15.47e9)])
+def test_flops_are_the_published_ones(name: str, multiply_adds: float) -> None:
+    assert architecture(name).flops / 2 == pytest.approx(multiply_adds, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["gpt2-xl", "llama2-7b", "llama2-70b"])
+def test_language_models_cost_about_two_flops_a_parameter_and_token(name: str) -> None:
+    model = architecture(f"{name}:128")
+    assert model.flops / 128 == pytest.approx(2 * model.num_parameters, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "gpu", "precision", "batch", "published"), ONE_GPU)
+def test_one_gpu_comes_out_near_what_was_published(
+    name: str, gpu: str, precision: str, batch: int, published: float
+) -> None:
+    step = workload(architecture(name), device(gpu), batch, precision)
+    predicted = batch / (step.forward_s + step.backward_s)
+    assert 0.55 < predicted / published < 1.3
+
+
+def test_time_is_the_slower_of_arithmetic_and_memory() -> None:
+    model, a100 = architecture("resnet50"), device("a100")
+    by_name = {block.name: block for block in model.blocks}
+    step = {layer.name: layer for layer in workload(model, a100, 64, "float16").layers}
+
+    conv = by_name["layer3.1.conv2"]
+    assert step[conv.name].forward_s == pytest.approx(64 * conv.flops / (0.5 * 312e12))
+    norm = by_name["bn1"]
+    assert step[norm.name].forward_s == pytest.approx((64 * norm.traffic + 128) * 2 / (0.8 * 2039e9))
+    assert all(layer.backward_s == 2 * layer.forward_s for layer in step.values())
+
+
+def test_a_workload_keeps_the_gradients_in_their_dtype() -> None:
+    model = architecture("gpt2:128")
+    mixed = workload(model, device("h100"), 4, "bfloat16")
+    cast = workload(model, device("h100"), 4, "bfloat16", dtype="bfloat16")
+    assert mixed.nbytes == 2 * cast.nbytes == 4 * model.num_parameters
+    assert mixed.layers == cast.layers
+    assert mixed.arrival == tuple(index for layer in mixed.layers for index in layer.gradients)
+
+
+def test_twice_the_efficiency_of_everything_is_half_the_time() -> None:
+    model, gpu = architecture("vgg16"), device("v100")
+    slow = workload(model, gpu, 8, compute_efficiency=0.4, memory_efficiency=0.4)
+    quick = workload(model, gpu, 8, compute_efficiency=0.8, memory_efficiency=0.8)
+    assert slow.forward_s == pytest.approx(2 * quick.forward_s)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_lower_precision_is_never_slower(name: str) -> None:
+    peaks = list(DEVICES[name].flops_per_s.values())
+    assert peaks == sorted(peaks)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet51", "'resnet51' is no known model; write one of resnet50, vgg16"),
+        ("gpt2:x", "'x' is not a sample's size; write for example gpt2:256"),
+        ("gpt2:4096", "sequences of 4096 tokens; this model takes 1 to 1024"),
+        ("bert-large:0", "sequences of 0 tokens; this model takes 1 to 512"),
+        ("vgg16:100", "images of 100 x 100 pixels; write a multiple of 32"),
+    ],
+)
+def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        architecture(name)
+
+
+def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
+    model = architecture("resnet50")
+    with pytest.raises(ValueError, match="'b200' is no known GPU; write one of v100, a100"):
+        device("b200")
+    with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write one of float32, float16"):
+        workload(model, device("v100"), 1, "bfloat16")
+    with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share above 0 and up to 1"):
+        workload(model, device("v100"), 1, compute_efficiency=2)
+    with pytest.raises(ValueError, match="a batch of 0; write 1 or more"):
+        workload(model, device("v100"), 0)

@@ -1,0 +1,100 @@
+import time
+
+import pytest
+
+from sim.libraries import nccl
+from sim.models import architecture
+from sim.models.architecture import workload
+from sim.models.devices import device
+from sim.training.job import Costs, DataParallel
+from sim.training.memory import OPTIMIZERS, find_optimizer, memory
+from sim.training.process_group import TimedGroup, nccl_time
+from sim.training.whatif import (
+    rebatched,
+    recommended_cap,
+    strong_scaling,
+    sweep_buckets,
+    weak_scaling,
+)
+from sim.workload import Layer, Tensor, Workload
+
+CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
+LAYERS = 32
+MODEL = Workload(
+    "even",
+    tuple(Tensor(f"p{i}", 2**18) for i in range(LAYERS)),
+    tuple(Layer(f"l{i}", (i,), 1e-3, 2e-3, 1000) for i in reversed(range(LAYERS))),
+    buffers=(Tensor("mean", 10),),
+    batch=8,
+)
+
+
+def group(nodes: int) -> TimedGroup:
+    return TimedGroup(8 * nodes, lambda c: 1e-4 * nodes + c.nbytes * 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "gpu", "nodes", "batch"),
+    [("resnet50", "dgx-a100", "a100", 128, 64), ("gpt2-xl", "dgx-h100", "h100", 512, 4)],
+)
+def test_a_bucket_sweep_over_thousands_of_gpus_takes_seconds(
+    model: str, machine: str, gpu: str, nodes: int, batch: int
+) -> None:
+    began = time.perf_counter()
+    work = workload(architecture(model), device(gpu), batch, "bfloat16")
+    many = TimedGroup(8 * nodes, nccl_time(nccl.communicator(machine, nodes)))
+    sweep = sweep_buckets(work, many, CAPS, costs=Costs(contention=0.1, memory_bandwidth=2e12))
+    assert time.perf_counter() - began < 20
+    assert recommended_cap(sweep) in CAPS
+    assert all(step.ranks == 8 * nodes for step in sweep.values())
+
+
+def test_small_buckets_pay_for_their_latency_and_one_bucket_hides_nothing() -> None:
+    latency = TimedGroup(8, lambda c: 1e-2 + c.nbytes * 1e-9)
+    sweep = sweep_buckets(MODEL, latency, (1, 4, 8, 1000))
+    assert sweep[1].step_s > sweep[8].step_s < sweep[1000].step_s
+    assert len(sweep[1000].buckets) == 1
+    assert recommended_cap(sweep) in (4, 8)
+
+
+def test_the_recommendation_stays_with_the_default_where_nothing_is_gained() -> None:
+    free = TimedGroup(8, lambda c: 0.0)
+    assert recommended_cap(sweep_buckets(MODEL, free, CAPS)) == 25
+    with pytest.raises(ValueError, match="no bucket sizes"):
+        recommended_cap({})
+
+
+def test_weak_scaling_keeps_the_batch_and_loses_to_communication() -> None:
+    rows = weak_scaling(MODEL, [1, 2, 4], group)
+    assert [row.step.samples for row in rows] == [64, 128, 256]
+    assert rows[0].efficiency == 1
+    assert rows[0].efficiency > rows[1].efficiency > rows[2].efficiency > 0.5
+
+
+def test_strong_scaling_shares_the_batch() -> None:
+    rows = strong_scaling(lambda batch: rebatched(MODEL, batch), 128, [1, 2, 4], group)
+    assert [row.step.samples for row in rows] == [128, 128, 128]
+    assert rows[1].step.compute_s == pytest.approx(rows[0].step.compute_s / 2)
+    weak = weak_scaling(rebatched(MODEL, 16), [1, 2, 4], group)
+    assert rows[2].efficiency < weak[2].efficiency
+    with pytest.raises(ValueError, match="a batch of 100 on 8 ranks"):
+        strong_scaling(lambda batch: MODEL, 100, [1], group)
+    with pytest.raises(ValueError, match="no node counts"):
+        weak_scaling(MODEL, [], group)
+
+
+def test_memory_of_one_gpu() -> None:
+    adam = find_optimizer("adam")
+    plain = memory(MODEL, DataParallel(), adam)
+    viewed = memory(MODEL, DataParallel(gradient_as_bucket_view=True), adam)
+    weights = LAYERS * 2**20
+    assert (plain.parameters, plain.gradients, plain.buckets) == (weights, weights, weights)
+    assert (plain.optimizer, plain.buffers, plain.activations) == (2 * weights, 40, LAYERS * 1000)
+    assert plain.total == 5 * weights + 40 + LAYERS * 1000
+    assert plain.total - viewed.total == weights
+    assert adam.time_s(MODEL, 1e12) == pytest.approx(7 * weights / 1e12)
+    assert [OPTIMIZERS[name].time_s(MODEL, 1e12) for name in ("sgd", "momentum")] == pytest.approx(
+        [3 * weights / 1e12, 5 * weights / 1e12]
+    )
+    with pytest.raises(ValueError, match="write one of sgd, momentum, adam"):
+        find_optimizer("lion")
