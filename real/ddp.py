@@ -1,0 +1,168 @@
+"""Measure real DistributedDataParallel steps, under torchrun or on an emulated network."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from real.ddp_job import DdpJob
+from real.emulate import Network
+from real.launch import Agent
+from real.watch import START_S, MeasureError, die_with_parent, last_lines
+from sim.training.buckets import Bucket
+from sim.training.step import Pace, Reduction, Span, Step, busy
+from sim.workload import Workload
+from sim.workload_file import dumps
+
+_PORT = 29600
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one job: its steps, the buckets in launch order, and what ran them."""
+
+    steps: tuple[Step, ...]
+    buckets: tuple[Bucket, ...]
+    fingerprint: dict[str, str]
+
+    @property
+    def median(self) -> Step:
+        """The step of median length, whole, as it happened."""
+        middle = median_low(step.step_s for step in self.steps)
+        return next(step for step in self.steps if step.step_s == middle)
+
+
+def measure_ddp(workload: Workload, job: DdpJob, ranks: int, *, network: Network | None = None) -> Measured:
+    """Train the workload on ``ranks`` ranks with Gloo: under torchrun, or one in each of the network's hosts.
+
+    The job's own workload is replaced. Raise `real.watch.MeasureError` where a rank dies or hangs.
+    """
+    if ranks < 2:
+        raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")
+    if network and ranks > len(network.hosts):
+        raise ValueError(f"{ranks} ranks, but the network has {len(network.hosts)} hosts; write fewer")
+    job = replace(job, workload=dumps(workload), realtime=network is not None)
+    with tempfile.TemporaryDirectory(prefix="ringside-") as name:
+        folder = Path(name)
+        rows = folder / "rows.jsonl"
+        rows.touch()
+        job.write(folder / "job.json")
+        worker = ["-m", "real.ddp_worker", str(folder / "job.json"), str(rows)]
+        agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
+        longest = workload.forward_s + workload.backward_s + job.timeout_s
+        _run(agents, folder, START_S + (job.warmup + job.iterations) * longest)
+        lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    found = lines[0]["ranks"][0]["buckets"]
+    buckets = tuple(
+        Bucket(tuple(b["parameters"]), b["nbytes"], workload.parameters[b["parameters"][0]].dtype)
+        for b in found
+    )
+    steps = tuple(step_of(workload, line["ranks"], job.workers) for line in lines)
+    return Measured(steps, buckets, lines[0]["fingerprint"])
+
+
+def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> Step:
+    """One step as all ranks saw it: a bucket is ready, launched and finished when it is on the last rank.
+
+    When a worker takes a bucket up nobody can see; it is taken to do so as soon as one is free.
+    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited.
+    """
+    zero = min(own["begin"] for own in everybody)
+    paces = tuple(
+        Pace(
+            (rank,),
+            1.0,
+            tuple(Span(begin - zero, end - zero, kind, name) for begin, end, kind, name in own["spans"]),
+        )
+        for rank, own in enumerate(everybody)
+    )
+    ends = [own["end"] - zero for own in everybody]
+    slowest = paces[ends.index(max(ends))]
+    buckets = _reductions(everybody, zero, workers)
+    compute_s, exposed_s = slowest.total("forward") + slowest.total("backward"), slowest.total("wait")
+    return Step(
+        workload=workload.name,
+        ranks=len(everybody),
+        samples=workload.batch * len(everybody),
+        step_s=max(ends),
+        forward_s=slowest.total("forward"),
+        backward_s=slowest.total("backward"),
+        optimizer_s=0.0,
+        compute_s=compute_s,
+        contention_s=0.0,
+        copy_s=0.0,
+        communication_s=busy(buckets),
+        exposed_s=exposed_s,
+        overhead_s=max(ends) - compute_s - exposed_s,
+        buckets=tuple(buckets),
+        others=(),
+        paces=paces,
+    )
+
+
+def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) -> list[Reduction]:
+    runs: list[Reduction] = []
+    for index, views in enumerate(zip(*(own["buckets"] for own in everybody), strict=True)):
+        ready, launch, finish = (
+            max(view[key] for view in views) - zero for key in ("ready", "launch", "finish")
+        )
+        free = sorted(run.end_s for run in runs)[-workers] if index >= workers else 0.0
+        start = min(max(launch, free), finish)
+        nbytes = views[0]["nbytes"]
+        runs.append(Reduction(f"bucket {index}", "all_reduce", nbytes, ready, launch, start, finish, finish))
+    return runs
+
+
+def _torchrun(worker: list[str], ranks: int, folder: Path) -> Agent:
+    outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
+    return Agent(
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *outputs, *worker]
+    )
+
+
+def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
+    """A rank in each host, told what torchrun would tell it: agents would need cores of their own."""
+    meeting = {"MASTER_ADDR": network.hosts[0].address, "MASTER_PORT": str(_PORT), "WORLD_SIZE": str(ranks)}
+    return [
+        Agent(
+            worker,
+            network.inside(rank),
+            {**meeting, "RANK": str(rank), "GLOO_SOCKET_IFNAME": host.interface, "OMP_NUM_THREADS": "1"},
+        )
+        for rank, host in enumerate(network.hosts[:ranks])
+    ]
+
+
+def _run(agents: Sequence[Agent], folder: Path, limit_s: float) -> None:
+    """Start all agents and wait for them; kill them all where one fails or time runs out."""
+    logs = [folder / f"{number}.log" for number in range(len(agents))]
+    with ExitStack() as stack:
+        processes = []
+        for agent, log in zip(agents, logs, strict=True):
+            with agent.place, log.open("wb") as output:
+                process = subprocess.Popen(
+                    [sys.executable, *agent.arguments], stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=output, start_new_session=True, preexec_fn=die_with_parent,
+                    env={**os.environ, **agent.environment},
+                )  # fmt: skip
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            processes.append(process)
+        deadline = time.monotonic() + limit_s
+        while None in (codes := [process.poll() for process in processes]) and not any(codes):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+    if None in codes or any(codes):
+        complaint = "the run failed" if any(codes) else f"the run hangs: not done after {limit_s:.0f} s"
+        outputs = sorted(folder.glob("ranks/*/attempt_0/*/stderr.log")) or logs
+        wrote = [line for rank, log in enumerate(outputs) for line in last_lines(log, f"rank {rank}")]
+        raise MeasureError("\n".join([complaint, *wrote]))

@@ -1,0 +1,47 @@
+"""What a measurement of DistributedDataParallel is to do: handed to every rank as a JSON file."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from sim.training.buckets import Bucketing
+from sim.training.job import STEADY
+from sim.training.process_group import GLOO_WORKERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdpJob:
+    """So many steps of a model whose layers sleep, after ``warmup`` untimed ones.
+
+    ``workload`` is `sim.workload_file`'s text. ``workers`` are the threads of the Gloo process group that
+    reduces the buckets, so as many collectives run at once. ``timeout_s`` is how long a rank waits for
+    another. With ``realtime`` ranks run before all ordinary programs of the machine, in turn (SCHED_RR).
+    """
+
+    workload: str = ""
+    bucketing: Bucketing = field(default_factory=Bucketing)
+    gradient_as_bucket_view: bool = False
+    workers: int = GLOO_WORKERS
+    iterations: int = 5
+    warmup: int = STEADY - 1
+    timeout_s: float = 60.0
+    realtime: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
+        if self.iterations < 1 or self.warmup < STEADY - 1:
+            raise ValueError(
+                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after "
+                f"{STEADY - 1}, in which the buckets find their final shape"
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the job for `read`."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "DdpJob":
+        """The job in the file."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**content, "bucketing": Bucketing(**content["bucketing"])})

@@ -1,0 +1,123 @@
+"""Network namespaces by name, as ``ip netns`` keeps them, and whose they are.
+
+A name is ``ringside-PID-START-WHAT``: the process that made it, and that process's start time in
+clock ticks since boot, because a process id alone is given out again. That is how leftovers of a
+dead run are told from a living run's network, and from everything that is not ours.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyroute2 import netns  # type: ignore[import-untyped]
+
+DIRECTORY = Path(netns.NETNS_RUN_DIR)
+_NAME = re.compile(r"ringside-(\d+)-(\d+)-\w+")
+_CLONE_NEWNET = 0x40000000
+_PATIENCE = 10.0
+
+
+def own(what: str) -> str:
+    """The name of this process's namespace ``what``."""
+    return f"ringside-{os.getpid()}-{_start_time(os.getpid())}-{what}"
+
+
+def create(name: str) -> None:
+    """Make a namespace and give it a name; it lives until `remove`."""
+    # Unsharing moves the thread that asks for it, so a passing one asks.
+    with ThreadPoolExecutor(1) as passing:
+        passing.submit(_create, name).result()
+
+
+@contextmanager
+def inside(name: str) -> Iterator[None]:
+    """The calling thread is in the namespace, with all that it opens or starts, until the block ends."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        enter(name)
+        yield
+    finally:
+        netns.setns(home)
+        os.close(home)
+
+
+def enter(name: str) -> None:
+    """Move the calling thread into the namespace for good."""
+    netns.setns(str(DIRECTORY / name), flags=0)
+
+
+def ours() -> list[str]:
+    """The names of the namespaces that this process made and still has."""
+    return [name for name in netns.listnetns() if name.startswith(own(""))]
+
+
+def orphaned() -> list[str]:
+    """The names of the namespaces whose makers are dead."""
+    found = ((name, _NAME.fullmatch(name)) for name in netns.listnetns())
+    return [name for name, match in found if match and _start_time(int(match[1])) != int(match[2])]
+
+
+def remove(names: list[str]) -> None:
+    """Kill the processes that live in the namespaces, then remove these with all that is in them.
+
+    Raise `TimeoutError` if a process will not die; its namespace is then still there to be found.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while processes := _inhabitants(names):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {processes} do not die; their network stays until they do")
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.005)
+    for name in names:
+        try:
+            netns.remove(name)
+        except OSError:
+            if (DIRECTORY / name).exists():  # nobody else has removed it meanwhile
+                raise
+
+
+def _create(name: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    netns.attach(name, threading.get_native_id())
+
+
+def _start_time(process: int) -> int | None:
+    """Clock ticks from boot to the start of a process; none if it is dead, buried or not."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
+
+
+def _inhabitants(names: list[str]) -> list[int]:
+    """The processes, this one apart, whose network namespace is one of those named."""
+    homes = set()
+    for name in names:
+        with suppress(FileNotFoundError):
+            homes.add(_identity(DIRECTORY / name))
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):  # it has died, or is the kernel's own
+                if _identity(entry / "ns" / "net") in homes:
+                    found.append(int(entry.name))
+    return found
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,106 @@
+"""The emulated network as its users see it: up for the length of a ``with`` block, gone after it."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from real.emulate.plan import address, plan
+from topologies.graph import Node, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where one rank lives: a namespace (see ``ip netns``) with one port, ``interface``, at ``address``."""
+
+    rank: int
+    node: Node
+    namespace: str
+    address: str
+    interface: str = "eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """An emulated network that is up. ``fabric`` is the namespace of its bridges."""
+
+    hosts: tuple[Host, ...]
+    fabric: str
+
+    def inside(self, rank: int) -> AbstractContextManager[None]:
+        """The calling thread is in the rank's host until the block ends.
+
+        Sockets opened and processes started in the block stay there for life, so this is how to run
+        a command in a host: ``with network.inside(3): subprocess.Popen(["torchrun", ...])``.
+        """
+        from real.emulate import namespaces
+
+        return namespaces.inside(self.hosts[rank].namespace)
+
+    def enter(self, rank: int) -> None:
+        """Move the calling thread into the rank's host for good, as a forked child does first of all."""
+        from real.emulate import namespaces
+
+        namespaces.enter(self.hosts[rank].namespace)
+
+
+@contextmanager
+def emulate(graph: Topology) -> Iterator[Network]:
+    """The topology as a real network in this machine, for the length of the block.
+
+    However the block ends, Ctrl-C, SIGTERM and SIGHUP included, the processes that still live in the
+    hosts are killed and everything is removed. Where this process is killed outright, a guard does so;
+    where the guard is too, the next call does, as does `sweep`. Nothing is made, changed or removed in
+    the caller's own network.
+
+    Raise `TopologyError` if the graph is no tree of hosts and switches with links of 1 Mb/s to
+    10 Gb/s, `ValueError` if this machine cannot emulate; see `available`.
+    """
+    layout = plan(graph)
+    sweep()
+    from real.emulate import build, guard, namespaces, stopping
+
+    maker = os.getpid()
+    if namespaces.ours():
+        raise ValueError("this process has an emulated network already; leave its block before another")
+    with stopping.unwinding(), guard.guarded():
+        try:
+            with stopping.deferred():
+                build.build(layout)
+            hosts = (
+                Host(rank, node, build.host(rank), address(rank)) for rank, node in enumerate(layout.hosts)
+            )
+            yield Network(tuple(hosts), build.fabric())
+        finally:
+            if os.getpid() == maker:  # and not a child that was forked inside the block
+                with stopping.deferred():
+                    namespaces.remove(namespaces.ours())
+
+
+def sweep() -> list[str]:
+    """Remove what killed runs have left, and the processes that still live in it; the names removed.
+
+    Raise `ValueError` if this machine cannot emulate; see `available`.
+    """
+    if reason := available():
+        raise ValueError(f"no emulated network on this machine: {reason}")
+    from real.emulate import namespaces, stopping
+
+    names = namespaces.orphaned()
+    with stopping.deferred():
+        namespaces.remove(names)
+    return names
+
+
+def available() -> str | None:
+    """Why this machine cannot emulate a network; none if it can."""
+    if sys.platform != "linux":
+        return f"network namespaces need Linux, this is {sys.platform}"
+    if find_spec("pyroute2") is None:
+        return "pyroute2 is not installed; write pip install 'ringside[net]'"
+    from real.emulate import build, stopping
+
+    with stopping.deferred():
+        return build.missing()

@@ -1,0 +1,51 @@
+"""The queue in front of one direction of a cable.
+
+htb, because tbf cuts the large packets that TCP hands down into single frames and then needs a
+timer for each: it misses its rate from some 500 Mb/s on and costs ten times the processor time.
+htb lets such a packet through and goes into debt for it. The burst is small, two frames, so that
+a short message does not ride on saved-up credit and look faster than the link; and the packets are
+held to 16 KiB where TCP would make them 64 KiB, which is coarse beside the messages of a collective:
+several connections that share a port would wait for each other's packets as no real port makes them.
+
+A connection's acknowledgements stand in the same queue as the data that its host sends the other
+way; behind a full queue they would slow that other direction down. They get a class of their own
+that goes first.
+"""
+
+from typing import Any
+
+MTU = 1500
+"""Bytes of an Ethernet frame without its 14-byte header."""
+
+BURST = 2 * (MTU + 14)
+"""Bytes that may leave at once after an idle time."""
+
+SEGMENT = 16 * 2**10
+"""Bytes that TCP hands down, and a queue lets through, in one piece (gso_max_size)."""
+
+SEND_WINDOW = 128 * 2**10
+"""Bytes that one connection has under way at most (the maximum of net.ipv4.tcp_wmem)."""
+
+CONNECTIONS_PER_HOST = 8
+"""How many connections from each host one port is ready to queue without loss."""
+
+_ROOT, _LINK, _ACKS, _DATA, _QUEUE = 0x10000, 0x10001, 0x10010, 0x10020, 0x200000
+_ACK_SHARE = 0.05  # one 66-byte acknowledgement for every second 1514-byte frame needs 2.2 %
+_ACK_KEY = "0x0000/0xffc0+2"  # IPv4 total length, two bytes from byte 2 of the header, under 64
+
+
+def shape(ip: Any, index: int, rate: float, hosts: int) -> None:
+    """Make interface ``index`` send at ``rate`` bytes/s, and queue whatever ``hosts`` hosts can send at it.
+
+    ``ip`` is the `pyroute2.IPRoute` of the interface's namespace. The rate counts whole Ethernet
+    frames, so that a long TCP stream carries 1448/1514 of it.
+    """
+    size = {"ceil": round(rate), "burst": BURST, "cburst": BURST, "quantum": BURST}
+    acks = round(rate * _ACK_SHARE)
+    ip.tc("add", "htb", index, handle=_ROOT, default=_DATA & 0xFFFF)
+    ip.tc("add-class", "htb", index, parent=_ROOT, handle=_LINK, rate=round(rate), **size)
+    ip.tc("add-class", "htb", index, parent=_LINK, handle=_ACKS, rate=acks, prio=0, **size)
+    ip.tc("add-class", "htb", index, parent=_LINK, handle=_DATA, rate=round(rate) - acks, prio=1, **size)
+    limit = hosts * CONNECTIONS_PER_HOST * SEND_WINDOW // MTU
+    ip.tc("add", "pfifo", index, parent=_DATA, handle=_QUEUE, limit=limit)
+    ip.tc("add-filter", "u32", index, parent=_ROOT, prio=1, protocol=0x0800, target=_ACKS, keys=[_ACK_KEY])

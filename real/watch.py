@@ -1,0 +1,58 @@
+"""What every launcher needs: to follow the rows of a run, to tell a failure, to leave nothing behind."""
+
+import ctypes
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from real.job import Job
+
+Row = dict[str, Any]
+
+LAST_LINES = 12
+"""How much of a rank's output a failure shows."""
+
+START_S = 60.0
+"""What processes may need to import torch and find each other, on top of a job's own timeout."""
+
+
+class MeasureError(RuntimeError):
+    """A run that did not end well; the message says which rank did what, with its own output."""
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, however that comes about (Linux)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def follow(rows_file: Path, job: Job, on_row: Callable[[Row], None], ended: Callable[[], bool]) -> str | None:
+    """Hand rows on until the run has ended or nothing moves any more; what is wrong in the latter case."""
+    patience = START_S + job.timeout_s
+    deadline = time.monotonic() + patience
+    with rows_file.open(encoding="utf-8") as rows:
+        while True:
+            over = ended()
+            while (line := rows.readline()).endswith("\n"):
+                on_row(json.loads(line))
+                deadline = time.monotonic() + patience
+            if over:
+                return None
+            if time.monotonic() > deadline:
+                return f"the run hangs: no rank has got any further for {patience:.0f} s"
+
+
+def how(code: int) -> str:
+    """How a process ended, from its exit code, negative where a signal killed it."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+
+
+def last_lines(log: Path, title: str) -> Iterator[str]:
+    """The title and the last lines of a log, if it has any."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    yield from [f"--- {title} wrote:", *lines] if lines else []

@@ -1,0 +1,36 @@
+"""Run under torchrun by test_schedules_over_gloo: every algorithm on every rank, every result exact."""
+
+import torch
+import torch.distributed as dist
+
+from real.buffers import Buffers
+from real.execute import GlooProgram
+from sim.algorithms import ALGORITHMS, schedule
+from sim.collective import Collective
+
+SIZES = (0, 4, 12, 1000, 4 * 12_347, 1_000_004)
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for algorithm, kinds in ALGORITHMS.items():
+        for kind in kinds:
+            for nbytes in SIZES:
+                plan = schedule(algorithm, Collective(kind, ranks, nbytes, itemsize=4))
+                plan.check()
+                buffers = Buffers(plan.collective, plan.chunks, rank, torch.float32, torch.device("cpu"))
+                program = GlooProgram(plan, rank, buffers)
+                for _ in range(2):
+                    program.prepare()
+                    dist.barrier()
+                    program.run()
+                    program.collect()
+                    assert buffers.num_wrong() == 0, (algorithm, kind, nbytes)
+                    if rank == 0:
+                        print("right", algorithm, kind, nbytes, flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from real.ddp import measure_ddp, step_of
+from real.ddp_job import DdpJob
+from real.watch import MeasureError
+from sim.training.buckets import Bucketing, layout
+from sim.workload import Layer, Tensor, Workload
+
+LAYERS = 6
+WORKLOAD = Workload(
+    "six layers",
+    tuple(Tensor(f"p{i}", 2**17) for i in range(LAYERS)),
+    tuple(Layer(f"l{i}", (i,), 2e-3, 10e-3) for i in reversed(range(LAYERS))),
+    batch=3,
+)
+
+
+def seen(begin, ready, launch, finish, end):
+    buckets = [
+        {"parameters": [i], "nbytes": 4, "ready": r, "launch": a, "finish": f}
+        for i, (r, a, f) in enumerate(zip(ready, launch, finish, strict=True))
+    ]
+    spans = [
+        [begin, begin + 1, "forward", "l"],
+        [begin + 1, begin + 3, "backward", "l"],
+        [begin + 3, end, "wait", "w"],
+    ]
+    return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
+
+
+def test_a_bucket_is_as_late_as_on_its_last_rank_and_starts_when_a_worker_is_free():
+    everybody = [
+        seen(10, [11, 12], [11, 12], [14, 15], 15.5),
+        seen(10.5, [12, 12], [12.5, 13], [14, 16], 16),
+    ]
+    one = step_of(WORKLOAD, everybody, workers=1)
+    assert [(b.ready_s, b.launch_s, b.start_s, b.end_s) for b in one.buckets] == [
+        (2, 2.5, 2.5, 4),
+        (2, 3, 4, 6),
+    ]
+    assert (one.step_s, one.compute_s, one.exposed_s, one.communication_s) == (6, 3, 2.5, 3.5)
+    assert one.samples == 6
+    two = step_of(WORKLOAD, everybody, workers=2)
+    assert [b.start_s for b in two.buckets] == [2.5, 3]
+
+
+@pytest.mark.gloo
+@pytest.mark.parametrize("workers", [1, 2])
+def test_real_ddp_under_torchrun_has_the_buckets_and_the_trace_that_simulated_steps_have(workers):
+    bucketing = Bucketing(1)
+    measured = measure_ddp(WORKLOAD, DdpJob(bucketing=bucketing, workers=workers, iterations=2), 2)
+    assert [set(b.parameters) for b in measured.buckets] == [
+        set(b.parameters) for b in layout(WORKLOAD, bucketing, 3)
+    ]
+    assert len(measured.steps) == 2
+    step = measured.median
+    assert step.compute_s == pytest.approx(LAYERS * 12e-3, rel=1e-6)
+    assert step.step_s >= step.compute_s
+    for bucket in step.buckets:
+        assert 0 < bucket.ready_s <= bucket.launch_s <= bucket.start_s <= bucket.finish_s <= step.step_s
+    events = json.loads(step.dumps())["traceEvents"]
+    assert {event["cat"] for event in events if event["ph"] == "X"} == {
+        "forward", "backward", "wait", "all_reduce"
+    }  # fmt: skip
+
+
+@pytest.mark.gloo
+def test_ranks_that_fail_are_reported_with_what_they_wrote():
+    job = DdpJob(bucketing=Bucketing(1), timeout_s=5)
+    unused = Workload("no gradients", (Tensor("p", 4), Tensor("q", 4)), (Layer("l", (0,)),))
+    with pytest.raises(MeasureError, match="rank 0 wrote:\na gradient is not the average"):
+        measure_ddp(unused, job, 2)
+
+
+def test_bad_input_is_refused_in_words():
+    with pytest.raises(ValueError, match="1 ranks share no gradients"):
+        measure_ddp(WORKLOAD, DdpJob(), 1)
+    with pytest.raises(ValueError, match="at least 1 after 2"):
+        DdpJob(iterations=0)
+    with pytest.raises(ValueError, match="write 1, or 2"):
+        DdpJob(workers=0)

@@ -1,0 +1,195 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+from sim.record import read_lines
+
+pytestmark = pytest.mark.gloo
+
+
+def start(folder, words, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", "ringside", *words.split()],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def records(folder):
+    return read_lines((folder / "out.jsonl").read_text(), "out.jsonl")
+
+
+def workers(process):
+    """The ranks of a running measurement, in order."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                if b"real.worker" in (folder / "cmdline").read_bytes() and ancestor(folder, process.pid):
+                    environ = (folder / "environ").read_bytes().split(b"\0")
+                    ranks = [int(word[5:]) for word in environ if word.startswith(b"RANK=")]
+                    found.update({rank: int(folder.name) for rank in ranks})
+            except (OSError, ValueError):
+                continue
+    return [found[rank] for rank in sorted(found)]
+
+
+def ancestor(folder, pid):
+    while int(folder.name) > 1:
+        parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+        if int(parent) == pid:
+            return True
+        folder = Path("/proc") / parent
+    return False
+
+
+def wait_for_records(folder, process, ranks):
+    """Wait until something has been measured; the process ids of the ranks."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if (folder / "out.jsonl").exists() and len(workers(process)) == ranks:
+            return workers(process)
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
+
+
+def gone(pids):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+LONG = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 64M -n 300"
+
+
+def test_measure_writes_checked_records(tmp_path):
+    words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 64K -f 4 -n 5 --algorithm double_binary_tree"
+    code, out, err = finish(start(tmp_path, words, GLOO_SOCKET_IFNAME="lo"))
+    assert code == 0, err
+    rows = records(tmp_path)
+    assert [row.nbytes for row in rows] == [4096, 16384, 65536]
+    for row in rows:
+        assert (row.library, row.backend, row.algorithm, row.ranks) == (
+            "ideal",
+            "gloo",
+            "double_binary_tree",
+            2,
+        )
+        assert 0 < row.min_s <= row.time_s <= row.p95_s <= row.max_s
+        assert row.fingerprint["GLOO_SOCKET_IFNAME"] == "lo"
+        assert row.fingerprint["torch"]
+    assert out.startswith("# all_reduce by ideal/double_binary_tree over gloo, 2 ranks")
+    assert not err
+
+
+def test_measure_adds_to_a_file(tmp_path):
+    words = "measure all_gather -g 2 -o out.jsonl --size 64K -n 3"
+    for runs in (1, 2):
+        code, _, err = finish(start(tmp_path, words))
+        assert code == 0, err
+        assert len(records(tmp_path)) == runs
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_to_all", "sendrecv"],
+)
+def test_the_library_does_every_collective(tmp_path, kind):
+    code, _, err = finish(start(tmp_path, f"measure {kind} -g 3 -o out.jsonl -b 1000 -e 4K -n 2"))
+    assert code == 0, err
+    rows = records(tmp_path)
+    assert [row.library for row in rows] == ["gloo"] * 3
+    if kind in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"):
+        assert [row.nbytes for row in rows] == [996, 1992, 3996]
+
+
+def test_two_agents_on_loopback_measure_together(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    words = f"measure all_reduce -g 2 --nnodes 2 --rdzv-endpoint 127.0.0.1:{port} --size 64K -n 3 -o"
+    both = [start(tmp_path, f"{words} {name}.jsonl") for name in "ab"]
+    ends = [finish(process) for process in both]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    files = [file for file in tmp_path.iterdir() if file.suffix == ".jsonl"]
+    assert len(files) == 1, "only the node of rank 0 writes"
+    (row,) = read_lines(files[0].read_text(), "")
+    assert (row.num_nodes, row.ranks) == (2, 4)
+    assert sum("rank 0 runs on another node" in out for _, out, _ in ends) == 1
+
+
+def test_a_rank_that_dies_is_reported_and_nothing_is_left(tmp_path):
+    process = start(tmp_path, LONG)
+    ranks = wait_for_records(tmp_path, process, 2)
+    os.kill(ranks[1], signal.SIGKILL)
+    code, _, err = finish(process)
+    assert code == 1
+    assert "rank 1 was killed by SIGKILL" in err
+    assert "Traceback" not in err.partition("wrote:")[0]
+    assert records(tmp_path)
+    assert gone(ranks)
+
+
+def test_a_rank_that_hangs_is_reported_and_nothing_is_left(tmp_path):
+    process = start(tmp_path, f"{LONG} --timeout 3")
+    ranks = wait_for_records(tmp_path, process, 2)
+    os.kill(ranks[1], signal.SIGSTOP)
+    code, _, err = finish(process)
+    assert code == 1
+    assert "ringside: " in err
+    assert "rank 0" in err
+    assert records(tmp_path)
+    assert gone(ranks)
+
+
+def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing(tmp_path):
+    process = start(tmp_path, LONG)
+    ranks = wait_for_records(tmp_path, process, 2)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert code == 130
+    assert "what was finished before is kept" in err
+    assert len(records(tmp_path)) == sum(line.startswith(" ") for line in out.splitlines())
+    assert gone(ranks)
+
+
+def test_even_kill_9_leaves_nothing(tmp_path):
+    process = start(tmp_path, LONG)
+    ranks = wait_for_records(tmp_path, process, 2)
+    process.kill()
+    process.communicate()
+    assert records(tmp_path)
+    assert gone(ranks)
+
+
+def test_a_rank_that_disagrees_is_reported(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "if os.environ.get('RANK') == '1':\n"
+        "    import real.buffers\n"
+        "    true = real.buffers.Buffers.reset\n"
+        "    real.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 8K -n 2"
+    code, _, err = finish(start(tmp_path, words, PYTHONPATH=path))
+    assert code == 1
+    assert "elements differ from the exact all_reduce of 4096 B" in err
+    assert not (tmp_path / "out.jsonl").exists()

@@ -1,0 +1,111 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from real.module import architecture
+from sim.models.architecture import workload
+from sim.models.devices import device
+from sim.workload import Tensor as Described
+
+
+class ConvNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8 * 16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.conv(x)).relu().flatten(1))
+
+
+class Tied(nn.Module):
+    """A sparse table, an output layer with the same weight, a frozen layer and an unused one."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 16, sparse=sparse)
+        self.frozen = nn.Linear(16, 16).requires_grad_(False)
+        self.unused = nn.Linear(16, 16)
+        self.out = nn.Linear(16, 50)
+        self.out.weight = self.table.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.out(self.frozen(self.table(tokens)))
+
+
+def test_layers_have_their_tensors_and_their_work() -> None:
+    found = architecture(ConvNet(), torch.randn(5, 3, 4, 4))
+
+    assert [tensor.name for tensor in found.parameters] == [
+        "conv.weight",
+        "conv.bias",
+        "norm.weight",
+        "norm.bias",
+        "head.weight",
+        "head.bias",
+    ]
+    assert [tensor.count for tensor in found.parameters] == [216, 8, 8, 8, 1280, 10]
+    assert found.buffers[-1] == Described("norm.num_batches_tracked", 1, "int64")
+    conv, norm, head = found.blocks
+    assert (conv.name, norm.name, head.name) == ("conv", "norm", "head")
+    assert (conv.gradients, norm.gradients, head.gradients) == ((0, 1), (2, 3), (5, 4))
+    assert (conv.flops, norm.flops, head.flops) == (2 * 27 * 8 * 16, 0, 2 * 1280)
+    assert conv.traffic == 3 * 16 + 8 * 16
+    assert conv.kept == 3 * 16
+    assert norm.kept == pytest.approx(2 * 8 * 16, rel=0.03)
+
+
+def test_work_of_one_sample_does_not_depend_on_the_batch() -> None:
+    one, many = (architecture(ConvNet(), torch.randn(batch, 3, 4, 4)) for batch in (2, 64))
+    assert [block.flops for block in one.blocks] == [block.flops for block in many.blocks]
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    module = Tied(sparse=True)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+    architecture(module, torch.zeros(2, 4, dtype=torch.long))
+
+    assert module.table.sparse
+    assert not any(layer._forward_pre_hooks for layer in module.modules())
+    assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in module.parameters())
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+
+
+def test_tied_frozen_and_unused_parameters_count_as_for_ddp() -> None:
+    found = architecture(Tied(sparse=True), torch.zeros(2, 4, dtype=torch.long))
+
+    assert [(tensor.name, tensor.sparse) for tensor in found.parameters] == [
+        ("table.weight", True),
+        ("unused.weight", False),
+        ("unused.bias", False),
+        ("out.bias", False),
+    ]
+    assert [index for block in reversed(found.blocks) for index in block.gradients] == [3, 0]
+    assert found.flops == 4 * 2 * 16 * (16 + 50)
+
+
+def test_a_model_on_the_meta_device_needs_no_memory() -> None:
+    with torch.device("meta"):
+        module = nn.Sequential(*[nn.Linear(100_000, 100_000, bias=False) for _ in range(10)])
+        found = architecture(module, torch.empty(8, 100_000))
+    assert found.num_parameters == 10**11
+    assert workload(found, device("h100"), 8, "bfloat16").nbytes == 4 * 10**11
+
+
+def test_without_inputs_there_is_only_the_list() -> None:
+    found = architecture(ConvNet())
+    assert found.parameters == architecture(ConvNet(), torch.randn(1, 3, 4, 4)).parameters
+    assert found.flops == 0
+    assert [index for block in reversed(found.blocks) for index in block.gradients] == [5, 4, 3, 2, 1, 0]
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"ConvNet does not run on the meta device.*write inputs"):
+        architecture(ConvNet(), torch.randn(5, 7))
+
+
+def test_an_output_without_gradient_is_refused() -> None:
+    with pytest.raises(ValueError, match="Linear does not run on the meta device"):
+        architecture(nn.Linear(3, 3).requires_grad_(False), torch.randn(1, 3))
