@@ -1,0 +1,109 @@
+"""From measured records to a calibration, and the report that says how far to trust it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from sim.calibration import Calibration, Fit, digest
+from sim.record import Record, RecordError
+from topologies.units import format_duration, format_size
+from validation.fit import NAMES, fit
+from validation.rows import Row, check_one_cluster, rows
+
+MIN_ROWS = 4
+WORST_ROWS = 3
+
+
+def calibrate(
+    records: Sequence[Record],
+    cluster: str,
+    settings: Mapping[str, str] | None = None,
+    sources: Mapping[str, str] | None = None,
+    *,
+    pool_sites: bool = False,
+) -> Calibration:
+    """Fit one set of parameters to the records of each library, algorithm and protocol.
+
+    ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests
+    for the provenance. Raise `sim.record.RecordError` for records that must not be mixed or are too few.
+    """
+    check_one_cluster(records, cluster, pool_sites=pool_sites)
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows(records, cluster, settings or {}):
+        key = row.record.library, row.record.algorithm, row.record.protocol
+        groups.setdefault(key, []).append(row)
+    few = [f"{'/'.join(key)}: {len(group)}" for key, group in groups.items() if len(group) < MIN_ROWS]
+    if few:
+        raise RecordError(f"too few records to fit ({', '.join(few)}); measure {MIN_ROWS} sizes or more")
+    return Calibration(
+        cluster=records[0].cluster,
+        topology=cluster,
+        date=datetime.now(UTC).date().isoformat(),
+        sources=dict(sources or {}),
+        fingerprint=_common(records),
+        fits=tuple(_fit(*key, group) for key, group in groups.items()),
+        used=tuple(sorted(digest(record) for record in records)),
+    )
+
+
+def report(calibration: Calibration) -> str:
+    """What was fitted, how sure it is and how well it fits, for a person to read."""
+    lines = [f"calibration of {calibration.cluster} as {calibration.topology}"]
+    for fitted in calibration.fits:
+        lines += [
+            "",
+            f"{fitted.library}/{fitted.algorithm}/{fitted.protocol}: {fitted.rows} rows, error median "
+            f"{fitted.median_error:.1%}, 90th percentile {fitted.p90_error:.1%}; nine of ten measured "
+            f"{fitted.band[0]:.2f} to {fitted.band[1]:.2f} times predicted",
+        ]
+        for name in NAMES:
+            value = getattr(fitted.parameters, name)
+            text = f"  {name:<6} {_unit(name, value):>14}"
+            if name in fitted.fixed:
+                text += f"  (fixed: {fitted.fixed[name]})"
+            else:
+                low, high = fitted.interval[name]
+                text += f"  90 % interval {_unit(name, low)} to {_unit(name, high)}"
+                text += "" if value else "  (at boundary)"
+            lines.append(text)
+        lines.append(f"  worst rows: {'; '.join(fitted.worst)}")
+    return "\n".join(lines)
+
+
+def _fit(library: str, algorithm: str, protocol: str, group: list[Row]) -> Fit:
+    solution = fit(group)
+    errors = np.abs(1 / solution.ratios - 1)
+    low, high = np.percentile(solution.ratios, [5, 95])
+    return Fit(
+        library=library,
+        algorithm=algorithm,
+        protocol=protocol,
+        parameters=solution.parameters,
+        interval=solution.interval,
+        fixed=solution.fixed,
+        band=(min(float(low), 1.0), max(float(high), 1.0)),
+        rows=len(group),
+        median_error=float(np.median(errors)),
+        p90_error=float(np.percentile(errors, 90)),
+        worst=tuple(
+            f"{group[i].record.collective} of {format_size(group[i].record.nbytes)} on "
+            f"{group[i].record.ranks} ranks {1 / solution.ratios[i] - 1:+.1%}"
+            for i in np.argsort(-errors)[:WORST_ROWS]
+        ),
+    )
+
+
+def _common(records: Sequence[Record]) -> dict[str, str]:
+    """What all records' fingerprints agree on."""
+    first = records[0].fingerprint
+    return {
+        key: value
+        for key, value in first.items()
+        if all(record.fingerprint.get(key) == value for record in records)
+    }
+
+
+def _unit(name: str, value: float) -> str:
+    """A parameter with its unit: seconds, or seconds per byte."""
+    return format_duration(value, digits=3) + ("" if name in ("alpha", "launch") else "/B")

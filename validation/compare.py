@@ -1,0 +1,88 @@
+"""Predicted beside measured, with what was fitted, held out and never calibrated kept apart."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.calibration import Calibration, digest
+from sim.record import Record
+from validation.rows import check_one_cluster, rows
+
+SETS = ("fitted", "held_out", "unfitted")
+"""Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band."""
+
+    record: Record
+    predicted_s: float
+    lo_s: float
+    hi_s: float
+    set: str
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured time, less one."""
+        return self.predicted_s / self.record.time_s - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Relative errors of a set of rows, of absolute values, and the median of the rows' own spread.
+
+    ``geomean_error`` is the geometric mean of the factors by which rows are off, less one.
+    """
+
+    rows: int
+    median_error: float
+    geomean_error: float
+    p90_error: float
+    worst_error: float
+    median_spread: float
+
+
+def compare(
+    records: Sequence[Record],
+    cluster: str,
+    settings: Mapping[str, str] | None = None,
+    calibration: Calibration | None = None,
+    *,
+    pool_sites: bool = False,
+) -> list[Compared]:
+    """Predict every record on the cluster, with the calibration's parameters where it has a fit."""
+    check_one_cluster(records, cluster, pool_sites=pool_sites)
+    used = set(calibration.used) if calibration else set()
+    compared = []
+    for row in rows(records, cluster, settings or {}):
+        record = row.record
+        fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
+        seconds = row.time(fit.parameters) if fit else row.preset_time()
+        low, high = fit.band if fit else (1.0, 1.0)
+        group = "unfitted" if not fit else "fitted" if digest(record) in used else "held_out"
+        compared.append(Compared(record, seconds, seconds * low, seconds * high, group))
+    return compared
+
+
+def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
+    """One summary for each set that has rows; sets are never mixed."""
+    return {
+        name: _summary([row for row in compared if row.set == name])
+        for name in SETS
+        if any(row.set == name for row in compared)
+    }
+
+
+def _summary(compared: Sequence[Compared]) -> Summary:
+    errors = np.array([row.error for row in compared])
+    sizes = np.abs(errors)
+    return Summary(
+        rows=len(compared),
+        median_error=float(np.median(sizes)),
+        geomean_error=float(np.exp(np.abs(np.log1p(errors)).mean()) - 1),
+        p90_error=float(np.percentile(sizes, 90)),
+        worst_error=float(sizes.max()),
+        median_spread=float(np.median([row.record.spread for row in compared])),
+    )

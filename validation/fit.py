@@ -1,0 +1,153 @@
+"""The fit itself: few, physical, non-negative parameters from measured times, and how sure they are.
+
+Predicted time is, between kinks, linear in (alpha, beta, gamma, launch): it is a longest path whose
+links cost sums of them. So the fit alternates between the slopes at the present parameters and a
+robust fit with these slopes, until neither changes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, lsq_linear
+
+from sim.parameters import Parameters
+from validation.rows import Row
+
+Floats = NDArray[np.float64]
+
+NAMES = ("alpha", "beta", "launch", "gamma")
+"""In the order in which they are given freedom: one that earlier ones explain as well stays fixed."""
+
+_STARTS = [np.array([alpha, beta, 0.0, 0.0]) for alpha in (0.02, 0.1, 0.4) for beta in (0.1, 0.3, 0.9)]
+_ROBUST = 0.1  # relative errors beyond a tenth weigh less and less
+_ALIKE = 0.05
+_ROWS_EACH = 2  # fewer rows than this for each parameter fit their noise
+_ROUNDS = 10
+_GAIN = 1e-3
+_BOOTSTRAPS = 200
+_TINY = 1e-12
+_NOTHING = 1e-4  # of a row's time, at the most
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Fitted parameters, their bootstrap intervals, why some are fixed; each row's measured / predicted."""
+
+    parameters: Parameters
+    interval: dict[str, tuple[float, float]]
+    fixed: dict[str, str]
+    ratios: Floats
+
+
+def fit(rows: Sequence[Row]) -> Solution:
+    """Fit the parameters to the rows' times, every row weighing the same in relative error."""
+    measured = np.array([row.record.time_s for row in rows])
+    scale = _scale(rows, measured)
+    starts = [(scale * start, _times(rows, scale * start)) for start in _STARTS]
+    theta, predicted = min(starts, key=lambda start: _cost(start[1] / measured))
+    for most in (2, len(NAMES)):  # latency and bandwidth first: what else there is shows beside them only
+        for _ in range(_ROUNDS):
+            slopes = _slopes(rows, theta, predicted, 1e-6 * np.maximum(theta, scale))
+            free, fixed = _free(slopes / measured[:, None], most)
+            better = _walk(rows, measured, theta, predicted, _robust(slopes, measured, free))
+            if better is None:
+                break
+            theta, predicted = better
+    ratios = measured / predicted
+    return Solution(_parameters(theta), _intervals(slopes, ratios, slopes @ theta, free), fixed, ratios)
+
+
+def _walk(
+    rows: Sequence[Row], measured: Floats, theta: Floats, predicted: Floats, target: Floats
+) -> tuple[Floats, Floats] | None:
+    """From ``theta`` as far towards ``target`` as the rows' true times get better; None where they do not.
+
+    The slopes hold up to the next kink only, so the target may lie beyond where they mislead.
+    """
+    before = _cost(predicted / measured)
+    for share in (1.0, 0.5, 0.25, 0.1, 0.03):
+        there = theta + share * (target - theta)
+        times = _times(rows, there)
+        if _cost(times / measured) < before * (1 - _GAIN):
+            return there, times
+    return None
+
+
+def _cost(ratios: Floats) -> float:
+    """Soft-L1 loss of the logarithms."""
+    return float(np.sum(np.sqrt(1 + (np.log(np.maximum(ratios, _TINY)) / _ROBUST) ** 2) - 1))
+
+
+def _times(rows: Sequence[Row], theta: Floats) -> Floats:
+    parameters = _parameters(theta)
+    return np.array([row.time(parameters) for row in rows])
+
+
+def _parameters(theta: Floats) -> Parameters:
+    return Parameters(**dict(zip(NAMES, theta.tolist(), strict=True)))
+
+
+def _scale(rows: Sequence[Row], measured: Floats) -> Floats:
+    """What each parameter is at the most: the quickest row is all messages, or all bytes."""
+    nbytes = np.array([max(row.record.nbytes, 1) for row in rows])
+    message, byte = measured.min(), (measured / nbytes).min()
+    return np.array([message, byte, message, byte])
+
+
+def _slopes(rows: Sequence[Row], theta: Floats, predicted: Floats, step: Floats) -> Floats:
+    """How each row's predicted time grows with each parameter, from ``theta`` over a ``step``."""
+    columns = [
+        (_times(rows, theta + delta * axis) - predicted) / delta
+        for delta, axis in zip(step, np.eye(len(step)), strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _free(columns: Floats, most: int) -> tuple[list[int], dict[str, str]]:
+    """Which parameters, ``most`` at the most, the rows can tell apart, and for the others why not."""
+    free: list[int] = []
+    fixed = {}
+    for index, name in enumerate(NAMES):
+        column = columns[:, index]
+        known = columns[:, free]
+        rest = column - known @ np.linalg.lstsq(known, column, rcond=None)[0] if free else column
+        if not column.any():
+            fixed[name] = "these rows do not depend on it"
+        elif np.linalg.norm(rest) < _ALIKE * np.linalg.norm(column):
+            fixed[name] = f"these rows cannot tell it from {' and '.join(NAMES[i] for i in free)}"
+        elif len(free) >= min(most, len(columns) // _ROWS_EACH):
+            fixed[name] = f"{len(columns)} rows are too few for another parameter"
+        else:
+            free.append(index)
+    return free, fixed
+
+
+def _robust(slopes: Floats, measured: Floats, free: list[int]) -> Floats:
+    """Non-negative parameters that make log(measured / predicted) small, outliers counting less."""
+    relative = slopes[:, free] / measured[:, None]
+    scale = np.abs(relative).max(axis=0)
+    matrix = relative / scale
+    begin = np.maximum(lsq_linear(matrix, np.ones(len(measured)), bounds=(0, np.inf)).x, _TINY)
+
+    def residuals(x: Floats) -> Floats:
+        logs: Floats = np.log(np.maximum(matrix @ x, _TINY))
+        return logs
+
+    found = least_squares(residuals, begin, bounds=(0, np.inf), loss="soft_l1", f_scale=_ROBUST)
+    theta = np.zeros(slopes.shape[1])
+    theta[free] = np.where(found.x < _NOTHING, 0.0, found.x) / scale
+    return theta
+
+
+def _intervals(
+    slopes: Floats, ratios: Floats, predicted: Floats, free: list[int]
+) -> dict[str, tuple[float, float]]:
+    """5th to 95th percentile of each free parameter over fits to resampled residuals."""
+    draw = np.random.default_rng(0)
+    fits = [
+        _robust(slopes, predicted * draw.choice(ratios, size=len(ratios)), free) for _ in range(_BOOTSTRAPS)
+    ]
+    low, high = np.percentile(fits, [5, 95], axis=0)
+    return {NAMES[i]: (float(low[i]), float(high[i])) for i in free}

@@ -1,0 +1,165 @@
+"""One nccl-tests run, whichever way it was written down, and the records that it makes.
+
+Times alone are used: releases before mid-2020 printed algbw of all_gather and reduce_scatter with
+the factor (n-1)/n already in it (nccl-tests issue 45), so bandwidths are derived anew.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sim.collective import KINDS, kind_of
+from sim.record import Record, RecordError
+from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, dtype_of, sound
+
+PROGRAM = re.compile(
+    r"\b((?:all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoallv?|sendrecv|gather|scatter|hypercube)"
+    r"_perf)(?:_mpi)?\b"
+)
+"""The name of one of nccl-tests' programs."""
+
+_ALGORITHMS = {
+    "nvlstree": "nvls_tree",
+    "collnetdirect": "collnet_direct",
+    "collnetchain": "collnet_chain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where one rank ran. Ranks of one ``group`` form a communicator (NCCL_TESTS_SPLIT)."""
+
+    rank: int
+    group: int
+    host: str
+    gpu: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One half of a row, out of place or in place, in seconds; 0 is unknown, ``None`` unusable."""
+
+    time_s: float | None
+    min_s: float = 0.0
+    max_s: float = 0.0
+    p95_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One size. ``place`` says where it stands in its file."""
+
+    place: str
+    nbytes: int
+    dtype: str
+    redop: str
+    out_of_place: Timing | None
+    in_place: Timing | None
+    iterations: int = 0
+    date: str = ""
+
+    def record(self, run: Record) -> Record | None:
+        """The record of this row of a ``run``; ``None`` if nothing was measured.
+
+        Out of place, or in place where that is all there is. NCCL returns from a collective over
+        nothing without doing it, so a row of 0 bytes has no time of its own.
+        """
+        for half, in_place in ((self.out_of_place, False), (self.in_place, True)):
+            if self.nbytes and half is not None and half.time_s is not None:
+                record = replace(
+                    run,
+                    nbytes=self.nbytes,
+                    dtype=dtype_of(self.dtype),
+                    redop=self.redop if KINDS[run.collective].reduces else "",
+                    in_place=in_place,
+                    time_s=half.time_s,
+                    min_s=half.min_s,
+                    max_s=half.max_s,
+                    p95_s=half.p95_s,
+                    iterations=self.iterations or run.iterations,
+                    date=self.date,
+                )
+                return sound(record, self.place)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What holds for all rows of one run.
+
+    ``per_process`` is how many ranks one process drives, ``tests`` nccl-tests' own version.
+    ``variables`` are the NCCL_* variables that are known to have been set.
+    """
+
+    place: str
+    source: str
+    collective: str
+    devices: tuple[Device, ...]
+    per_process: int = 1
+    nccl: str = ""
+    tests: str = ""
+    iterations: int = 0
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def reading(self, rows: Iterable[Row]) -> Reading:
+        """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
+        ranks, nodes = self.world()
+        try:
+            kind = kind_of(self.collective)
+        except ValueError as error:
+            raise RecordError(f"{self.place}: {error}") from None
+        gpu = " + ".join(sorted({device.gpu for device in self.devices}))
+        print_ = {"gpu": gpu, "nccl_tests": self.tests, **self.variables}
+        shared = Record(
+            source=self.source,
+            cluster=gpu,
+            library="nccl",
+            library_version=self.nccl,
+            backend="nccl",
+            collective=kind,
+            algorithm=pin(self.variables.get("NCCL_ALGO", "")),
+            protocol=pin(self.variables.get("NCCL_PROTO", "")),
+            num_nodes=nodes,
+            ranks=ranks,
+            nbytes=0,
+            time_s=0.0,
+            statistic=NCCL_TESTS_STATISTIC,
+            iterations=self.iterations,
+            fingerprint={key: value for key, value in print_.items() if value},
+        )
+        found = [row.record(shared) for row in rows]
+        records = tuple(record for record in found if record is not None)
+        return Reading(records, len(found) - len(records))
+
+    def world(self) -> tuple[int, int]:
+        """Ranks and nodes of the communicator that rank 0 belongs to, whose times are printed."""
+        if not self.devices:
+            raise RecordError(
+                f"{self.place}: no ranks are listed above; expected a line "
+                "'#  Rank  0 Group  0 Pid 123 on host device  0 [0000:02:00] NAME' for each"
+            )
+        numbers = {device.rank for device in self.devices}
+        if len(numbers) < len(self.devices):
+            raise RecordError(
+                f"{self.place}: a rank is listed twice above: the output of several processes that did not "
+                "form one run; expected one list of ranks (build nccl-tests with MPI=1)"
+            )
+        group = min(self.devices, key=lambda device: device.rank).group
+        mine = [device for device in self.devices if device.group == group]
+        nodes = len({device.host for device in mine})
+        if len(mine) < len(self.devices):
+            return len(mine), nodes
+        # a process's list of devices is cut off where it grows long (MAX_LINE in nccl-tests), its first never
+        return -(-(max(numbers) + 1) // self.per_process) * self.per_process, nodes
+
+
+def nccl_version(code: int) -> str:
+    """NCCL's version from its number: 22602 is 2.26.2; before 2.9 it was 2804 for 2.8.4."""
+    major, rest = divmod(code, 10000 if code >= 10000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def pin(text: str) -> str:
+    """What NCCL_ALGO or NCCL_PROTO fixes, as a record's word for it; ``auto`` where nothing."""
+    word = text.lower()
+    return _ALGORITHMS.get(word, word) or "auto"
