@@ -1,0 +1,211 @@
+"""The command line. Each command reads its words, asks a room for the work and prints what it says.
+
+Only what describes the commands is imported here: help must not wait for numpy.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringside import options
+from ringside.cli_train import train
+
+app = typer.Typer(
+    help="Predict how long collective communication and distributed training take, and prove it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+@app.command()
+def topo(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME[:COUNT]|FILE]", help="Leave out to list.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="How many, in place of :COUNT.")] = None,
+    settings: options.Settings = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it as YAML.")] = None,
+    plot: options.Plot = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the named clusters, or describe, draw or write one."""
+    from ringside import topo as command
+
+    command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
+
+
+@app.command()
+def simulate(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    begin: options.Begin = "8",
+    end: options.End = "128M",
+    factor: options.Factor = 2,
+    size: options.Size = None,
+    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    engine: options.Engine = "auto",
+    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    nccl_version: options.NcclVersion = "2.30",
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "none",
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Predict how long a collective takes."""
+    from ringside import simulate as command
+    from ringside.request import Request
+
+    command.run(
+        Request(
+            collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
+            algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
+        ),
+        as_json=json,
+    )  # fmt: skip
+
+
+@app.command()
+def pick(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    nodes: Annotated[str, typer.Option(metavar="N,N,...", help="Counts of machines, or of ranks.")],
+    settings: options.Settings = None,
+    begin: options.Begin = "1K",
+    end: options.End = "1G",
+    factor: options.Factor = 2,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    times: Annotated[
+        str, typer.Option(help="For nccl: the tuner's, or those of the pipeline model of rings and trees.")
+    ] = "tuner",
+    nccl_version: options.NcclVersion = "2.30",
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    plot: options.Plot = None,
+    tuner_csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Say which algorithm wins at every size and node count, and by how much."""
+    from ringside import pick as command
+
+    command.run(
+        command.Request(
+            collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
+            protocol, times, nccl_version, nccl_graph, dtype, redop,
+        ),
+        plot, tuner_csv, as_json=json,
+    )  # fmt: skip
+
+
+app.command()(train)
+
+
+@app.command()
+def measure(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or ddp.")],
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Records are added to this file.")],
+    ranks: Annotated[
+        int | None, typer.Option("-g", "--ranks", help="Ranks on this node [default: 2]; emulated: in all.")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs.")] = "gloo",
+    algorithm: Annotated[
+        str, typer.Option(help="library (the backend's own), or ring, tree, ... over send and receive.")
+    ] = "library",
+    begin: options.Begin = "64K",
+    end: options.End = "16M",
+    factor: options.Factor = 2,
+    size: options.Size = None,
+    iterations: Annotated[int, typer.Option("-n", "--iterations", help="Timed iterations a size.")] = 20,
+    warmup: Annotated[int, typer.Option("-w", "--warmup", help="Untimed iterations a size.")] = 2,
+    dtype: options.Dtype = "float32",
+    nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
+    rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where nodes meet.")] = None,
+    emulate: Annotated[
+        str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
+    ] = None,
+    settings: options.Settings = None,
+    timeout: Annotated[float, typer.Option(help="Seconds a rank may wait for another.")] = 60.0,
+    model: Annotated[
+        str, typer.Option(metavar="sleeping|FILE", help="ddp: a workload; its layers sleep.")
+    ] = "sleeping",
+    bucket_cap_mb: Annotated[float | None, typer.Option(help="ddp: MiB a bucket, as DDP's.")] = None,
+) -> None:
+    """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
+    if collective == "ddp":
+        from ringside import measure_ddp
+        from sim.training.buckets import Bucketing
+
+        measure_ddp.run(
+            model, output, ranks=ranks or 2, bucketing=Bucketing(bucket_cap_mb), iterations=iterations,
+            timeout_s=timeout, cluster=emulate, settings=settings,
+        )  # fmt: skip
+        return
+    from ringside import measure as command
+
+    command.run(
+        collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,
+        backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
+        timeout_s=timeout, emulate=emulate, settings=settings or [],
+    )  # fmt: skip
+
+
+@app.command()
+def calibrate(
+    files: options.Files,
+    cluster: options.Cluster,
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Where the calibration goes.")],
+    settings: options.Settings = None,
+    pool_sites: options.PoolSites = False,
+) -> None:
+    """Fit a cluster's parameters to measurements."""
+    from ringside import calibrate as command
+
+    command.run(files, cluster, settings or [], output, pool_sites=pool_sites)
+
+
+@app.command()
+def compare(
+    files: options.Files,
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    calibration: options.CalibrationFile = "none",
+    plot: options.Plot = None,
+    max_error: Annotated[
+        str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
+    ] = None,
+    pool_sites: options.PoolSites = False,
+    json: options.Json = False,
+) -> None:
+    """Lay predictions beside measurements."""
+    from ringside import compare as command
+
+    command.run(
+        files, cluster, settings or [], calibration, plot, max_error, pool_sites=pool_sites, as_json=json
+    )
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", metavar="FOLDER", help="Where the report goes.")] = Path(
+        "ringside-demo"
+    ),
+) -> None:
+    """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
+    from ringside import demo as command
+
+    command.run(output)

@@ -1,0 +1,41 @@
+"""The options that several commands share, each described once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Cluster = Annotated[
+    str, typer.Option(metavar="NAME[:COUNT]|FILE", help="A named cluster, or a YAML file. See ringside topo.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the cluster: bandwidth=25GB/s"),
+]
+Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
+End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]
+Factor = Annotated[int, typer.Option("-f", "--factor", min=2, help="From one size to the next.")]
+Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size in place of -b, -e and -f.")]
+Library = Annotated[
+    str | None, typer.Option(help="ideal, gloo or nccl [default: nccl for machines with GPUs, else ideal]")
+]
+Algorithm = Annotated[
+    str, typer.Option(help="ring, tree, double_binary_tree, ... or auto; for nccl what NCCL_ALGO takes.")
+]
+Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
+Engine = Annotated[str, typer.Option(help="simpy, model, or auto, which says what it took.")]
+NcclVersion = Annotated[str, typer.Option(help="2.28, 2.29 or 2.30.")]
+NcclGraph = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.")
+]
+Redop = Annotated[str, typer.Option(help="Reduction: sum, prod, min, max or avg.")]
+Dtype = Annotated[str, typer.Option(help="Type of one element.")]
+CalibrationFile = Annotated[
+    str, typer.Option(metavar="FILE|none", help="Parameters that ringside calibrate found.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw to an .svg, .png or .pdf file.")]
+PoolSites = Annotated[bool, typer.Option(help="Take records of several sites of one machine together.")]
+Files = Annotated[
+    list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
+]

@@ -1,0 +1,43 @@
+"""What ``ringside simulate`` was asked for, and how it is understood."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.collective import kind_of
+from sim.libraries.nccl.cluster import is_machine
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, in the words of the command line."""
+
+    collective: str
+    cluster: str
+    settings: tuple[str, ...]
+    sweep: tuple[str, str, int, str | None]
+    ranks: int | None
+    library: str | None
+    algorithm: str
+    protocol: str
+    engine: str
+    network: str
+    nccl_version: str
+    nccl_graph: Path | None
+    dtype: str
+    redop: str
+    calibration: str
+    trace: Path | None
+
+
+def default_library(cluster: str) -> str:
+    """NCCL's on machines that it knows, else the textbook's."""
+    return "nccl" if is_machine(cluster) else "ideal"
+
+
+def inputs_of(request: Request, library: str, count: int) -> dict[str, Any]:
+    """What was asked for, as understood."""
+    ours = {"collective": kind_of(request.collective), "library": library, "ranks": count}
+    rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
+    del rest["sweep"], rest["trace"]
+    return rest | ours

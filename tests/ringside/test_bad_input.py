@@ -1,0 +1,174 @@
+"""Whatever is wrong with the input: one clear message on stderr, exit code 2, nothing written."""
+
+import socket
+
+import pytest
+
+from sim.record import Record, to_line
+
+SIMULATE = "simulate all_reduce --cluster star:4 --size 1M"
+MEASURE = "measure all_reduce -o out.jsonl --size 4K"
+
+WORDS = [
+    # clusters and their settings
+    ("simulate all_reduce --cluster stern:4", "'stern' is no known cluster"),
+    ("simulate all_reduce --cluster star:0", "'0'"),
+    ("simulate all_reduce --cluster star:-4", "'-4' is not a count"),
+    ("simulate all_reduce --cluster star:4x", "'4x' is not a count"),
+    ("simulate all_reduce --cluster star:9999999999", "allowed: 1 to"),
+    ("simulate all_reduce --cluster star", "ranks: is missing"),
+    ("simulate all_reduce --cluster nowhere.yaml", "no such file"),
+    (f"{SIMULATE} --set bandwidth=400G", "'400G' is not a rate; write for example 400Gb/s or 50GB/s"),
+    (f"{SIMULATE} --set bandwidth=25", "'25' is not a rate"),
+    (f"{SIMULATE} --set bandwidth=0GB/s", "above 0"),
+    (f"{SIMULATE} --set bandwidth=-1GB/s", "negative"),
+    (f"{SIMULATE} --set latency=5", "'5' is not a duration"),
+    (f"{SIMULATE} --set latency=-5us", "negative"),
+    (f"{SIMULATE} --set speed=1GB/s", "speed: is not known; allowed: ranks, bandwidth, latency"),
+    (f"{SIMULATE} --set bandwidth", "is not a setting"),
+    (f"{SIMULATE} --set =5us", "is not a setting"),
+    # what to simulate
+    ("simulate all_reduces --cluster star:4", "'all_reduces' is no known collective"),
+    (f"{SIMULATE} --algorithm rings", "'rings' is no known algorithm"),
+    ("simulate all_gather --cluster star:4 --algorithm tree", "tree does not do all_gather"),
+    (f"{SIMULATE} --library mpi", "'mpi' is no known library"),
+    (f"{SIMULATE} --engine fast", "'fast' is no known engine"),
+    (f"{SIMULATE} --dtype float31", "'float31' is no known dtype"),
+    (f"{SIMULATE} --algorithm tree --engine model", "no closed form"),
+    (f"{SIMULATE} -g 0", "-g 0"),
+    (f"{SIMULATE} -g 5", "5 ranks, but star has 4"),
+    (f"{SIMULATE} -g -1", "-1"),
+    # sizes
+    ("simulate all_reduce --cluster star:4 --size -1", "negative"),
+    ("simulate all_reduce --cluster star:4 --size 1Q", "'1Q' is not a size"),
+    ("simulate all_reduce --cluster star:4 --size 1e99", "absurdly large"),
+    ("simulate all_reduce --cluster star:4 --size 2048T", "more than 1 PiB"),
+    ("simulate all_reduce --cluster star:4 --size 0.3", "whole number of bytes"),
+    ("simulate all_reduce --cluster star:4 -b 2M -e 1M", "more than -e"),
+    ("simulate all_reduce --cluster star:4 -b 0 -e 1M", "-b 0"),
+    ("simulate all_reduce --cluster star:4 -f 1", "'-f'"),
+    ("simulate all_reduce --cluster star:4 -f two", "'-f'"),
+    # files that are not there or cannot be written
+    (f"{SIMULATE} --trace no/such/folder/t.json", "write another path"),
+    (f"{SIMULATE} --calibration no.yaml", "cannot be read"),
+    ("simulate all_reduce --cluster star:4 --trace t.json", "a trace shows one size"),
+    ("topo star:4 --plot t.bmp", "write a name that ends in"),
+    ("topo star:4 --plot no/such/folder/t.svg", "write another path"),
+    ("topo nothing", "no known cluster"),
+    ("compare no.jsonl --cluster star", "no.jsonl"),
+    ("calibrate no.jsonl --cluster star -o c.yaml", "no.jsonl"),
+    ("compare no.jsonl --cluster star --max-error 10", "'10' is no percentage"),
+    # what cannot be measured
+    (f"{MEASURE} -g 0", "0 ranks"),
+    (f"{MEASURE} -n 0", "at least 1"),
+    (f"{MEASURE} --backend mpi", "'mpi' is no known backend"),
+    (f"{MEASURE} --backend nccl -g 99", "99 ranks need as many GPUs|needs a CUDA GPU"),
+    (f"{MEASURE} --algorithm rings", "'rings' is no known algorithm"),
+    (f"{MEASURE} --nnodes 2", "--rdzv-endpoint"),
+    (f"{MEASURE} --rdzv-endpoint nowhere", "no rendezvous endpoint"),
+    (f"{MEASURE} --rdzv-endpoint localhost:99999", "no rendezvous endpoint"),
+    (f"{MEASURE} --dtype float31", "'float31' is no known dtype"),
+    ("measure all_gather -o out.jsonl --size 4 -g 2", "less than one float32 for each part"),
+    ("measure all_reduce -o no/such/folder/out.jsonl", "write another path"),
+    ("measure all_reduce", "'-o'"),
+    ("mesure", "No such command"),
+]
+
+
+def complaint(result):
+    code, out, err = result
+    assert code == 2, (code, out, err)
+    assert err.strip()
+    assert "Traceback" not in out + err
+    return err
+
+
+@pytest.mark.parametrize(("words", "message"), WORDS, ids=[words for words, _ in WORDS])
+def test_words(ringside, tmp_path, words, message):
+    err = complaint(ringside(*words.split()))
+    flat = " ".join(err.replace("│", " ").split())
+    assert any(part in flat for part in message.split("|"))
+    assert not list(tmp_path.iterdir())
+
+
+RECORD = to_line(
+    Record(source="t", cluster="a", library="ideal", collective="all_reduce", algorithm="ring", num_nodes=1,
+           ranks=2, nbytes=1024, time_s=1e-3, statistic="median")
+)  # fmt: skip
+
+FILES = {
+    "three mistakes": (
+        "topo f.yaml",
+        "nodes:\n  a: {kind: gpu, rank: zero}\n  b: {kind: toaster}\n"
+        "cables:\n  - {ends: [a, b], kind: ethernet, bandwidth: 400G}\n",
+        ("nodes.a.rank", "nodes.b.kind", "'400G' is not a rate"),
+    ),
+    "broken contract": (
+        "topo f.yaml",
+        "nodes:\n  a: {kind: gpu, rank: 0}\n  b: {kind: gpu, rank: 0}\ncables: []\n",
+        ("both have rank 0",),
+    ),
+    "not YAML": ("topo f.yaml", "nodes: [", ("not YAML",)),
+    "no mapping": ("topo f.yaml", "- 1\n", ("holds no mapping",)),
+    "unknown maker": ("topo f.yaml", "maker: stern\nranks: 4\n", ("no known cluster",)),
+    "binary": ("compare f.log --cluster star", b"\x7fELF\x00\xff\xfe" * 40, ("f.log",)),
+    "empty": ("compare f.log --cluster star", "", ("f.log",)),
+    "record cut off": ("compare f.jsonl --cluster star", RECORD[:80], ("f.jsonl",)),
+    "record of another version": (
+        "compare f.jsonl --cluster star", RECORD.replace('"record": 1', '"record": 9'), ("version 9",)
+    ),
+    "record without time": (
+        "compare f.jsonl --cluster star", RECORD.replace('"time_s": 0.001, ', ""), ("time_s",)
+    ),
+    "two clusters": (
+        "compare f.jsonl --cluster star",
+        RECORD + "\n" + RECORD.replace('"cluster": "a"', '"cluster": "b"'),
+        ("several clusters cannot be mixed: a, b",),
+    ),
+    "too few rows": ("calibrate f.jsonl --cluster star -o c.yaml", RECORD, ("too few records",)),
+    "no calibration": (
+        "simulate all_reduce --cluster star:4 --calibration f.yaml", "a: 1\n", ("no calibration file",)
+    ),
+    "output is no record file": (
+        "measure all_reduce --size 4K -o f.txt", "my thesis\n", ("f.txt, line 1: not a record",)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(ringside, tmp_path, name):
+    words, content, messages = FILES[name]
+    file = tmp_path / next(word for word in words.split() if word.startswith("f."))
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = file.read_bytes()
+    err = complaint(ringside(*words.split()))
+    for message in messages:
+        assert message in err
+    assert [entry for entry in tmp_path.iterdir() if entry != file] == []
+    assert file.read_bytes() == before
+
+
+def test_busy_port(ringside):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        err = complaint(ringside(*f"{MEASURE} --rdzv-endpoint 127.0.0.1:{port}".split()))
+        assert f"port {port} of 127.0.0.1 is busy" in err
+
+
+def test_port_busy_with_a_stranger_where_a_second_node_should_be(ringside):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        err = complaint(ringside(*f"{MEASURE} --nnodes 2 --rdzv-endpoint 127.0.0.1:{port}".split()))
+        assert "busy" in err
+
+
+def test_unwritable_output(ringside, tmp_path):
+    (tmp_path / "out.jsonl").mkdir()
+    assert "is a folder" in complaint(ringside(*MEASURE.split()))
+
+
+def test_demo_leaves_a_folder_of_somebody_else_alone(ringside, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    assert "holds other files" in complaint(ringside("demo", "-o", "mine"))
+    assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.tex"]

@@ -1,0 +1,146 @@
+"""``ringside train``: what it prints, that it adds up, and what it says to bad input."""
+
+import json
+import sys
+
+import pytest
+import typer
+
+WORKLOAD = """
+name: even
+batch: 8
+parameters: {a: {count: 2097152}, b: {count: 2097152}}
+layers:
+  - {name: two, forward: 10ms, backward: 20ms, gradients: [b]}
+  - {name: one, forward: 10ms, backward: 20ms, gradients: [a]}
+"""
+STAR = ("--model", "even.yaml", "--cluster", "star:4", "--set", "bandwidth=1GB/s", "--set", "latency=0s")
+
+
+@pytest.fixture
+def train(monkeypatch, capsys, tmp_path):
+    from ringside.cli_train import train as command
+
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "even.yaml").write_text(WORKLOAD)
+
+    def run(*argv):
+        monkeypatch.setattr(sys, "argv", ["train", *map(str, argv)])
+        with pytest.raises(SystemExit) as end:
+            app()
+        out = capsys.readouterr()
+        assert not end.value.code, out.err
+        return out.out
+
+    return run
+
+
+def rows(out):
+    content = json.loads(out)
+    assert content["schema"] == "ringside.train/1"
+    return content["rows"]
+
+
+def test_a_step_worked_out_by_hand(train):
+    (row,) = rows(train(*STAR, "--optimizer", "sgd", "--bucket-cap-mb", "1", "--json"))
+    ring = 2 * 3 / 4 * 8 * 2**20 / 1e9
+    copied = 2 * 2 * 8 * 2**20 / (2039e9 * 0.8)
+    optimizer = 3 * 16 * 2**20 / (2039e9 * 0.8)
+    assert row["compute_s"] == pytest.approx(0.06 + optimizer)
+    assert row["communication_s"] == pytest.approx(2 * ring)
+    assert row["exposed_s"] == pytest.approx(ring, rel=1e-2)
+    assert row["step_s"] == pytest.approx(0.06 + optimizer + copied + ring, rel=1e-3)
+    assert row["lower_s"] <= row["step_s"] <= row["upper_s"]
+    assert row["overlap_efficiency"] == pytest.approx(0.5, abs=0.01)
+    assert row["throughput"] == pytest.approx(32 / row["step_s"])
+    alone = 0.06 + optimizer + copied
+    assert row["weak_efficiency"] == pytest.approx(alone / row["step_s"], rel=1e-3)
+    assert row["strong_efficiency"] == pytest.approx((4 * alone) / (4 * row["step_s"]), rel=1e-2)
+
+
+def test_both_bounds_come_first(train):
+    lines = train(*STAR).splitlines()
+    assert "if everything overlaps" in lines[0]
+    assert "if nothing does" in lines[0]
+    assert lines[-1].split()[:3] == ["1", "4", "default"]
+
+
+def test_a_sweep_of_caps_recommends_one(train):
+    out = train(*STAR, "--sweep", "bucket-cap-mb=1,25,1000", "--plot", "sweep.svg", "--json")
+    found = json.loads(out)
+    assert [row["bucket_cap_mb"] for row in found["rows"]] == [1, 25, 1000]
+    assert found["recommended_bucket_cap_mb"] == 1
+    assert found["rows"][0]["step_s"] < found["rows"][1]["step_s"]
+
+
+def test_a_sweep_of_nodes_loses_efficiency_faster_when_the_batch_is_shared(train):
+    found = rows(train("--model", "resnet50", "--cluster", "dgx-h100", "--sweep", "nodes=1,2,4", "--json"))
+    assert [row["ranks"] for row in found] == [8, 16, 32]
+    weak = [row["weak_efficiency"] for row in found]
+    assert 1 > weak[0] >= weak[-1] > 0.5
+    assert found[-1]["strong_efficiency"] <= weak[-1]
+
+
+def test_pictures_and_traces_are_written(train, tmp_path):
+    train(*STAR, "--plot", "step.svg", "--trace", "step.json", "--library", "gloo")
+    assert "bucket" in (tmp_path / "step.svg").read_text()
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    assert {"compute", "communication 0"} <= {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+
+
+def test_settings_reach_nccls_reckoning(train):
+    words = ("--model", "vgg16", "--cluster", "dgx-h100:4", "--json")
+    (fast,), (slow,) = rows(train(*words)), rows(train(*words, "--set", "nic=100Gb/s"))
+    assert slow["communication_s"] > 2 * fast["communication_s"]
+
+
+def test_memory_holds_what_adam_keeps(train):
+    held = json.loads(train(*STAR, "--json"))["memory_bytes"]
+    weights = 16 * 2**20
+    assert held["total"] == 5 * weights
+    assert held["optimizer"] == 2 * weights
+
+
+BAD = [
+    (("--strategy", "fsdp"), "'fsdp' is no known strategy"),
+    (("--model", "alexnet"), "'alexnet' is no known model"),
+    (("--model", "none.yaml"), "no such file"),
+    (("--cluster", "stern:4"), "'stern' is no known cluster"),
+    (("--library", "mpi"), "'mpi' is no known library"),
+    (("--library", "nccl"), "star"),
+    (("-g", "0"), "write 1 rank or more"),
+    (("-g", "5"), "5 ranks, but star has 4"),
+    (("--cluster", "dgx-h100:2", "--set", "network_latency=1us"), "or --library ideal"),
+    (("--cluster", "dgx-h100:2", "--set", "nic=400G"), "'400G' is not a rate"),
+    (("--cluster", "dgx-h100:0"), "'0' is not a count"),
+    (("--cluster", "dgx-h100", "-g", "13"), "as many for every machine"),
+    (("--cluster", "dgx-b200:2"), "add --device"),
+    (("--device", "k80"), "'k80' is no known GPU"),
+    (("--model", "vgg16", "--precision", "float7"), "float7"),
+    (("--model", "vgg16", "--dtype", "float7"), "float7"),
+    (("--batch", "0"), "write 1 or more samples"),
+    (("--optimizer", "lion"), "sgd, momentum, adam"),
+    (("--bucket-cap-mb", "-1"), "bucket cap"),
+    (("--comm-hook", "zip"), "'zip' is no known hook"),
+    (("--accumulation", "0"), "accumulation steps"),
+    (("--straggler", "3"), "RANK=FACTOR"),
+    (("--straggler", "9=2"), "ranks 0 to 3"),
+    (("--contention", "1"), "contention"),
+    (("--sweep", "cap=1"), "no sweep of bucket-cap-mb or nodes"),
+    (("--sweep", "bucket-cap-mb=1,x"), "no sweep"),
+    (("--sweep", "bucket-cap-mb=1,1"), "twice"),
+    (("--sweep", "nodes=1,2"), "leave -g"),
+    (("--cluster", "star", "--sweep", "nodes=1.5"), "no number of nodes"),
+    (("--sweep", "bucket-cap-mb=1,2", "--trace", "t.json"), "one step, not a sweep"),
+    (("--plot", "p.bmp"), "no picture format"),
+    (("--trace", "no/folder/t.json"), "write another path"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_bad_input_is_refused_in_words_and_nothing_is_written(train, tmp_path, words, message):
+    with pytest.raises(ValueError, match=message):
+        train(*STAR[:4], *words)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["even.yaml"]
