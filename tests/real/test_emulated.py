@@ -86,21 +86,26 @@ def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
     assert record.fingerprint["GLOO_SOCKET_IFNAME"] == "eth0"
 
 
+def quickest(network: Cluster, what: Measurement, placement: tuple[int, ...] | None = None) -> float:
+    """Seconds of the best of many repeats: a busy machine only ever adds time."""
+    (record,) = measured(network, replace(what, iterations=9, warmup=2), placement)
+    return record.min_s
+
+
 def test_a_ring_and_a_ping_pong_take_what_their_links_allow(four: Cluster) -> None:
     goodput = RATE * 1448 / 1514
-    ping_pong = replace(RING, collective="sendrecv", algorithm="ping_pong", gang=Gang(3), sizes=[512 * KIB])
-    (one_way,) = measured(four, ping_pong)
-    assert one_way.min_s == pytest.approx(512 * KIB / goodput, rel=0.05)
-    (ring,) = measured(four, replace(RING, sizes=[1024 * KIB]))
-    assert ring.min_s == pytest.approx(6 * 256 * KIB / goodput, rel=0.08)
+    ping_pong = replace(RING, collective="sendrecv", algorithm="ping_pong", gang=Gang(3), sizes=[1024 * KIB])
+    assert quickest(four, ping_pong) == pytest.approx(1024 * KIB / goodput, rel=0.08)
+    ring = replace(RING, sizes=[2048 * KIB])
+    assert quickest(four, ring) == pytest.approx(6 * 512 * KIB / goodput, rel=0.08)
 
 
 def test_a_bad_placement_on_an_oversubscribed_network_costs_what_it_should(forks: Forks) -> None:
-    what = replace(RING, sizes=[512 * KIB])
-    with cluster(leaf_spine(2, 2, bandwidth=RATE, oversubscription=2), forks) as network:
-        (natural,) = measured(network, what)
-        (interleaved,) = measured(network, what, (0, 2, 1, 3))
-    assert interleaved.min_s / natural.min_s == pytest.approx(2, rel=0.1)
+    what = replace(RING, sizes=[1024 * KIB])
+    with cluster(leaf_spine(2, 2, bandwidth=RATE / 2, oversubscription=2), forks) as network:
+        natural = quickest(network, what)
+        interleaved = quickest(network, what, (0, 2, 1, 3))
+    assert interleaved / natural == pytest.approx(2, rel=0.1)
 
 
 def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:
