@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from real.clock import StartingGun
 from real.ddp_job import DdpJob
-from real.host import fingerprint
+from real.host import fingerprint, run_first
 from real.sleeping import Sleeping
 from real.watch import die_with_parent
 from sim.training.step import Span
@@ -126,8 +126,8 @@ def main() -> None:
     die_with_parent()
     job, rows = DdpJob.read(Path(sys.argv[1])), Path(sys.argv[2])
     torch.set_num_threads(1)
-    if job.realtime:  # threads that Gloo starts later inherit it
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    if job.realtime:
+        run_first()
     dist.init_process_group("gloo", timeout=timedelta(seconds=job.timeout_s))
     try:
         _train(job, rows)

@@ -58,7 +58,7 @@ class Cluster:
                 )
             )
 
-        job = job_of(what, realtime=True)
+        job = job_of(what)
         if self.forks:
             self.forks.run(job, hosts, on_row)
         else:
@@ -74,7 +74,6 @@ class Cluster:
             "emulated_topology_sha256": sha256(dumps(self.graph).encode()).hexdigest()[:16],
             "emulated_queue": f"htb, burst {BURST} B, acknowledgements first, MTU {MTU}",
             "emulated_tcp": f"reno, send window {SEND_WINDOW} B",
-            "scheduler": "SCHED_RR",
             "started_by": "fork" if self.forks else "torchrun",
             "placement": " ".join(map(str, placement)),
         }

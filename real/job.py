@@ -14,8 +14,7 @@ class Job:
 
     ``algorithm`` is ``library`` for the backend's own collective, `PING_PONG`, or the name of one of
     Ringside's algorithms, whose schedule is then run over point-to-point sends and receives.
-    ``timeout_s`` is how long a rank waits for another before it gives up. With ``realtime`` ranks
-    run before all ordinary programs of the machine, one a core, in turn (SCHED_RR).
+    ``timeout_s`` is how long a rank waits for another before it gives up.
     """
 
     collective: str
@@ -26,7 +25,6 @@ class Job:
     iterations: int
     warmup: int
     timeout_s: float
-    realtime: bool = False
 
     def write(self, path: Path) -> None:
         """Write the job for `read`."""

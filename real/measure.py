@@ -69,7 +69,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
     run(job_of(what), what.gang, lambda row: on_record(record_of(what, row)))
 
 
-def job_of(what: Measurement, *, realtime: bool = False) -> Job:
+def job_of(what: Measurement) -> Job:
     """What every rank is told to do."""
     return Job(
         collective=what.collective,
@@ -80,7 +80,6 @@ def job_of(what: Measurement, *, realtime: bool = False) -> Job:
         iterations=what.iterations,
         warmup=what.warmup,
         timeout_s=what.timeout_s,
-        realtime=realtime,
     )
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from real.buffers import Buffers
 from real.clock import StartingGun
 from real.execute import GlooProgram, NcclProgram
-from real.host import fingerprint
+from real.host import fingerprint, run_first
 from real.job import PING_PONG, Job
 from real.library import LibraryProgram
 from real.ping_pong import PingPong
@@ -40,9 +40,9 @@ def main() -> None:
 def carry_out(job: Job, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and do this rank's part."""
     torch.set_num_threads(1)
-    if job.realtime:  # threads that Gloo starts later inherit it
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
     device = torch.device("cpu")
+    if job.backend == "gloo":
+        run_first()
     if job.backend == "nccl":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)

@@ -200,6 +200,20 @@ def compare(
 
 
 @app.command()
+def validate(
+    short: Annotated[
+        bool, typer.Option("--short", help="Under three minutes, in place of a quarter hour.")
+    ] = False,
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> None:
+    """Predict from ping-pong, then measure, on real networks made in this machine; exit 1 past a tolerance."""
+    from ringside import validate as command
+
+    command.run(plot, short=short, as_json=json)
+
+
+@app.command()
 def demo(
     output: Annotated[Path, typer.Option("-o", metavar="FOLDER", help="Where the report goes.")] = Path(
         "ringside-demo"

@@ -1,0 +1,89 @@
+"""``ringside validate``: predict and measure on emulated networks; fail past the stated tolerances."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ringside import console
+from validation.scenes import FULL, MBIT, SHORT, Tolerance, num_cells
+from validation.validate import Cell, Verdict, validate, verdicts
+
+HEADS = (
+    ("size", "(B)"),
+    ("ranks", ""),
+    ("link", "(Mb/s)"),
+    ("collective", ""),
+    ("algorithm", ""),
+    ("placement", ""),
+    ("oversub.", ""),
+    ("measured", "(ms)"),
+    ("spread", "(%)"),
+    ("predicted", "(ms)"),
+    ("error", "(%)"),
+)
+
+
+def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
+    """Carry out the plan and print every cell; exit 1 where a family exceeds its tolerance.
+
+    What was measured is printed and drawn even if the run is cut off.
+    """
+    if plot:
+        from ringside.pictures import check_picture
+
+        check_picture(plot)
+    plan = SHORT if short else FULL
+    cells: list[Cell] = []
+    try:
+        with console.progress("building networks", num_cells(plan)) as bar:
+
+            def keep(cell: Cell) -> None:
+                cells.append(cell)
+                bar.done(f"{cell.collective} {cell.algorithm}, {cell.ranks} ranks")
+
+            validate(plan, keep)
+    finally:
+        if cells:
+            _report(cells, plot, planned=num_cells(plan), as_json=as_json)
+    failed = [verdict.family for verdict in verdicts(cells) if not verdict.passed]
+    if failed:
+        raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
+
+
+def _report(cells: Sequence[Cell], plot: Path | None, *, planned: int, as_json: bool) -> None:
+    found = verdicts(cells)
+    if as_json:
+        families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
+        rows = [{**asdict(cell), "error": cell.error, "noisy": cell.noisy} for cell in cells]
+        console.print_json("validation", {"planned_cells": planned, "families": families, "cells": rows})
+    else:
+        console.print_table([], HEADS, [_row(cell) for cell in cells])
+        print("\n".join(map(verdict_line, found)))
+    if plot:
+        from ringside.plots_validation import draw_validation
+
+        draw_validation(cells, plot)
+
+
+def _row(cell: Cell) -> tuple[console.Cell, ...]:
+    return (
+        *(cell.size_bytes, cell.ranks, f"{cell.bandwidth / MBIT:g}", cell.collective, cell.algorithm),
+        *(cell.placement, f"{cell.oversubscription:g}", cell.measured_s * 1e3, cell.spread * 100),
+        *(cell.predicted_s * 1e3, cell.error * 100),
+    )
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """A family's errors, each beside what it may be at most."""
+    limit: Tolerance = verdict.tolerance
+    errors = (
+        ("median", verdict.median_error, limit.median),
+        ("90th percentile", verdict.p90_error, limit.p90),
+        ("worst", verdict.worst_error, limit.worst),
+    )
+    said = ", ".join(
+        f"{name} {error:.1%}" + (f" (at most {most:.0%})" if most is not None else "")
+        for name, error, most in errors
+    )
+    noisy = f", {verdict.noisy} noisy left out" if verdict.noisy else ""
+    return f"# {'pass' if verdict.passed else 'FAIL'}  {verdict.family}: {verdict.cells} cells{noisy}: {said}"
