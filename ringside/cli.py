@@ -207,7 +207,7 @@ def validate(
     plot: options.Plot = None,
     json: options.Json = False,
 ) -> None:
-    """Predict from ping-pong, then measure, on real networks made in this machine; exit 1 past a tolerance."""
+    """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
     from ringside import validate as command
 
     command.run(plot, short=short, as_json=json)

@@ -6,8 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 from ringside.pictures import STYLE, save
 from topologies.units import format_duration, format_size
@@ -58,10 +57,11 @@ def draw_validation(cells: Sequence[Cell], path: Path) -> None:
 
 
 def _over_sizes(axes: Axes, cells: list[Cell]) -> None:
-    _lines(axes, cells, lambda cell: cell.size_bytes)
-    sizes = sorted({cell.size_bytes for cell in cells})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    _lines(axes, cells, lambda cell: cell.size_bytes)
+    sizes = sorted({cell.size_bytes for cell in cells})
     axes.set_xticks(sizes, [format_size(size) for size in sizes])
     axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
     axes.set_xlabel("size")
@@ -89,7 +89,7 @@ def _lines(axes: Axes, cells: list[Cell], x: Callable[[Cell], float]) -> None:
                       markerfacecolor="white" if cell.noisy else colour)  # fmt: skip
         axes.plot([], [], color=colour, marker=marker, markersize=5, linewidth=1.2, label=label)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
-    axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_locator(NullLocator())
     axes.legend(fontsize=8, ncols=1 + (len(groups) > 4))
 
@@ -119,10 +119,7 @@ def _errors(axes: Axes, cells: list[Cell]) -> None:
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("error; in brackets the median of its size")
-    handles = [
-        Line2D([], [], color="#08306b", marker="o", linestyle="", markersize=4, label="cell"),
-        Line2D([], [], color="#08306b", marker="o", linestyle="", markersize=4, markerfacecolor="white",
-               label="noisy cell"),
-    ]  # fmt: skip
     if any(cell.noisy for cell in cells):
-        axes.legend(handles=handles, fontsize=8)
+        axes.plot([], [], color="#08306b", marker="o", markersize=3.5, linestyle="", markerfacecolor="white",
+                  label="its own repeats spread over 10 %")  # fmt: skip
+        axes.legend(fontsize=8)

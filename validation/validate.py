@@ -15,6 +15,7 @@ from real.launch import Gang
 from real.measure import Measurement
 from sim.collective import Collective, itemsize
 from sim.engine import simulate
+from sim.libraries import gloo
 from sim.libraries.gloo import RENDEZVOUS
 from sim.predict import schedules
 from sim.record import Record
@@ -159,7 +160,7 @@ def _play(scene: Scene, network: Cluster, on_cell: Callable[[Cell], None]) -> No
                 if record.spread > CALM:
                     again = _measured(network, trial, (record.nbytes,), hosts)
                     record = min(record, *again, key=lambda record: record.spread)
-            seconds = _predicted(trial, record.nbytes, predicted) + RENDEZVOUS * latency
+            seconds = _predicted(trial, record.nbytes, predicted, latency)
             on_cell(_cell(scene, trial, record, seconds, link, latency))
 
 
@@ -178,10 +179,11 @@ def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Seque
     return records
 
 
-def _predicted(trial: Trial, nbytes: int, graph: Topology) -> float:
+def _predicted(trial: Trial, nbytes: int, graph: Topology, latency: float) -> float:
     library, algorithm = ("gloo", "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
     collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
-    return simulate(schedules(library, collective, algorithm), graph).time_s
+    startup_s = gloo.startup_s(collective, graph, latency) if library == "gloo" else RENDEZVOUS * latency
+    return startup_s + simulate(schedules(library, collective, algorithm), graph).time_s
 
 
 def _cell(scene: Scene, trial: Trial, record: Record, predicted_s: float, link: Link, latency: float) -> Cell:

@@ -13,6 +13,7 @@ import numpy as np
 from sim.algorithms import direct
 from sim.collective import Collective
 from sim.schedule import Chunks, Schedule, Step, even_chunks, step
+from topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
 """Bytes; kMaxSegmentSize."""
@@ -124,6 +125,21 @@ def _segments(collective: Collective) -> Chunks:
     size = -(-collective.nbytes // (segments * collective.itemsize)) * collective.itemsize
     bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
     return Chunks(bounds, np.zeros(segments, dtype=np.int64))
+
+
+def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
+    """Seconds before a collective's first message is on its way, on ranks that do not begin at one moment.
+
+    All-gather alone sends before it announces a receive (allgather.cc): where the successor has
+    announced already, the announcement queues behind half a part, or the window of it, at its own port.
+    """
+    if collective.kind != "all_gather" or collective.ranks == 1:
+        return RENDEZVOUS * latency
+    half = collective.nbytes / (2 * collective.ranks)
+    ports = (link["bandwidth"] for rank in ranks(graph) for _, _, link in graph.out_edges(rank, data=True))
+    slowest: float = min(ports)
+    window: float = graph.graph.get("window", half)
+    return RENDEZVOUS * latency + min(half, window) / slowest
 
 
 BUILDS = {

@@ -150,3 +150,13 @@ def test_credits_still_hold_messages_back() -> None:
     plan = schedule("tree", Collective("all_reduce", 3, 300_000))
     graph = network(3, 1000, 100_000)
     assert simulate(replace(plan, credits=1), graph).time_s >= simulate(plan, graph).time_s
+
+
+def test_only_gloos_all_gather_keeps_its_first_announcement_waiting_behind_its_own_data() -> None:
+    graph = network(4, 1000, 4000)
+    assert gloo.startup_s(Collective("all_reduce", 4, 2**20), graph, 1e-3) == 1e-3
+    assert gloo.startup_s(Collective("all_gather", 1, 2**20), graph, 1e-3) == 1e-3
+    window = 1e-3 + 4000 / BANDWIDTH
+    assert gloo.startup_s(Collective("all_gather", 4, 2**20), graph, 1e-3) == pytest.approx(window)
+    half = 1e-3 + 8000 / 8 / BANDWIDTH
+    assert gloo.startup_s(Collective("all_gather", 4, 8000), graph, 1e-3) == pytest.approx(half)
