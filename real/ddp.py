@@ -14,6 +14,7 @@ from statistics import median_low
 from typing import Any
 
 from real.ddp_job import DdpJob
+from real.ddp_profile import profile
 from real.emulate import Network
 from real.launch import Agent
 from real.watch import START_S, MeasureError, die_with_parent, last_lines
@@ -24,13 +25,23 @@ from sim.workload_file import dumps
 
 _PORT = 29600
 
+_ALL_REDUCES = tuple(2**power for power in range(14, 27, 2))
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one job: its steps, the buckets in launch order, and what ran them."""
+    """What was measured of one job: its steps, the buckets in launch order, and what ran them.
 
+    ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
+    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.stamps`;
+    ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran.
+    """
+
+    workload: Workload
     steps: tuple[Step, ...]
     buckets: tuple[Bucket, ...]
+    memory_bandwidth: float
+    all_reduces: tuple[tuple[int, float], ...]
     fingerprint: dict[str, str]
 
     @property
@@ -40,16 +51,26 @@ class Measured:
         return next(step for step in self.steps if step.step_s == middle)
 
 
-def measure_ddp(workload: Workload, job: DdpJob, ranks: int, *, network: Network | None = None) -> Measured:
-    """Train the workload on ``ranks`` ranks with Gloo: under torchrun, or one in each of the network's hosts.
+def measure_ddp(
+    model: Workload | str, job: DdpJob, ranks: int, *, network: Network | None = None
+) -> Measured:
+    """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
 
-    The job's own workload is replaced. Raise `real.watch.MeasureError` where a rank dies or hangs.
+    ``model`` is a workload, whose layers sleep, or `real.user_model`'s text; it replaces the job's own.
+    Raise `real.watch.MeasureError` where a rank dies or hangs.
     """
     if ranks < 2:
         raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")
     if network and ranks > len(network.hosts):
         raise ValueError(f"{ranks} ranks, but the network has {len(network.hosts)} hosts; write fewer")
-    job = replace(job, workload=dumps(workload), realtime=network is not None)
+    if isinstance(model, Workload):
+        # ranks that compute need what is left of their cores for the network, in fair shares
+        job = replace(job, workload=dumps(model), model="", realtime=network is not None)
+        pass_s = model.forward_s + model.backward_s
+    else:
+        job, pass_s = replace(job, model=str(Path(model).absolute())), job.timeout_s
+    if not network:
+        job = replace(job, all_reduces=_ALL_REDUCES)
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
         folder = Path(name)
         rows = folder / "rows.jsonl"
@@ -57,16 +78,19 @@ def measure_ddp(workload: Workload, job: DdpJob, ranks: int, *, network: Network
         job.write(folder / "job.json")
         worker = ["-m", "real.ddp_worker", str(folder / "job.json"), str(rows)]
         agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
-        longest = workload.forward_s + workload.backward_s + job.timeout_s
-        _run(agents, folder, START_S + (job.warmup + job.iterations) * longest)
+        _run(agents, folder, START_S + (job.warmup + job.iterations) * (pass_s + job.timeout_s))
         lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    workload = model if isinstance(model, Workload) else profile(model, [line["ranks"] for line in lines])
     found = lines[0]["ranks"][0]["buckets"]
     buckets = tuple(
         Bucket(tuple(b["parameters"]), b["nbytes"], workload.parameters[b["parameters"][0]].dtype)
         for b in found
     )
     steps = tuple(step_of(workload, line["ranks"], job.workers) for line in lines)
-    return Measured(steps, buckets, lines[0]["fingerprint"])
+    return Measured(
+        workload, steps, buckets, lines[0]["memory_bandwidth"],
+        tuple((nbytes, seconds) for nbytes, seconds in lines[0]["all_reduce"]), lines[0]["fingerprint"],
+    )  # fmt: skip
 
 
 def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> Step:

@@ -9,25 +9,38 @@ from sim.training.job import STEADY
 from sim.training.process_group import GLOO_WORKERS
 
 
+def is_model(text: str) -> bool:
+    """Whether the text is `real.user_model`'s ``FILE.py:NAME``, and not a workload."""
+    return text.partition(":")[0].endswith(".py")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpJob:
-    """So many steps of a model whose layers sleep, after ``warmup`` untimed ones.
+    """So many steps of a model, after ``warmup`` untimed ones.
 
-    ``workload`` is `sim.workload_file`'s text. ``workers`` are the threads of the Gloo process group that
-    reduces the buckets, so as many collectives run at once. ``timeout_s`` is how long a rank waits for
-    another. With ``realtime`` ranks run before all ordinary programs of the machine, in turn (SCHED_RR).
+    ``model`` is `real.user_model`'s ``FILE.py:NAME``; without one, ``workload``, which is
+    `sim.workload_file`'s text, is trained by layers that sleep. ``workers`` are the threads of the Gloo
+    process group that reduces the buckets, so as many collectives run at once. ``timeout_s`` is how
+    long a rank waits for another. ``all_reduces`` are sizes, in bytes, of all-reduces to time alone
+    before the steps. With ``realtime`` ranks run before all ordinary programs of the
+    machine, in turn (SCHED_RR).
     """
 
     workload: str = ""
+    model: str = ""
+    backend: str = "gloo"
     bucketing: Bucketing = field(default_factory=Bucketing)
     gradient_as_bucket_view: bool = False
     workers: int = GLOO_WORKERS
     iterations: int = 5
     warmup: int = STEADY - 1
     timeout_s: float = 60.0
+    all_reduces: tuple[int, ...] = ()
     realtime: bool = False
 
     def __post_init__(self) -> None:
+        if self.backend not in ("gloo", "nccl"):
+            raise ValueError(f"{self.backend!r} is no known backend; write gloo or nccl")
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
         if self.iterations < 1 or self.warmup < STEADY - 1:

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
+from real.user_model import build, loss
 from sim.models.architecture import Architecture, Block
 from sim.workload import Tensor
 
@@ -74,6 +75,13 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     )
 
 
+def architecture_of(text: str) -> Architecture:
+    """The architecture of `real.user_model`'s ``FILE.py:NAME``, made without memory, on the meta device."""
+    with torch.device("meta"):
+        module, inputs = build(text)
+    return architecture(module, *inputs)
+
+
 def _blocks(trace: _Trace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
     """The layers in forward order; one whose gradients do not arrive together is one block for each time."""
     position = {name: index for index, name in enumerate(parameters)}
@@ -122,12 +130,7 @@ def _run(module: nn.Module, trained: Mapping[str, torch.Tensor], inputs: Sequenc
     try:
         with _announcing(module, trace), _counting(trace, list(state.values())):
             outputs = functional_call(module, state, stand_ins)
-        losses = [
-            leaf.sum()
-            for leaf in tree_leaves(outputs)
-            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-        ]
-        torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+        loss(outputs).backward()  # type: ignore[no-untyped-call]
     except (RuntimeError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0].split(". ")[0]
         raise ValueError(

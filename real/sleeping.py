@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from sim.training.step import Span
@@ -15,19 +16,25 @@ class Sleeping(nn.Module):
 
     A layer begins when the one before it was due to end, as on a device that computes on its own: what
     the host does in between, and how late the system wakes it, adds nothing as long as it fits into
-    the layers' times. Gradients are all ``gradient``, so that their average over ranks is known.
+    the layers' times. All of a rank's gradients are its number plus 1, so that their average is known.
     ``spans`` are what the layers did since `begin`, by the monotonic clock.
     """
 
-    def __init__(self, workload: Workload, gradient: float) -> None:
+    def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.spans: list[Span] = []
+        self.inputs = (torch.zeros(1),)
         self._due = 0.0
         self._workload = workload
-        self._gradient = gradient
+        self._gradient = dist.get_rank() + 1.0
         self.tensors = nn.ParameterList(
             torch.zeros(tensor.count, dtype=getattr(torch, tensor.dtype)) for tensor in workload.parameters
         )
+
+    @property
+    def module(self) -> nn.Module:
+        """What DistributedDataParallel wraps."""
+        return self
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         """The value, one forward pass later."""
@@ -40,6 +47,12 @@ class Sleeping(nn.Module):
         """The step begins now."""
         self.spans.clear()
         self._due = time.monotonic()
+
+    def wrong(self) -> int:
+        """How many parameters have another gradient than the average over all ranks."""
+        average = (dist.get_world_size() + 1) / 2
+        gradients = [tensor.grad for tensor in self.tensors]
+        return sum(grad is None or not bool((grad == average).all()) for grad in gradients)
 
     def sleep(self, kind: str, layer: Layer, seconds: float) -> None:
         """Sleep until the layer is due."""

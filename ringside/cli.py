@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ringside import options
+from ringside.cli_measure import measure
 from ringside.cli_train import train
 
 app = typer.Typer(
@@ -115,53 +116,7 @@ def pick(
 app.command()(train)
 
 
-@app.command()
-def measure(
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or ddp.")],
-    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Records are added to this file.")],
-    ranks: Annotated[
-        int | None, typer.Option("-g", "--ranks", help="Ranks on this node [default: 2]; emulated: in all.")
-    ] = None,
-    backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs.")] = "gloo",
-    algorithm: Annotated[
-        str, typer.Option(help="library (the backend's own), or ring, tree, ... over send and receive.")
-    ] = "library",
-    begin: options.Begin = "64K",
-    end: options.End = "16M",
-    factor: options.Factor = 2,
-    size: options.Size = None,
-    iterations: Annotated[int, typer.Option("-n", "--iterations", help="Timed iterations a size.")] = 20,
-    warmup: Annotated[int, typer.Option("-w", "--warmup", help="Untimed iterations a size.")] = 2,
-    dtype: options.Dtype = "float32",
-    nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
-    rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where nodes meet.")] = None,
-    emulate: Annotated[
-        str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
-    ] = None,
-    settings: options.Settings = None,
-    timeout: Annotated[float, typer.Option(help="Seconds a rank may wait for another.")] = 60.0,
-    model: Annotated[
-        str, typer.Option(metavar="sleeping|FILE", help="ddp: a workload; its layers sleep.")
-    ] = "sleeping",
-    bucket_cap_mb: Annotated[float | None, typer.Option(help="ddp: MiB a bucket, as DDP's.")] = None,
-) -> None:
-    """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
-    if collective == "ddp":
-        from ringside import measure_ddp
-        from sim.training.buckets import Bucketing
-
-        measure_ddp.run(
-            model, output, ranks=ranks or 2, bucketing=Bucketing(bucket_cap_mb), iterations=iterations,
-            timeout_s=timeout, cluster=emulate, settings=settings,
-        )  # fmt: skip
-        return
-    from ringside import measure as command
-
-    command.run(
-        collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,
-        backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
-        timeout_s=timeout, emulate=emulate, settings=settings or [],
-    )  # fmt: skip
+app.command()(measure)
 
 
 @app.command()
@@ -181,7 +136,7 @@ def calibrate(
 @app.command()
 def compare(
     files: options.Files,
-    cluster: options.Cluster,
+    cluster: options.AnyCluster = None,
     settings: options.Settings = None,
     calibration: options.CalibrationFile = "none",
     plot: options.Plot = None,
@@ -191,7 +146,7 @@ def compare(
     pool_sites: options.PoolSites = False,
     json: options.Json = False,
 ) -> None:
-    """Lay predictions beside measurements."""
+    """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
     from ringside import compare as command
 
     command.run(
@@ -201,8 +156,9 @@ def compare(
 
 @app.command()
 def validate(
+    what: Annotated[str, typer.Argument(help="collectives, or ddp: training steps.")] = "collectives",
     short: Annotated[
-        bool, typer.Option("--short", help="Under three minutes, in place of a quarter hour.")
+        bool, typer.Option("--short", help="Under three minutes, in place of some twenty.")
     ] = False,
     plot: options.Plot = None,
     json: options.Json = False,
@@ -210,7 +166,7 @@ def validate(
     """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
     from ringside import validate as command
 
-    command.run(plot, short=short, as_json=json)
+    command.run(what, plot, short=short, as_json=json)
 
 
 @app.command()

@@ -4,10 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ringside import console
+from ringside import compare_ddp, console
 from ringside.calibrate import read_all
 from sim import calibration as calibrations
 from sim.record import check_writable
+from sim.training.record import is_ddp_record
 from topologies import parse_settings
 from validation.compare import Compared, Summary, compare, summaries
 
@@ -27,7 +28,7 @@ HEADS = (
 
 def run(
     files: list[Path],
-    cluster: str,
+    cluster: str | None,
     settings: list[str],
     calibration: str,
     plot: Path | None,
@@ -38,6 +39,15 @@ def run(
 ) -> None:
     """Compare all records; exit 1 where a set's median error exceeds ``max_error``."""
     limit = None if max_error is None else percent(max_error)
+    if any(map(is_ddp_record, files)):
+        if cluster or settings or calibration != "none":
+            raise ValueError(
+                "steps hold the network they ran on; leave --cluster, --set and --calibration out"
+            )
+        compare_ddp.run(files, plot, limit, as_json=as_json)
+        return
+    if cluster is None:
+        raise ValueError("what did the measurements run on? add --cluster, for example star:4")
     if plot:
         check_writable(plot)
     found = None if calibration == "none" else calibrations.read(Path(calibration))

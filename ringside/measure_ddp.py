@@ -1,19 +1,17 @@
-"""``ringside measure ddp``: real DistributedDataParallel steps of a model whose layers sleep."""
+"""``ringside measure ddp``: real DistributedDataParallel steps, of a model or of layers that sleep."""
 
-import json
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 
-from real.ddp import Measured, measure_ddp
-from real.ddp_job import DdpJob
-from real.emulate import Network, emulate
+from real.ddp_job import DdpJob, is_model
+from real.emulated import cluster
+from real.user_model import build
 from ringside import console
 from sim.record import check_writable, replace
-from sim.training.buckets import Bucketing
-from sim.training.step import Step
+from sim.training.record import DdpRecord
+from sim.workload import Workload
 from sim.workload_file import read
 from topologies import load, parse_settings
+from validation.ddp_run import emulated_wires, record
 from validation.ddp_steps import sleeping_layers
 
 SLEEPING = "sleeping"
@@ -32,21 +30,17 @@ HEADS = (
 def run(
     model: str,
     output: Path,
+    job: DdpJob,
     *,
     ranks: int,
-    bucketing: Bucketing,
-    gradient_as_bucket_view: bool = False,
-    workers: int = 2,
-    iterations: int = 5,
-    timeout_s: float = 60.0,
-    cluster: str | None = None,
+    emulate: str | None = None,
     settings: list[str] | None = None,
     plot: Path | None = None,
     trace: Path | None = None,
 ) -> None:
-    """Train ``model``, `SLEEPING` or a workload's YAML file, with Gloo; write and print what was seen.
+    """Train ``model``: `SLEEPING`, a workload's YAML file or FILE.py:NAME; write and print what was seen.
 
-    ``cluster`` names the topology to emulate; without one ranks run under torchrun on this machine.
+    ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
     """
     for file in filter(None, (output, trace)):
         check_writable(file)
@@ -54,42 +48,43 @@ def run(
         from ringside.pictures import check_picture
 
         check_picture(plot)
-    workload = sleeping_layers() if model == SLEEPING else read(Path(model))
-    job = DdpJob(
-        bucketing=bucketing, gradient_as_bucket_view=gradient_as_bucket_view, workers=workers,
-        iterations=iterations, timeout_s=timeout_s,
-    )  # fmt: skip
-    place: AbstractContextManager[Network | None] = nullcontext()
-    if cluster:
-        place = emulate(load(cluster, parse_settings(settings or []), ranks=ranks))
-    elif settings:
-        raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
-    with place as network:
-        measured = measure_ddp(workload, job, ranks, network=network)
-    step = measured.median
-    replace(output, _dumps(measured, job, cluster, settings))
+    found = _measured(_model(model, job), job, ranks, emulate, settings or [])
+    step = found.median
+    replace(output, found.dumps())
     if trace:
         replace(trace, step.dumps())
     if plot:
         from ringside.plots_training import draw_timelines
 
         draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
-    _print(measured, step, output)
+    _print(found, output)
 
 
-def _dumps(measured: Measured, job: DdpJob, cluster: str | None, settings: list[str] | None) -> str:
-    content = {
-        "schema": "ringside.ddp/1",
-        "inputs": {**asdict(job), "cluster": cluster, "settings": settings},
-        "fingerprint": measured.fingerprint,
-        "buckets": [asdict(bucket) for bucket in measured.buckets],
-        "steps": [asdict(step) for step in measured.steps],
-    }
-    return json.dumps(content) + "\n"
+def _model(text: str, job: DdpJob) -> Workload | str:
+    if is_model(text):
+        build(text)
+        return text
+    if job.backend == "nccl":
+        raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
+    return sleeping_layers() if text == SLEEPING else read(Path(text))
 
 
-def _print(measured: Measured, step: Step, output: Path) -> None:
-    times = sorted(step.step_s * 1e3 for step in measured.steps)
+def _measured(
+    model: Workload | str, job: DdpJob, ranks: int, emulate: str | None, settings: list[str]
+) -> DdpRecord:
+    if emulate:
+        if job.backend != "gloo":
+            raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
+        with cluster(load(emulate, parse_settings(settings), ranks=ranks)) as built:
+            return record(model, job, ranks, built, emulated_wires(built, ranks))
+    if settings:
+        raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
+    return record(model, job, ranks)
+
+
+def _print(found: DdpRecord, output: Path) -> None:
+    step = found.median
+    times = sorted(step.step_s * 1e3 for step in found.steps)
     comments = [
         f"{step.workload} on {step.ranks} ranks: step {step.step_s * 1e3:.1f} ms, median of {len(times)} "
         f"from {times[0]:.1f} to {times[-1]:.1f} ms",

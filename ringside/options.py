@@ -8,6 +8,10 @@ import typer
 Cluster = Annotated[
     str, typer.Option(metavar="NAME[:COUNT]|FILE", help="A named cluster, or a YAML file. See ringside topo.")
 ]
+AnyCluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME[:COUNT]|FILE", help="As elsewhere; steps hold their own."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the cluster: bandwidth=25GB/s"),

@@ -6,10 +6,11 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
+from real.ddp_job import is_model
 from ringside import console
 from ringside.training_group import ALONE, Group, device_of, group
 from sim.models import architecture
-from sim.models.architecture import MEMORY_EFFICIENCY
+from sim.models.architecture import MEMORY_EFFICIENCY, Architecture
 from sim.models.architecture import workload as roofline
 from sim.models.devices import Device, device
 from sim.record import check_writable
@@ -17,6 +18,8 @@ from sim.record import replace as write_text
 from sim.training.ddp import simulate_step
 from sim.training.job import Costs, DataParallel
 from sim.training.memory import Memory, find_optimizer, memory
+from sim.training.record import is_ddp_record
+from sim.training.record import read as read_record
 from sim.training.step import Step
 from sim.training.whatif import rebatched, recommended_cap
 from sim.workload import Workload
@@ -147,14 +150,23 @@ def _workload(training: Training, gpu: Device) -> Callable[[int | None], Workloa
     """The workload as a function of a rank's batch; None is the batch that was asked for."""
     if training.batch is not None and training.batch < 1:
         raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
-    if training.model.endswith((".yaml", ".yml")) or Path(training.model).is_file():
-        whole = read(Path(training.model))
+    path = Path(training.model)
+    if not is_model(training.model) and (path.suffix in (".yaml", ".yml") or path.is_file()):
+        whole = read_record(path).workload if is_ddp_record(path) else read(path)
         asked = rebatched(whole, training.batch or whole.batch)
         return lambda batch: rebatched(asked, batch or asked.batch)
-    model = architecture(training.model)
+    model = _architecture(training.model)
     return lambda batch: roofline(
         model, gpu, batch or training.batch or 32, training.precision, training.dtype
     )
+
+
+def _architecture(text: str) -> Architecture:
+    if not is_model(text):
+        return architecture(text)
+    from real.module import architecture_of
+
+    return architecture_of(text)
 
 
 def _sweep(text: str | None) -> tuple[str | None, list[float]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ringside import console
+from ringside import console, validate_ddp
 from validation.scenes import FULL, MBIT, SHORT, Tolerance, num_cells
 from validation.validate import Cell, Verdict, validate, verdicts
 
@@ -23,7 +23,7 @@ HEADS = (
 )
 
 
-def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
+def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
     """Carry out the plan and print every cell; exit 1 where a family exceeds its tolerance.
 
     What was measured is printed and drawn even if the run is cut off.
@@ -32,6 +32,11 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
         from ringside.pictures import check_picture
 
         check_picture(plot)
+    if what == "ddp":
+        validate_ddp.run(plot, short=short, as_json=as_json)
+        return
+    if what != "collectives":
+        raise ValueError(f"{what!r} cannot be validated; write collectives or ddp")
     plan = SHORT if short else FULL
     cells: list[Cell] = []
     try:

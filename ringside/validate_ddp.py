@@ -1,37 +1,68 @@
-"""Predicted and measured training steps on emulated networks: a table, and a picture of each."""
+"""``ringside validate ddp``: predicted and real training steps on emulated networks."""
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ringside import console
-from validation.ddp_steps import Judged, Trial, judge, table
+from ringside.compare_ddp import cells, row, timelines
+from validation.ddp_steps import Judged, Trial, failures, judge, trials
 from validation.scenes import MBIT
 
-
-def run(plan: Iterable[Trial], pictures: Path | None) -> list[Judged]:
-    """Judge every trial, print the table; draw both timelines of each into the folder ``pictures``."""
-    trials, judged = list(plan), list[Judged]()
-    with console.progress("building networks", len(trials)) as bar:
-
-        def keep(one: Judged) -> None:
-            judged.append(one)
-            if pictures:
-                _draw(one, pictures)
-            bar.done(_name(one.trial))
-
-        judge(trials, keep)
-    print(table(judged), end="")
-    return judged
+HEADS = (
+    *(("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("buckets", ""), ("measured", "(ms)")),
+    *(
+        ("spread", "(%)"),
+        ("predicted", "(ms)"),
+        ("error", "(%)"),
+        ("finish: median", "(%)"),
+        ("worst", "(%)"),
+    ),
+)
 
 
-def _draw(one: Judged, folder: Path) -> None:
-    from ringside.plots_training import draw_timelines
+def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
+    """Judge every trial and print it; draw the worst one; exit 1 past a tolerance.
 
-    folder.mkdir(parents=True, exist_ok=True)
-    steps = {"predicted": one.predicted, "measured": one.measured.median}
-    draw_timelines(steps, folder / f"{_name(one.trial)}.svg")
+    What was measured is printed and drawn even if the run is cut off.
+    """
+    plan = trials(rates=(200 * MBIT,)) if short else trials()
+    judged: list[tuple[Trial, Judged]] = []
+    try:
+        with console.progress("building networks", len(plan)) as bar:
+
+            def keep(trial: Trial, one: Judged) -> None:
+                judged.append((trial, one))
+                bar.done(_name(trial))
+
+            judge(plan, keep)
+    finally:
+        if judged:
+            _report(judged, plot, planned=len(plan), as_json=as_json)
+    if past := failures([one for _, one in judged]):
+        raise RuntimeError(f"past the tolerance: {'; '.join(past)}")
+
+
+def _report(judged: list[tuple[Trial, Judged]], plot: Path | None, *, planned: int, as_json: bool) -> None:
+    if as_json:
+        rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]
+        console.print_json("validation_ddp", {"planned_cells": planned, "cells": rows})
+    else:
+        table = [
+            (f"{trial.bandwidth / MBIT:g}", trial.workers, f"{trial.cap_mb:g}", *cells("", one)[2:])
+            for trial, one in judged
+        ]
+        console.print_table([], HEADS, table)
+    if plot:
+        from ringside.plots_training import draw_timelines
+
+        worst = max(judged, key=lambda pair: abs(pair[1].step_error))
+        draw_timelines(timelines(_name(worst[0]), worst[1]), plot)
+
+
+def _inputs(trial: Trial) -> dict[str, Any]:
+    return {"bandwidth": trial.bandwidth, "bucket_cap_mb": trial.cap_mb, "workers": trial.workers}
 
 
 def _name(trial: Trial) -> str:
-    workers = f"{trial.workers}-worker{'s' if trial.workers > 1 else ''}"
-    return f"{trial.bandwidth / MBIT:.0f}Mbps-{trial.cap_mb:g}MiB-{workers}"
+    workers = f"{trial.workers} worker{'s' if trial.workers > 1 else ''}"
+    return f"{trial.bandwidth / MBIT:g} Mb/s, {trial.cap_mb:g} MiB, {workers}"

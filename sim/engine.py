@@ -22,7 +22,7 @@ from topologies.graph import name_of
 class _Connection:
     """An ordered pair of ranks within one channel, and the transfers that wait to be put on it."""
 
-    __slots__ = ("credits", "links", "number", "queue", "to_come")
+    __slots__ = ("before", "credits", "held", "links", "number", "queue", "to_arrive", "to_come")
 
     def __init__(self, number: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
         self.number = number
@@ -30,6 +30,10 @@ class _Connection:
         self.credits = credits
         self.queue: deque[_Transfer] = deque()
         self.to_come = to_come
+        self.to_arrive = to_come
+        self.held = 0
+        """Connections that have to be done before it."""
+        self.before: list[_Connection] = []
 
 
 class _Transfer(Message):
@@ -89,6 +93,14 @@ class Execution:
             pair: _Connection(number, network.route(*pair[:2]), schedule.credits, counts[pair])
             for number, pair in enumerate(counts)
         }
+        of_pair: dict[tuple[int, int], list[_Connection]] = {}
+        for (src, dst, _), connection in self._connections.items():
+            of_pair.setdefault((src, dst), []).append(connection)
+        for late, early in schedule.after.items():
+            for connection in of_pair.get(late, ()):
+                connection.held = len(of_pair.get(early, ()))
+                for earlier in of_pair.get(early, ()):
+                    earlier.before.append(connection)
         self._to_finish = sum(counts.values())
         self._gates: dict[int, _Gate] = {}
         self._reducer_free = [0.0] * schedule.ranks
@@ -124,7 +136,7 @@ class Execution:
     def _advance(self, connection: _Connection, time: float) -> None:
         """Put on the network what the connection may send."""
         queue = connection.queue
-        while queue and connection.credits and not queue[0].missing:
+        while queue and connection.credits and not queue[0].missing and not connection.held:
             transfer = queue.popleft()
             connection.credits -= 1
             if self._traced is not None:
@@ -185,6 +197,11 @@ class Execution:
     def _received(self, transfer: _Transfer, time: float) -> None:
         connection = transfer.connection
         connection.credits += 1
+        connection.to_arrive -= 1
+        if not connection.to_arrive:
+            for later in connection.before:
+                later.held -= 1
+                self._advance(later, time)
         if self._gamma and transfer.step.reduce[transfer.place]:
             rank = int(transfer.step.dst[transfer.place])
             begin = max(time, self._reducer_free[rank])

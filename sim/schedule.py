@@ -11,8 +11,8 @@ back, at no cost, when a chunk has been completely received.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -111,7 +111,9 @@ class Schedule:
     """One way to carry out one collective.
 
     ``steps()`` makes the steps anew, one after another, each time it is called: a schedule of a
-    billion transfers takes no more memory than its widest step.
+    billion transfers takes no more memory than its widest step. ``after`` names pairs of ranks, source
+    and destination, that send nothing to each other before all of another pair's transfers have
+    arrived, as where a library announces receives behind its own data.
     """
 
     collective: Collective
@@ -119,6 +121,7 @@ class Schedule:
     chunks: Chunks
     steps: Callable[[], Iterator[Step]]
     credits: int = CREDITS
+    after: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.credits < 1:

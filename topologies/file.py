@@ -14,6 +14,7 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
       b: {kind: gpu, rank: 1}
     cables:
       - {ends: [a, b], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+    transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
 """
 
 from pathlib import Path
@@ -25,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies.catalogue import MAKERS, complaints, make
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
-from topologies.units import BytesPerSecond, Seconds, format_duration, format_rate
+from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
 
 
 class _Strict(BaseModel):
@@ -46,31 +47,45 @@ class _Cable(_Strict):
     one_way: bool = False
 
 
+class _Transport(_Strict):
+    segment: Bytes
+    window: Bytes
+
+
 class _File(_Strict):
     name: str = "topology"
     machines: PositiveInt = 1
     nodes: dict[str, _Node]
     cables: list[_Cable]
+    transport: _Transport | None = None
 
 
 def read(path: Path) -> Topology:
     """The topology in the file; raise `TopologyError` with every complaint at once."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         known = ", ".join(MAKERS)
         raise TopologyError(f"{path}: no such file, nor a known cluster ({known})") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TopologyError(f"{path}: cannot be read: {error}") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, source: str) -> Topology:
+    """The topology that the YAML text describes; complaints name its ``source``."""
+    try:
+        content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise TopologyError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise TopologyError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise TopologyError(f"{path}: holds no mapping; write 'maker: star' or 'nodes:' and 'cables:'")
+        raise TopologyError(f"{source}: holds no mapping; write 'maker: star' or 'nodes:' and 'cables:'")
     if not all(isinstance(key, str) for key in content):
-        raise TopologyError(f"{path}: keys must be text; allowed: maker, or {', '.join(_File.model_fields)}")
+        allowed = ", ".join(_File.model_fields)
+        raise TopologyError(f"{source}: keys must be text; allowed: maker, or {allowed}")
     if "maker" in content:
         return make(str(content.pop("maker")), None, content)
-    return _graph(content, str(path))
+    return _graph(content, source)
 
 
 def write(graph: Topology, path: Path) -> None:
@@ -103,6 +118,8 @@ def dumps(graph: Topology) -> str:
         "nodes": {node: dict(data) for node, data in graph.nodes(data=True)},
         "cables": cables,
     }
+    if "segment" in graph.graph:
+        content["transport"] = {key: format_size(graph.graph[key]) for key in ("segment", "window")}
     return str(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110))
 
 
@@ -110,12 +127,15 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
     try:
         file = _File(**content)
     except ValidationError as error:
-        raise TopologyError(complaints(error, source, [*_File.model_fields, *_Cable.model_fields])) from None
+        known = [field for model in (_File, _Cable, _Transport) for field in model.model_fields]
+        raise TopologyError(complaints(error, source, known)) from None
     except TypeError:
         raise TopologyError(
             f"{source}: keys must be text; allowed: {', '.join(_File.model_fields)}"
         ) from None
     graph: Topology = nx.DiGraph(name=file.name, nodes=file.machines)
+    if file.transport:
+        graph.graph.update(file.transport.model_dump())
     for node, attributes in file.nodes.items():
         graph.add_node(node, **attributes.model_dump(exclude_none=True))
     unknown = [

@@ -1,8 +1,8 @@
-"""Predicted DistributedDataParallel steps beside real ones on an emulated network.
+"""Predicted DistributedDataParallel steps beside real ones, and the plan that proves them.
 
-The network's parameters come from ping-pong alone (`validation.links`); the layers sleep, so compute is
-known; everything else is predicted before it is measured. Gradients are views of their buckets:
-to copy them back would take the cores that carry the network.
+The plan's networks are emulated, and their parameters come from ping-pong alone (`validation.links`);
+the layers sleep, so compute is known; everything else is predicted before it is measured. Gradients
+are views of their buckets: to copy them back would take the cores that carry the network.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,23 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from real.ddp import Measured, measure_ddp
 from real.ddp_job import DdpJob
 from real.emulated import cluster
-from sim.libraries.gloo import RENDEZVOUS
 from sim.training.buckets import Bucketing
-from sim.training.ddp import simulate_step
-from sim.training.job import DataParallel
-from sim.training.process_group import SimulatedGroup
+from sim.training.record import DdpRecord
 from sim.training.step import Step
 from sim.workload import Layer, Tensor, Workload
 from topologies import star
-from validation.links import as_measured, measure_latency, measure_link
+from validation.ddp_run import emulated_wires, record
 from validation.scenes import MBIT
 
 RANKS = 4
 ITERATIONS = 4
-_PING_PONGS = 3  # what else a machine does makes a link seem slower, never faster
+
+STEP_MEDIAN, STEP_WORST, FINISH_MEDIAN = 0.02, 0.05, 0.06
+"""What the absolute relative errors of step times and of buckets' finishes may be at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +38,20 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A trial's prediction and its measurement; errors are predicted over measured, less one."""
+    """Measured steps and their prediction; errors are predicted over measured, less one."""
 
-    trial: Trial
+    record: DdpRecord
     predicted: Step
-    measured: Measured
 
     @property
     def step_error(self) -> float:
         """Of the step time, against the median of the measured ones."""
-        return self.predicted.step_s / float(np.median(self._step_times)) - 1
+        return self.predicted.step_s / self.measured_s - 1
 
     @property
     def finish_errors(self) -> list[float]:
         """Of each bucket's finish, against the median of the measured ones."""
-        finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.measured.steps]
+        finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.record.steps]
         predicted = [bucket.finish_s for bucket in self.predicted.buckets]
         return [
             one / other - 1
@@ -62,14 +59,15 @@ class Judged:
         ]
 
     @property
-    def spread(self) -> float:
-        """Half the way from the quickest measured step to the slowest, over the median."""
-        times = self._step_times
-        return (max(times) - min(times)) / (2 * float(np.median(times)))
+    def measured_s(self) -> float:
+        """The median of the measured steps."""
+        return float(np.median([step.step_s for step in self.record.steps]))
 
     @property
-    def _step_times(self) -> list[float]:
-        return [step.step_s for step in self.measured.steps]
+    def spread(self) -> float:
+        """Half the way from the quickest measured step to the slowest, over the median."""
+        times = [step.step_s for step in self.record.steps]
+        return (max(times) - min(times)) / (2 * self.measured_s)
 
 
 def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
@@ -95,7 +93,7 @@ def trials(
     ]
 
 
-def judge(plan: Iterable[Trial], on_judged: Callable[[Judged], None]) -> None:
+def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, Judged], None]) -> None:
     """Predict and measure each trial; one network is built for each bandwidth.
 
     Raise `ValueError` if this machine cannot emulate a network, `real.watch.MeasureError` if a
@@ -104,46 +102,27 @@ def judge(plan: Iterable[Trial], on_judged: Callable[[Judged], None]) -> None:
     by_rate: dict[float, list[Trial]] = {}
     for trial in plan:
         by_rate.setdefault(trial.bandwidth, []).append(trial)
-    workload, hosts = sleeping_layers(), tuple(range(RANKS))
     for rate, some in by_rate.items():
         with cluster(star(RANKS, bandwidth=rate)) as built:
-            link = max((measure_link(built) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
-            latency = measure_latency(built, hosts)
-            graph = as_measured(built.graph, hosts, link, latency)
+            wires = emulated_wires(built, RANKS)
             for trial in some:
-                group = SimulatedGroup(
-                    graph, RANKS, library="gloo", launch_s=RENDEZVOUS * latency, workers=trial.workers
-                )
-                bucketing = Bucketing(trial.cap_mb)
-                predicted = simulate_step(
-                    workload, group, DataParallel(bucketing=bucketing, gradient_as_bucket_view=True)
-                )
                 job = DdpJob(
-                    bucketing=bucketing,
+                    bucketing=Bucketing(trial.cap_mb),
                     gradient_as_bucket_view=True,
                     workers=trial.workers,
                     iterations=ITERATIONS,
                 )
-                on_judged(Judged(trial, predicted, measure_ddp(workload, job, RANKS, network=built.network)))
+                found = record(sleeping_layers(), job, RANKS, built, wires)
+                on_judged(trial, Judged(found, found.predict()))
 
 
-def table(judged: Sequence[Judged]) -> str:
-    """The cells as text in columns, and what they come to."""
-    lines = [
-        "#  Mb/s  workers  cap/MiB  buckets  measured/ms  spread  predicted/ms   step  finish: median  worst"
-    ]
-    for one in judged:
-        finishes = np.abs(one.finish_errors)
-        lines.append(
-            f"{one.trial.bandwidth / MBIT:7.0f}{one.trial.workers:9}{one.trial.cap_mb:9g}"
-            f"{len(one.predicted.buckets):9}{one.measured.median.step_s * 1e3:13.1f}{one.spread:8.1%}"
-            f"{one.predicted.step_s * 1e3:14.1f}{one.step_error:+7.1%}"
-            f"{np.median(finishes):16.1%}{finishes.max():7.1%}"
-        )
+def failures(judged: Sequence[Judged]) -> list[str]:
+    """What is past the tolerances, in words."""
     steps = np.abs([one.step_error for one in judged])
     finishes = np.abs([error for one in judged for error in one.finish_errors])
-    lines.append(
-        f"# step times: median error {np.median(steps):.1%}, worst {steps.max():.1%}; "
-        f"bucket finishes: median {np.median(finishes):.1%}, worst {finishes.max():.1%}"
+    checks = (
+        ("median error of step times", float(np.median(steps)), STEP_MEDIAN),
+        ("worst error of step times", float(steps.max()), STEP_WORST),
+        ("median error of buckets' finishes", float(np.median(finishes)), FINISH_MEDIAN),
     )
-    return "\n".join(lines) + "\n"
+    return [f"{what} {error:.1%}, at most {most:.0%}" for what, error, most in checks if error > most]

@@ -7,6 +7,7 @@ latency and those that follow, as a rule, do not: see `RENDEZVOUS`.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,6 +87,19 @@ def broadcast(collective: Collective) -> Schedule:
     return Schedule(collective, "binomial_tree", even_chunks(collective), steps)
 
 
+def all_to_all(collective: Collective) -> Schedule:
+    """Everybody straight to everybody, all messages at once; the last rank is the last to begin.
+
+    A rank hands over its i-th message before it announces the i-th receive (alltoall.cc), on the same
+    socket for both ways of a pair. By the time the last one begins its peers have announced theirs, so
+    what it sends at once goes before its announcements: the first half of its peers answer only then.
+    """
+    ranks = collective.ranks
+    plan, last = direct.all_to_all(collective), ranks - 1
+    peers = [(last + distance) % ranks for distance in range(1, ranks // 2 + 1)]
+    return replace(plan, after={(peer, last): (last, peer) for peer in peers})
+
+
 def barrier_latencies(ranks: int) -> int:
     """One-way latencies that a barrier takes: ceil(log2 n) rounds, in each an announcement and a message.
 
@@ -148,7 +162,7 @@ BUILDS = {
     "reduce": reduce,
     "all_gather": all_gather,
     "broadcast": broadcast,
-    "all_to_all": direct.all_to_all,
+    "all_to_all": all_to_all,
     "sendrecv": direct.sendrecv,
 }
-"""All-to-all is pairwise, with all messages posted at once; sendrecv is torch.distributed's own."""
+"""Sendrecv is torch.distributed's own."""

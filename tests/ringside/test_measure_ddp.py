@@ -1,10 +1,15 @@
 import json
+from pathlib import Path
 
 import pytest
 
+from real.ddp_job import DdpJob
+from ringside import compare, compare_ddp
 from ringside.measure_ddp import run
 from sim.training.buckets import Bucketing
+from sim.training.record import read
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "models.py"
 WORKLOAD = """
 name: two
 parameters: {a: {count: 1024}, b: {count: 1024}}
@@ -15,40 +20,85 @@ layers:
 
 
 @pytest.mark.gloo
-def test_a_measured_step_is_printed_written_traced_and_drawn(tmp_path, capsys):
+def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, capsys):
     model, output, trace, plot = (tmp_path / name for name in ("m.yaml", "o.json", "t.json", "p.svg"))
     model.write_text(WORKLOAD)
-    run(
-        str(model),
-        output,
-        ranks=2,
-        bucketing=Bucketing(0),
-        iterations=2,
-        timeout_s=30,
-        plot=plot,
-        trace=trace,
-    )
+    job = DdpJob(bucketing=Bucketing(0), iterations=2, timeout_s=30)
+    run(str(model), output, job, ranks=2, plot=plot, trace=trace)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("# two on 2 ranks: step")
     assert [line.split()[:2] for line in lines[-2:]] == [["0", "4096"], ["1", "4096"]]
-    content = json.loads(output.read_text())
-    assert content["schema"] == "ringside.ddp/1"
-    assert len(content["steps"]) == 2
-    assert content["fingerprint"]["torch"]
     assert json.loads(trace.read_text())["traceEvents"]
     assert "bucket" in plot.read_text()
 
+    found = read(output)
+    assert len(found.steps) == 2
+    assert found.fingerprint["torch"]
+    assert found.memory_bandwidth is None
+    assert found.predict().compute_s == pytest.approx(6e-3)
+
+    both = tmp_path / "both.svg"
+    compare_ddp.run([output], both, None, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["predicted_s"] / row["measured_s"] - 1 == pytest.approx(row["error"])
+    assert len(row["finish_errors"]) == len(row["measured_buckets"]) == 2
+    text = both.read_text()
+    assert text.index("o.json, predicted") < text.index("o.json, measured")
+    with pytest.raises(ValueError, match="steps hold the network"):
+        compare.run([output], "star", [], "none", None, None, pool_sites=False, as_json=False)
+
+
+@pytest.mark.gloo
+@pytest.mark.parametrize("name", ["convolutions", "transformer"])
+def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, name):
+    output = tmp_path / "o.json"
+    run(f"{EXAMPLES}:{name}", output, DdpJob(bucketing=Bucketing(1), iterations=3), ranks=2)
+    found = read(output)
+    work = found.workload
+    assert len(work.arrival) == len(work.parameters)
+    assert work.batch in (8, 16)
+    assert bool(work.buffers) == (name == "convolutions")
+    assert found.memory_bandwidth
+    assert found.memory_bandwidth > 1e8
+    assert all(step.step_s > 0.3 * (work.forward_s + work.backward_s) for step in found.steps)
+    predicted = found.predict()
+    assert [b.nbytes for b in predicted.buckets] == [b.nbytes for b in found.median.buckets]
+    assert predicted.lower_s <= predicted.step_s <= predicted.upper_s
+
 
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
-    output = tmp_path / "o.json"
+    output, job = tmp_path / "o.json", DdpJob()
     with pytest.raises(ValueError, match="no such file"):
-        run("none.yaml", output, ranks=2, bucketing=Bucketing())
+        run("none.yaml", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
+        run("none.py:model", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"AttributeError.*write FILE.py:NAME"):
+        run(f"{EXAMPLES}:none", output, job, ranks=2)
     with pytest.raises(ValueError, match="add --emulate"):
-        run("sleeping", output, ranks=2, bucketing=Bucketing(), settings=["bandwidth=1Gb/s"])
+        run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])
     with pytest.raises(ValueError, match="write another path"):
-        run("sleeping", tmp_path / "no" / "o.json", ranks=2, bucketing=Bucketing())
+        run("sleeping", tmp_path / "no" / "o.json", job, ranks=2)
     with pytest.raises(ValueError, match="no picture format"):
-        run("sleeping", output, ranks=2, bucketing=Bucketing(), plot=tmp_path / "p.bmp")
+        run("sleeping", output, job, ranks=2, plot=tmp_path / "p.bmp")
     with pytest.raises(ValueError, match="'stern' is no known cluster"):
-        run("sleeping", output, ranks=2, bucketing=Bucketing(), cluster="stern:4")
+        run("sleeping", output, job, ranks=2, emulate="stern:4")
+    with pytest.raises(ValueError, match="leave a GPU idle"):
+        run("sleeping", output, DdpJob(backend="nccl"), ranks=2)
+    with pytest.raises(ValueError, match="write gloo or nccl"):
+        DdpJob(backend="mpi")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"schema": "ringside.ddp/1"', "cannot be read"),
+        ('{"schema": "ringside.train/1"}', "no ringside.ddp/1 file"),
+        ('{"schema": "ringside.ddp/1", "ranks": "two"}', "ranks: Input should be a valid integer"),
+    ],
+)
+def test_a_file_that_holds_no_steps_is_refused(tmp_path, text, complaint):
+    path = tmp_path / "o.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        read(path)

@@ -152,6 +152,21 @@ def test_credits_still_hold_messages_back() -> None:
     assert simulate(replace(plan, credits=1), graph).time_s >= simulate(plan, graph).time_s
 
 
+def test_in_gloos_all_to_all_the_last_ranks_first_peers_answer_only_after_its_message() -> None:
+    def in_parts(plan: Schedule, *transport: int) -> float:
+        return simulate(plan, network(plan.ranks, *transport, latency=0.0)).time_s / (2**20 / BANDWIDTH)
+
+    def of_gloo(ranks: int) -> Schedule:
+        return gloo.all_to_all(Collective("all_to_all", ranks, ranks * 2**20))
+
+    plain = schedule("direct", Collective("all_to_all", 3, 3 * 2**20))
+    assert in_parts(plain, 1024, 8192) == pytest.approx(2, rel=0.01)
+    assert simulate(of_gloo(1), network(1, 1024, 8192)).time_s == 0
+    assert in_parts(of_gloo(2), 1024, 8192) == pytest.approx(2, rel=0.01)
+    # rank 0 has nothing to send while 2 sends to both others, and later 2 alone receives
+    assert 2.5 < in_parts(of_gloo(3), 1024, 8192) < 3
+
+
 def test_only_gloos_all_gather_keeps_its_first_announcement_waiting_behind_its_own_data() -> None:
     graph = network(4, 1000, 4000)
     assert gloo.startup_s(Collective("all_reduce", 4, 2**20), graph, 1e-3) == 1e-3

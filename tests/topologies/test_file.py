@@ -54,6 +54,7 @@ def test_odd_figures_and_one_way_links_survive_a_file(tmp_path: Path) -> None:
     graph.add_edge("1", "yes", kind="ib", bandwidth=1e10 / 7, latency=0.0)
     graph.add_edge("1", "a b", kind="pcie", bandwidth=1.0, latency=1e-12)
     graph.add_edge("a b", "yes", kind="memory", bandwidth=3.3e12, latency=7.7)
+    graph.graph.update(segment=1448, window=128 * 1024 + 1)
     write(graph, tmp_path / "odd.yaml")
     again = read(tmp_path / "odd.yaml")
     assert same(again, graph)

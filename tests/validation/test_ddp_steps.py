@@ -2,16 +2,26 @@ from dataclasses import replace
 
 import pytest
 
-from real.ddp import Measured
 from real.emulate import available
 from sim.training.buckets import Bucketing, layout
 from sim.training.ddp import simulate_step
 from sim.training.job import DataParallel
 from sim.training.process_group import TimedGroup
-from validation.ddp_steps import Judged, Trial, judge, sleeping_layers, table, trials
+from sim.training.record import DdpRecord, Wires
+from topologies import star
+from topologies.file import dumps
+from validation.ddp_steps import Judged, Trial, failures, judge, sleeping_layers, trials
 from validation.scenes import MBIT
 
 TRIAL = Trial(bandwidth=500 * MBIT, cap_mb=5, workers=2)
+
+
+def recorded(steps):
+    return DdpRecord(
+        workload=sleeping_layers(), ranks=4, ddp=DataParallel(bucketing=Bucketing(5)), workers=1,
+        wires=Wires(topology=dumps(star(4)), library="ideal", algorithm="ring"), memory_bandwidth=None,
+        steps=steps, fingerprint={},
+    )  # fmt: skip
 
 
 def slower(step, factor):
@@ -24,11 +34,16 @@ def test_errors_are_against_the_median_of_the_measured_steps():
         sleeping_layers(), TimedGroup(4, lambda c: 0.05), DataParallel(bucketing=Bucketing(5))
     )
     steps = tuple(slower(step, factor) for factor in (1.25, 1.0, 4.0))
-    one = Judged(TRIAL, step, Measured(steps, (), {}))
+    one = Judged(recorded(steps), step)
     assert one.step_error == pytest.approx(1 / 1.25 - 1)
     assert one.finish_errors == pytest.approx([1 / 1.25 - 1] * 2)
     assert one.spread == pytest.approx(3 / 2 / 1.25)
-    assert "step times: median error 20.0%, worst 20.0%" in table([one])
+    assert failures([one]) == [
+        "median error of step times 20.0%, at most 2%",
+        "worst error of step times 20.0%, at most 5%",
+        "median error of buckets' finishes 20.0%, at most 6%",
+    ]
+    assert not failures([Judged(recorded((step,)), step)])
 
 
 def test_trials_are_every_combination():
@@ -41,9 +56,10 @@ def test_trials_are_every_combination():
 @pytest.mark.skipif(bool(available()), reason="no right to make network namespaces")
 def test_a_real_step_on_an_emulated_network_takes_as_long_as_predicted():
     judged = []
-    judge([TRIAL], judged.append)
-    (one,) = judged
+    judge([TRIAL], lambda trial, one: judged.append((trial, one)))
+    ((trial, one),) = judged
+    assert trial == TRIAL
     expected = layout(sleeping_layers(), Bucketing(5), 3)
-    assert [set(b.parameters) for b in one.measured.buckets] == [set(b.parameters) for b in expected]
+    assert [b.nbytes for b in one.record.median.buckets] == [b.nbytes for b in expected]
     assert abs(one.step_error) < 0.1
     assert max(map(abs, one.finish_errors)) < 0.15

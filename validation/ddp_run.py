@@ -1,0 +1,71 @@
+"""Measure DistributedDataParallel together with what a prediction needs: the network it runs on.
+
+On an emulated network that is ping-pong alone (`validation.links`). On the machine's own it is a fit
+of the backend's all-reduce to a star, measured by the same processes before their steps: ranks there
+share cores and memory, which no ping-pong shows.
+"""
+
+from real.ddp import Measured, measure_ddp
+from real.ddp_job import DdpJob
+from real.emulated import Cluster
+from sim.libraries.gloo import RENDEZVOUS
+from sim.record import Record
+from sim.training.job import DataParallel
+from sim.training.record import DdpRecord, Wires
+from sim.workload import Workload
+from topologies import star
+from topologies.file import dumps
+from validation.calibrate import calibrate
+from validation.links import as_measured, measure_latency, measure_link
+
+_PING_PONGS = 3
+"""What else a machine does makes a link seem slower, never faster: the best counts."""
+
+
+def record(
+    model: Workload | str,
+    job: DdpJob,
+    ranks: int,
+    cluster: Cluster | None = None,
+    wires: Wires | None = None,
+) -> DdpRecord:
+    """Measure the job's steps: on the emulated cluster with its ``wires``, or on this machine."""
+    measured = measure_ddp(model, job, ranks, network=cluster.network if cluster else None)
+    return DdpRecord(
+        workload=measured.workload,
+        ranks=ranks,
+        ddp=DataParallel(bucketing=job.bucketing, gradient_as_bucket_view=job.gradient_as_bucket_view),
+        workers=job.workers,
+        wires=wires or _local_wires(measured, ranks, job.backend),
+        memory_bandwidth=measured.memory_bandwidth if isinstance(model, str) else None,
+        steps=measured.steps,
+        fingerprint=measured.fingerprint,
+    )
+
+
+def emulated_wires(cluster: Cluster, ranks: int) -> Wires:
+    """The cluster's links as ping-pong finds them, with Gloo's collectives on the first ``ranks`` hosts."""
+    hosts = tuple(range(ranks))
+    link = max((measure_link(cluster) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
+    latency = measure_latency(cluster, hosts)
+    graph = as_measured(cluster.graph, hosts, link, latency)
+    return Wires(topology=dumps(graph), library="gloo", launch_s=RENDEZVOUS * latency)
+
+
+def _local_wires(measured: Measured, ranks: int, backend: str) -> Wires:
+    """The machine as a star that fits the backend's all-reduce; NCCL's as a ring's."""
+    library, algorithm = ("gloo", "auto") if backend == "gloo" else ("ideal", "ring")
+    records = [
+        Record(
+            source="ringside measure ddp", cluster="this machine", library=library, algorithm=algorithm,
+            collective="all_reduce", num_nodes=1, ranks=ranks, nbytes=nbytes, dtype="float32", redop="sum",
+            time_s=seconds, statistic="median of the slowest rank",
+        )
+        for nbytes, seconds in measured.all_reduces
+    ]  # fmt: skip
+    (fit,) = calibrate(records, "star").fits
+    found = fit.parameters
+    graph = dumps(found.on(star(ranks)))
+    return Wires(
+        topology=graph, library=library, algorithm=algorithm, gamma=found.gamma, launch_s=found.launch
+    )
