@@ -64,6 +64,7 @@ def _over_sizes(axes: Axes, cells: list[Cell]) -> None:
     sizes = sorted({cell.size_bytes for cell in cells})
     axes.set_xticks(sizes, [format_size(size) for size in sizes])
     axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
+    axes.set_ylim(top=axes.get_ylim()[1] * 3)  # room for the legend
     axes.set_xlabel("size")
 
 

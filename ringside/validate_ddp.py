@@ -1,11 +1,12 @@
 """``ringside validate ddp``: predicted and real training steps on emulated networks."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ringside import console
 from ringside.compare_ddp import cells, row, timelines
-from validation.ddp_steps import Judged, Trial, failures, judge, trials
+from validation.ddp_steps import Judged, Trial, checks, judge, trials
 from validation.scenes import MBIT
 
 HEADS = (
@@ -38,20 +39,26 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
     finally:
         if judged:
             _report(judged, plot, planned=len(plan), as_json=as_json)
-    if past := failures([one for _, one in judged]):
-        raise RuntimeError(f"past the tolerance: {'; '.join(past)}")
+    past = [check.what for check in checks([one for _, one in judged]) if not check.passed]
+    if past:
+        raise RuntimeError(f"past the tolerance: {', '.join(past)}")
 
 
 def _report(judged: list[tuple[Trial, Judged]], plot: Path | None, *, planned: int, as_json: bool) -> None:
+    found = checks([one for _, one in judged])
     if as_json:
         rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]
-        console.print_json("validation_ddp", {"planned_cells": planned, "cells": rows})
+        summary = [{**asdict(check), "passed": check.passed} for check in found]
+        console.print_json("validation_ddp", {"planned_cells": planned, "checks": summary, "cells": rows})
     else:
         table = [
             (f"{trial.bandwidth / MBIT:g}", trial.workers, f"{trial.cap_mb:g}", *cells("", one)[2:])
             for trial, one in judged
         ]
         console.print_table([], HEADS, table)
+        for check in found:
+            passed = "pass" if check.passed else "FAIL"
+            print(f"# {passed}  {check.what}: {check.error:.1%} (at most {check.most:.0%})")
     if plot:
         from ringside.plots_training import draw_timelines
 

@@ -116,13 +116,26 @@ def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, Judged], None]) -> 
                 on_judged(trial, Judged(found, found.predict()))
 
 
-def failures(judged: Sequence[Judged]) -> list[str]:
-    """What is past the tolerances, in words."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure of a whole validation beside what it may be at most."""
+
+    what: str
+    error: float
+    most: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is within its tolerance."""
+        return self.error <= self.most
+
+
+def checks(judged: Sequence[Judged]) -> tuple[Check, ...]:
+    """The three figures that have a tolerance."""
     steps = np.abs([one.step_error for one in judged])
     finishes = np.abs([error for one in judged for error in one.finish_errors])
-    checks = (
-        ("median error of step times", float(np.median(steps)), STEP_MEDIAN),
-        ("worst error of step times", float(steps.max()), STEP_WORST),
-        ("median error of buckets' finishes", float(np.median(finishes)), FINISH_MEDIAN),
+    return (
+        Check("median error of step times", float(np.median(steps)), STEP_MEDIAN),
+        Check("worst error of step times", float(steps.max()), STEP_WORST),
+        Check("median error of buckets' finishes", float(np.median(finishes)), FINISH_MEDIAN),
     )
-    return [f"{what} {error:.1%}, at most {most:.0%}" for what, error, most in checks if error > most]

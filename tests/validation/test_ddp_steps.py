@@ -10,7 +10,7 @@ from sim.training.process_group import TimedGroup
 from sim.training.record import DdpRecord, Wires
 from topologies import star
 from topologies.file import dumps
-from validation.ddp_steps import Judged, Trial, failures, judge, sleeping_layers, trials
+from validation.ddp_steps import Judged, Trial, checks, judge, sleeping_layers, trials
 from validation.scenes import MBIT
 
 TRIAL = Trial(bandwidth=500 * MBIT, cap_mb=5, workers=2)
@@ -38,12 +38,9 @@ def test_errors_are_against_the_median_of_the_measured_steps():
     assert one.step_error == pytest.approx(1 / 1.25 - 1)
     assert one.finish_errors == pytest.approx([1 / 1.25 - 1] * 2)
     assert one.spread == pytest.approx(3 / 2 / 1.25)
-    assert failures([one]) == [
-        "median error of step times 20.0%, at most 2%",
-        "worst error of step times 20.0%, at most 5%",
-        "median error of buckets' finishes 20.0%, at most 6%",
-    ]
-    assert not failures([Judged(recorded((step,)), step)])
+    assert [check.error for check in checks([one])] == pytest.approx([0.2] * 3)
+    assert not any(check.passed for check in checks([one]))
+    assert all(check.passed for check in checks([Judged(recorded((step,)), step)]))
 
 
 def test_trials_are_every_combination():

@@ -1,0 +1,120 @@
+"""``ringside validate``: what it prints, draws and how it ends, with measurements that are made up."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from real.watch import MeasureError
+from sim.training.ddp import simulate_step
+from sim.training.job import DataParallel
+from sim.training.process_group import TimedGroup
+from sim.training.record import DdpRecord, Wires
+from topologies import star
+from topologies.file import dumps
+from validation.ddp_steps import Judged, sleeping_layers, trials
+from validation.scenes import MIB, SHORT, num_cells
+from validation.validate import Cell
+
+KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
+        "predicted_s", "repeats", "spread"}  # fmt: skip
+
+
+def cell(error, **changes):
+    made = Cell(
+        family="ring", collective="all_reduce", algorithm="ring", ranks=4, bandwidth=25e6, size_bytes=MIB,
+        placement="natural", oversubscription=1.0, slowdown=1.0, measured_s=0.1,
+        predicted_s=0.1 * (1 + error), repeats=5, spread=0.01, latency_s=1e-4, efficiency=0.95,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Put cells, and perhaps an error behind them, in place of what would be measured."""
+
+    def put(cells, error=None):
+        def validate(plan, on_cell):
+            for one in cells:
+                on_cell(one)
+            if error:
+                raise error
+
+        monkeypatch.setattr("ringside.validate.validate", validate)
+
+    return put
+
+
+def test_every_cell_and_family_is_there_for_people_and_programs(ringside, measured, tmp_path):
+    spine = cell(0.02, family="leaf-spine", ranks=8, oversubscription=4.0)
+    measured([
+        cell(0.01), cell(-0.01, size_bytes=2 * MIB, spread=0.2),
+        spine, replace(spine, placement="interleaved"),
+    ])  # fmt: skip
+    code, out, err = ringside("validate", "--short", "--plot", "page.png")
+    assert (code, err) == (0, "")
+    assert "# pass  ring: 2 cells, 1 noisy left out: median 1.0% (at most 2%)" in out
+    assert "# pass  leaf-spine: 2 cells: median 2.0% (at most 3%)" in out
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+    code, out, _ = ringside("validate", "--short", "--json")
+    content = json.loads(out)
+    assert (code, content["schema"]) == (0, "ringside.validation/1")
+    assert all(set(one) >= KEYS for one in content["cells"])
+    assert [one["noisy"] for one in content["cells"]] == [False, True, False, False]
+    assert content["planned_cells"] == num_cells(SHORT)
+
+
+def test_past_a_tolerance_it_fails_and_names_the_family(ringside, measured):
+    measured([cell(0.05), cell(0.0, family="tree")])
+    code, out, err = ringside("validate", "--short")
+    assert (code, err) == (1, "ringside: past the tolerance: ring\n")
+    assert "# FAIL  ring" in out
+    assert "# pass  tree" in out
+
+
+def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
+    measured([cell(0.01)], MeasureError("rank 1 was killed by SIGKILL"))
+    code, out, err = ringside("validate", "--json")
+    assert (code, err) == (1, "ringside: rank 1 was killed by SIGKILL\n")
+    assert len(json.loads(out)["cells"]) == 1
+
+
+def test_bad_words_are_refused_before_anything_runs(ringside):
+    assert ringside("validate", "weather")[::2] == (
+        2, "ringside: 'weather' cannot be validated; write collectives or ddp\n"
+    )  # fmt: skip
+    code, _, err = ringside("validate", "--plot", "page.bmp")
+    assert (code, "no picture format" in err) == (2, True)
+
+
+def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, tmp_path):
+    def judged(factor):
+        step = simulate_step(sleeping_layers(), TimedGroup(4, lambda _: 0.05), DataParallel())
+        buckets = tuple(replace(b, finish_s=b.finish_s * factor) for b in step.buckets)
+        slower = replace(step, step_s=step.step_s * factor, buckets=buckets)
+        record = DdpRecord(
+            workload=sleeping_layers(), ranks=4, ddp=DataParallel(), workers=2, memory_bandwidth=None,
+            wires=Wires(topology=dumps(star(4)), library="ideal", algorithm="ring"), steps=(slower,),
+            fingerprint={},
+        )  # fmt: skip
+        return Judged(record, step)
+
+    def judge(factor):
+        def put(plan, on_judged):
+            on_judged(trials()[0], judged(factor))
+
+        monkeypatch.setattr("ringside.validate_ddp.judge", put)
+
+    judge(1.01)
+    code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg")
+    (row,) = json.loads(out)["cells"]
+    assert (code, err) == (0, "")
+    assert row["error"] == pytest.approx(1 / 1.01 - 1)
+    assert (row["bucket_cap_mb"], row["workers"], row["bandwidth"]) == (1, 2, 12.5e6)
+    assert "100 Mb/s, 1 MiB, 2 workers, predicted" in (tmp_path / "worst.svg").read_text()
+    judge(1.1)
+    code, out, err = ringside("validate", "ddp")
+    assert code == 1
+    assert err.startswith("ringside: past the tolerance: median error of step times, worst error")
+    assert "# FAIL  median error of step times: 9.1% (at most 2%)" in out
+    assert out.splitlines()[2].split()[:3] == ["100", "2", "1"]
