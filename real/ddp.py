@@ -1,12 +1,8 @@
 """Measure real DistributedDataParallel steps, under torchrun or on an emulated network."""
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +10,10 @@ from statistics import median_low
 from typing import Any
 
 from real.ddp_job import DdpJob
-from real.ddp_profile import profile
+from real.ddp_profile import parameters_of, profile
 from real.emulate import Network
-from real.launch import Agent
-from real.watch import START_S, MeasureError, die_with_parent, last_lines
+from real.launch import Agent, started, watched
+from real.watch import START_S, MeasureError, Row, last_lines
 from sim.training.buckets import Bucket
 from sim.training.step import Pace, Reduction, Span, Step, busy
 from sim.workload import Workload
@@ -52,12 +48,18 @@ class Measured:
 
 
 def measure_ddp(
-    model: Workload | str, job: DdpJob, ranks: int, *, network: Network | None = None
+    model: Workload | str,
+    job: DdpJob,
+    ranks: int,
+    on_step: Callable[[Measured], None] = lambda _: None,
+    *,
+    network: Network | None = None,
 ) -> Measured:
     """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
 
     ``model`` is a workload, whose layers sleep, or `real.user_model`'s text; it replaces the job's own.
-    Raise `real.watch.MeasureError` where a rank dies or hangs.
+    ``on_step`` is called with all that there is after each step. Raise `real.watch.MeasureError` where a
+    rank dies or hangs.
     """
     if ranks < 2:
         raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")
@@ -71,26 +73,34 @@ def measure_ddp(
         job, pass_s = replace(job, model=str(Path(model).absolute())), job.timeout_s
     if not network:
         job = replace(job, all_reduces=_ALL_REDUCES)
+    bare = model if isinstance(model, Workload) else parameters_of(model)
+    rows: list[Row] = []
+
+    def keep(row: Row) -> None:
+        rows.append(row)
+        on_step(_measured(bare, rows, job.workers))
+
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
         folder = Path(name)
-        rows = folder / "rows.jsonl"
-        rows.touch()
+        file = folder / "rows.jsonl"
+        file.touch()
         job.write(folder / "job.json")
-        worker = ["-m", "real.ddp_worker", str(folder / "job.json"), str(rows)]
+        worker = ["-m", "real.ddp_worker", str(folder / "job.json"), str(file)]
         agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
-        _run(agents, folder, START_S + (job.warmup + job.iterations) * (pass_s + job.timeout_s))
-        lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
-    workload = model if isinstance(model, Workload) else profile(model, [line["ranks"] for line in lines])
-    found = lines[0]["ranks"][0]["buckets"]
+        _run(agents, file, START_S + job.timeout_s + (job.warmup + 1) * pass_s, keep)
+    return _measured(bare, rows, job.workers)
+
+
+def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
+    first = rows[0]
+    workload = profile(model, [row["ranks"] for row in rows]) if "alone" in first["ranks"][0] else model
+    steps = tuple(step_of(workload, row["ranks"], workers) for row in rows)
     buckets = tuple(
         Bucket(tuple(b["parameters"]), b["nbytes"], workload.parameters[b["parameters"][0]].dtype)
-        for b in found
+        for b in first["ranks"][0]["buckets"]
     )
-    steps = tuple(step_of(workload, line["ranks"], job.workers) for line in lines)
-    return Measured(
-        workload, steps, buckets, lines[0]["memory_bandwidth"],
-        tuple((nbytes, seconds) for nbytes, seconds in lines[0]["all_reduce"]), lines[0]["fingerprint"],
-    )  # fmt: skip
+    all_reduces = tuple((nbytes, seconds) for nbytes, seconds in first["all_reduce"])
+    return Measured(workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"])
 
 
 def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> Step:
@@ -165,28 +175,18 @@ def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
     ]
 
 
-def _run(agents: Sequence[Agent], folder: Path, limit_s: float) -> None:
-    """Start all agents and wait for them; kill them all where one fails or time runs out."""
+def _run(agents: Sequence[Agent], rows: Path, patience_s: float, on_row: Callable[[Row], None]) -> None:
+    """Start all agents and follow their rows; all are gone when this is over, however it ends."""
+    folder = rows.parent
     logs = [folder / f"{number}.log" for number in range(len(agents))]
     with ExitStack() as stack:
         processes = []
         for agent, log in zip(agents, logs, strict=True):
-            with agent.place, log.open("wb") as output:
-                process = subprocess.Popen(
-                    [sys.executable, *agent.arguments], stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=output, start_new_session=True, preexec_fn=die_with_parent,
-                    env={**os.environ, **agent.environment},
-                )  # fmt: skip
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            processes.append(process)
-        deadline = time.monotonic() + limit_s
-        while None in (codes := [process.poll() for process in processes]) and not any(codes):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
-    if None in codes or any(codes):
-        complaint = "the run failed" if any(codes) else f"the run hangs: not done after {limit_s:.0f} s"
+            with agent.place:
+                process = started([sys.executable, *agent.arguments], log, agent.environment)
+                processes.append(stack.enter_context(process))
+        complaint = watched(processes, rows, patience_s, on_row)
+    if complaint:
         outputs = sorted(folder.glob("ranks/*/attempt_0/*/stderr.log")) or logs
         wrote = [line for rank, log in enumerate(outputs) for line in last_lines(log, f"rank {rank}")]
         raise MeasureError("\n".join([complaint, *wrote]))

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from real.emulate import Host
 from real.job import Job
-from real.watch import MeasureError, Row, die_with_parent, follow, how, last_lines
+from real.watch import START_S, MeasureError, Row, die_with_parent, follow, how, last_lines
 
 _FIRST_PORT, _PORTS = 29500, 1000
 
@@ -93,7 +93,7 @@ class Forks:
 
         zygote.stdin.write(json.dumps(asdict(order)) + "\n")
         zygote.stdin.flush()
-        hangs = follow(Path(order.folder, "rows.jsonl"), job, on_row, answered)
+        hangs = follow(Path(order.folder, "rows.jsonl"), START_S + job.timeout_s, on_row, answered)
         if hangs:
             return hangs
         answer = answers.readline()

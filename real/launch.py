@@ -70,9 +70,9 @@ def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None])
                     *["-m", "real.worker", str(job_file), str(rows_file)],
                 ]
                 with agent.place:
-                    process = _process(command, log.with_suffix(".log"), agent.environment)
+                    process = started(command, log.with_suffix(".log"), agent.environment)
                     processes.append(stack.enter_context(process))
-            complaint = follow(rows_file, job, on_row, lambda: _ended(processes)) or _failure(processes)
+            complaint = watched(processes, rows_file, START_S + job.timeout_s, on_row)
         if complaint:
             outputs = [line for log in logs for line in _outputs(log)]
             raise MeasureError("\n".join([complaint, *outputs]))
@@ -88,10 +88,10 @@ def _meeting(gang: Gang) -> list[str]:
 
 
 @contextmanager
-def _process(
-    command: list[str], log: Path, environment: Mapping[str, str]
+def started(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The agent, in a session of its own; gone, with all its ranks, when the block is left."""
+    """A process in a session of its own; gone, with all that it started, when the block is left."""
     with log.open("wb") as output:
         agent = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
@@ -106,6 +106,16 @@ def _process(
         except subprocess.TimeoutExpired:
             agent.kill()  # the ranks follow: each dies with its parent
             agent.wait()
+
+
+def watched(
+    processes: Sequence["subprocess.Popen[bytes]"],
+    rows: Path,
+    patience_s: float,
+    on_row: Callable[[Row], None],
+) -> str | None:
+    """Hand rows on until all processes have ended; what is wrong where one ends badly or nothing moves."""
+    return follow(rows, patience_s, on_row, lambda: _ended(processes)) or _failure(processes)
 
 
 def _ended(agents: Sequence["subprocess.Popen[bytes]"]) -> bool:

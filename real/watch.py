@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from real.job import Job
-
 Row = dict[str, Any]
 
 LAST_LINES = 12
@@ -31,20 +29,21 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def follow(rows_file: Path, job: Job, on_row: Callable[[Row], None], ended: Callable[[], bool]) -> str | None:
+def follow(
+    rows_file: Path, patience_s: float, on_row: Callable[[Row], None], ended: Callable[[], bool]
+) -> str | None:
     """Hand rows on until the run has ended or nothing moves any more; what is wrong in the latter case."""
-    patience = START_S + job.timeout_s
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + patience_s
     with rows_file.open(encoding="utf-8") as rows:
         while True:
             over = ended()
             while (line := rows.readline()).endswith("\n"):
                 on_row(json.loads(line))
-                deadline = time.monotonic() + patience
+                deadline = time.monotonic() + patience_s
             if over:
                 return None
             if time.monotonic() > deadline:
-                return f"the run hangs: no rank has got any further for {patience:.0f} s"
+                return f"the run hangs: no rank has got any further for {patience_s:.0f} s"
 
 
 def how(code: int) -> str:

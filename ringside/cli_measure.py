@@ -56,6 +56,8 @@ def measure(
         from ringside import measure_ddp
         from sim.training.buckets import Bucketing
 
+        if nnodes > 1 or rdzv_endpoint:
+            raise ValueError("steps are measured on one machine; leave --nnodes and --rdzv-endpoint out")
         job = DdpJob(
             bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph), backend=backend,
             gradient_as_bucket_view=gradient_as_bucket_view, workers=1 if backend == "nccl" else workers,
@@ -66,6 +68,8 @@ def measure(
             plot=plot, trace=trace,
         )  # fmt: skip
         return
+    if model != "sleeping" or bucket_cap_mb is not None or plot or trace:
+        raise ValueError(f"--model, --bucket-cap-mb, --plot and --trace are of measure ddp, not {collective}")
     from ringside import measure as command
 
     command.run(

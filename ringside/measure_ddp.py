@@ -1,5 +1,6 @@
 """``ringside measure ddp``: real DistributedDataParallel steps, of a model or of layers that sleep."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from real.ddp_job import DdpJob, is_model
@@ -7,9 +8,8 @@ from real.emulated import cluster
 from real.user_model import build
 from ringside import console
 from sim.record import check_writable, replace
-from sim.training.record import DdpRecord
+from sim.training.record import DdpRecord, workload_of
 from sim.workload import Workload
-from sim.workload_file import read
 from topologies import load, parse_settings
 from validation.ddp_run import emulated_wires, record
 from validation.ddp_steps import sleeping_layers
@@ -38,8 +38,9 @@ def run(
     plot: Path | None = None,
     trace: Path | None = None,
 ) -> None:
-    """Train ``model``: `SLEEPING`, a workload's YAML file or FILE.py:NAME; write and print what was seen.
+    """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
+    The file holds the steps so far, whatever happens.
     ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
     """
     for file in filter(None, (output, trace)):
@@ -48,9 +49,14 @@ def run(
         from ringside.pictures import check_picture
 
         check_picture(plot)
-    found = _measured(_model(model, job), job, ranks, emulate, settings or [])
+    with console.progress("starting", job.iterations) as bar:
+
+        def keep(record: DdpRecord) -> None:
+            replace(output, record.dumps())
+            bar.done("steps")
+
+        found = _measured(_model(model, job), job, ranks, emulate, settings or [], keep)
     step = found.median
-    replace(output, found.dumps())
     if trace:
         replace(trace, step.dumps())
     if plot:
@@ -66,20 +72,25 @@ def _model(text: str, job: DdpJob) -> Workload | str:
         return text
     if job.backend == "nccl":
         raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
-    return sleeping_layers() if text == SLEEPING else read(Path(text))
+    return sleeping_layers() if text == SLEEPING else workload_of(Path(text))
 
 
 def _measured(
-    model: Workload | str, job: DdpJob, ranks: int, emulate: str | None, settings: list[str]
+    model: Workload | str,
+    job: DdpJob,
+    ranks: int,
+    emulate: str | None,
+    settings: list[str],
+    keep: Callable[[DdpRecord], None],
 ) -> DdpRecord:
     if emulate:
         if job.backend != "gloo":
             raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
         with cluster(load(emulate, parse_settings(settings), ranks=ranks)) as built:
-            return record(model, job, ranks, built, emulated_wires(built, ranks))
+            return record(model, job, ranks, built, emulated_wires(built, ranks), keep)
     if settings:
         raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
-    return record(model, job, ranks)
+    return record(model, job, ranks, on_record=keep)
 
 
 def _print(found: DdpRecord, output: Path) -> None:

@@ -18,12 +18,10 @@ from sim.record import replace as write_text
 from sim.training.ddp import simulate_step
 from sim.training.job import Costs, DataParallel
 from sim.training.memory import Memory, find_optimizer, memory
-from sim.training.record import is_ddp_record
-from sim.training.record import read as read_record
+from sim.training.record import workload_of
 from sim.training.step import Step
 from sim.training.whatif import rebatched, recommended_cap
 from sim.workload import Workload
-from sim.workload_file import read
 from topologies.units import format_duration
 
 STRATEGIES = ("ddp",)
@@ -151,14 +149,20 @@ def _workload(training: Training, gpu: Device) -> Callable[[int | None], Workloa
     if training.batch is not None and training.batch < 1:
         raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
     path = Path(training.model)
-    if not is_model(training.model) and (path.suffix in (".yaml", ".yml") or path.is_file()):
-        whole = read_record(path).workload if is_ddp_record(path) else read(path)
+    if _is_timed(training.model):
+        whole = workload_of(path)
         asked = rebatched(whole, training.batch or whole.batch)
         return lambda batch: rebatched(asked, batch or asked.batch)
     model = _architecture(training.model)
     return lambda batch: roofline(
         model, gpu, batch or training.batch or 32, training.precision, training.dtype
     )
+
+
+def _is_timed(model: str) -> bool:
+    """Whether the model is a file that says how long its layers take."""
+    path = Path(model)
+    return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
 
 
 def _architecture(text: str) -> Architecture:
@@ -223,12 +227,14 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
     parts = ", ".join(f"{name} {_gib(size)}" for name, size in asdict(held).items() if size)
     fits = "" if held.total <= gpu.memory else ": more than it has"
     ddp = inputs["ddp"]
+    compute = f"{inputs['precision']} on {gpu.name} at assumed efficiencies, gradients {inputs['dtype']}"
+    if _is_timed(inputs["model"]):
+        compute = f"layers as timed in {inputs['model']}, optimizer and copies on {gpu.name}"
     comments = [
         bounds,
         f"{inputs['strategy']} of {first.workload} on {' '.join([inputs['cluster'], *inputs['settings']])}; "
         f"collectives of {inputs['library']}{_caveat(inputs['library'])}",
-        f"{first.samples // first.ranks} samples a rank and step, {inputs['precision']} on {gpu.name} at "
-        f"assumed efficiencies, gradients {inputs['dtype']}, {inputs['optimizer']}"
+        f"{first.samples // first.ranks} samples a rank and step, {compute}, {inputs['optimizer']}"
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
         "weak and strong scaling efficiency are against one rank alone",

@@ -5,6 +5,8 @@ of the backend's all-reduce to a star, measured by the same processes before the
 share cores and memory, which no ping-pong shows.
 """
 
+from collections.abc import Callable
+
 from real.ddp import Measured, measure_ddp
 from real.ddp_job import DdpJob
 from real.emulated import Cluster
@@ -28,19 +30,29 @@ def record(
     ranks: int,
     cluster: Cluster | None = None,
     wires: Wires | None = None,
+    on_record: Callable[[DdpRecord], None] = lambda _: None,
 ) -> DdpRecord:
-    """Measure the job's steps: on the emulated cluster with its ``wires``, or on this machine."""
-    measured = measure_ddp(model, job, ranks, network=cluster.network if cluster else None)
-    return DdpRecord(
-        workload=measured.workload,
-        ranks=ranks,
-        ddp=DataParallel(bucketing=job.bucketing, gradient_as_bucket_view=job.gradient_as_bucket_view),
-        workers=job.workers,
-        wires=wires or _local_wires(measured, ranks, job.backend),
-        memory_bandwidth=measured.memory_bandwidth if isinstance(model, str) else None,
-        steps=measured.steps,
-        fingerprint=measured.fingerprint,
-    )
+    """Measure the job's steps: on the emulated cluster with its ``wires``, or on this machine.
+
+    ``on_record`` is called with all that there is after each step.
+    """
+
+    def made(measured: Measured) -> DdpRecord:
+        nonlocal wires
+        wires = wires or _local_wires(measured, ranks, job.backend)
+        return DdpRecord(
+            workload=measured.workload,
+            ranks=ranks,
+            ddp=DataParallel(bucketing=job.bucketing, gradient_as_bucket_view=job.gradient_as_bucket_view),
+            workers=job.workers,
+            wires=wires,
+            memory_bandwidth=measured.memory_bandwidth if isinstance(model, str) else None,
+            steps=measured.steps,
+            fingerprint=measured.fingerprint,
+        )
+
+    network = cluster.network if cluster else None
+    return made(measure_ddp(model, job, ranks, lambda seen: on_record(made(seen)), network=network))
 
 
 def emulated_wires(cluster: Cluster, ranks: int) -> Wires:

@@ -8,6 +8,7 @@ from statistics import median_low
 
 from pydantic import TypeAdapter, ValidationError
 
+from sim import workload_file
 from sim.record import RecordError
 from sim.training.ddp import simulate_step
 from sim.training.job import Costs, DataParallel
@@ -84,6 +85,11 @@ def is_ddp_record(path: Path) -> bool:
             return SCHEMA.encode() in file.read(64)
     except OSError:
         return False
+
+
+def workload_of(path: Path) -> Workload:
+    """The workload in a YAML file, or that of measured steps."""
+    return read(path).workload if is_ddp_record(path) else workload_file.read(path)
 
 
 def read(path: Path) -> DdpRecord:

@@ -71,6 +71,15 @@ WORDS = [
     ("measure all_gather -o out.jsonl --size 4 -g 2", "less than one float32 for each part"),
     ("measure all_reduce -o no/such/folder/out.jsonl", "write another path"),
     ("measure all_reduce", "'-o'"),
+    (f"{MEASURE} --model m.py:f", "are of measure ddp, not all_reduce"),
+    ("measure ddp -o out.json --nnodes 2", "one machine; leave --nnodes"),
+    ("measure ddp -o out.json -g 1", "1 ranks share no gradients"),
+    ("measure ddp -o out.json --workers 0", "0 workers; write 1"),
+    ("measure ddp -o out.json --model m.py:f", "m.py: no such file; write FILE.py:NAME"),
+    ("measure ddp -o out.json --bucket-cap-mb -1", "a bucket cap of -1"),
+    ("compare none.jsonl", "what did the measurements run on? add --cluster"),
+    ("train --model m.py:f --cluster star:2", "m.py: no such file; write FILE.py:NAME"),
+    ("validate weather", "write collectives or ddp"),
     ("mesure", "No such command"),
 ]
 

@@ -66,6 +66,17 @@ def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, 
     assert predicted.lower_s <= predicted.step_s <= predicted.upper_s
 
 
+@pytest.mark.gpu
+def test_steps_on_gpus_are_stamped_by_the_devices(tmp_path):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two CUDA GPUs")
+    output = tmp_path / "o.json"
+    run(f"{EXAMPLES}:transformer", output, DdpJob(backend="nccl", workers=1, iterations=3), ranks=2)
+    for step in read(output).steps:
+        assert all(0 < b.ready_s <= b.launch_s <= b.finish_s <= step.step_s for b in step.buckets)
+
+
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     output, job = tmp_path / "o.json", DdpJob()
     with pytest.raises(ValueError, match="no such file"):

@@ -6,6 +6,8 @@ import sys
 import pytest
 import typer
 
+from sim.training.ddp import simulate_step
+
 WORKLOAD = """
 name: even
 batch: 8
@@ -137,6 +139,37 @@ BAD = [
     (("--plot", "p.bmp"), "no picture format"),
     (("--trace", "no/folder/t.json"), "write another path"),
 ]
+
+
+def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(train, tmp_path):
+    (tmp_path / "big.py").write_text(
+        "import torch\n"
+        "def layer():\n"
+        "    return torch.nn.Linear(65536, 65536, bias=False), torch.randn(16, 65536)\n"
+    )
+    words = ("--model", "big.py:layer", "--cluster", "star:4", "--optimizer", "sgd", "--json")
+    (row,) = rows(train(*words))
+    assert [bucket["nbytes"] for bucket in row["buckets"]] == [4 * 65536**2]
+    assert row["compute_s"] > 0
+
+
+def test_measured_steps_are_a_workload_too(train, tmp_path):
+    from sim.training.job import DataParallel
+    from sim.training.process_group import TimedGroup
+    from sim.training.record import DdpRecord, Wires
+    from sim.workload_file import read
+    from topologies import star
+    from topologies.file import dumps
+
+    work = read(tmp_path / "even.yaml")
+    record = DdpRecord(
+        workload=work, ranks=2, ddp=DataParallel(), workers=2, memory_bandwidth=None, fingerprint={},
+        wires=Wires(topology=dumps(star(2)), library="ideal"),
+        steps=(simulate_step(work, TimedGroup(2, lambda _: 1e-3)),),
+    )  # fmt: skip
+    (tmp_path / "steps.json").write_text(record.dumps())
+    words = ("--cluster", "star:4", "--json")
+    assert rows(train("--model", "steps.json", *words)) == rows(train("--model", "even.yaml", *words))
 
 
 @pytest.mark.parametrize(("words", "message"), BAD, ids=[" ".join(words) for words, _ in BAD])
