@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from ringside.pictures import STYLE, save
 from topologies.units import format_duration, format_size
@@ -117,10 +117,11 @@ def _errors(axes: Axes, cells: list[Cell]) -> None:
                           alpha=0.6, markerfacecolor="white" if cell.noisy else "#08306b")  # fmt: skip
     names = [f"{v.family} ({v.median_error:.1%})" for v in found]
     axes.set_yticks(range(len(found)), names, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(found) + 0.4, -0.6)  # one row more, for the legend
+    axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("error; in brackets the median of its size")
     if any(cell.noisy for cell in cells):
         axes.plot([], [], color="#08306b", marker="o", markersize=3.5, linestyle="", markerfacecolor="white",
                   label="its own repeats spread over 10 %")  # fmt: skip
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="lower left")
