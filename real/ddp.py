@@ -15,7 +15,7 @@ from real.emulate import Network
 from real.launch import Agent, started, watched
 from real.watch import START_S, MeasureError, Row, last_lines
 from sim.training.buckets import Bucket
-from sim.training.step import Pace, Reduction, Span, Step, busy
+from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
 from sim.workload import Workload
 from sim.workload_file import dumps
 
@@ -87,7 +87,7 @@ def measure_ddp(
         job.write(folder / "job.json")
         worker = ["-m", "real.ddp_worker", str(folder / "job.json"), str(file)]
         agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
-        _run(agents, file, START_S + job.timeout_s + (job.warmup + 1) * pass_s, keep)
+        _run(agents, file, START_S + job.timeout_s + pass_s, keep)
     return _measured(bare, rows, job.workers)
 
 
@@ -107,7 +107,7 @@ def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: in
     """One step as all ranks saw it: a bucket is ready, launched and finished when it is on the last rank.
 
     When a worker takes a bucket up nobody can see; it is taken to do so as soon as one is free.
-    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited.
+    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited for them.
     """
     zero = min(own["begin"] for own in everybody)
     paces = tuple(
@@ -121,7 +121,8 @@ def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: in
     ends = [own["end"] - zero for own in everybody]
     slowest = paces[ends.index(max(ends))]
     buckets = _reductions(everybody, zero, workers)
-    compute_s, exposed_s = slowest.total("forward") + slowest.total("backward"), slowest.total("wait")
+    compute_s = slowest.total("forward") + slowest.total("backward")
+    exposed_s = exposed(slowest.spans, buckets)
     return Step(
         workload=workload.name,
         ranks=len(everybody),

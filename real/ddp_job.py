@@ -41,6 +41,8 @@ class DdpJob:
     def __post_init__(self) -> None:
         if self.backend not in ("gloo", "nccl"):
             raise ValueError(f"{self.backend!r} is no known backend; write gloo or nccl")
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
         if self.iterations < 1 or self.warmup < STEADY - 1:

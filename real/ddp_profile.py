@@ -5,21 +5,18 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from real.module import architecture
-from real.user_model import build
+from real.user_model import batch_of, build_light
 from sim.workload import Layer, Workload
 
 
 def parameters_of(model: str) -> Workload:
     """What `real.user_model`'s ``model`` trains, with layers still to be timed; it takes no memory."""
-    with torch.device("meta"):
-        module, inputs = build(model)
+    module, inputs = build_light(model)
     bare = architecture(module)
-    sizes = [leaf.shape[0] for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.dim()]
-    return Workload(bare.name, bare.parameters, (), bare.buffers, batch=next(iter(sizes), 1))
+    if not bare.parameters:
+        raise ValueError(f"{model} has no parameter that requires a gradient, so there is nothing to share")
+    return Workload(bare.name, bare.parameters, (), bare.buffers, batch=batch_of(inputs))
 
 
 def profile(bare: Workload, passes: Sequence[Sequence[Mapping[str, Any]]]) -> Workload:
@@ -33,8 +30,11 @@ def profile(bare: Workload, passes: Sequence[Sequence[Mapping[str, Any]]]) -> Wo
         median(max(seen[key] for seen in ranks) for ranks in alone) for key in ("forwarded", "end")
     )
     arrived = {
-        int(index): median(max(seen["arrived"][index] for seen in ranks) for ranks in alone)
-        for index in alone[0][0]["arrived"]
+        int(index): median(
+            max((seen["arrived"][index] for seen in ranks if index in seen["arrived"]), default=end)
+            for ranks in alone
+        )
+        for index in {index for ranks in alone for seen in ranks for index in seen["arrived"]}
     }
     layers, before = [], forwarded
     for index in sorted(arrived, key=lambda index: arrived[index]):

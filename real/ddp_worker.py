@@ -29,7 +29,7 @@ from real.host import fingerprint, run_first
 from real.sleeping import Sleeping
 from real.stamps import memory_bandwidth, stamps
 from real.user_model import loss
-from real.watch import die_with_parent
+from real.watch import die_with_parent, show_life
 from sim.training.step import Span
 from sim.workload import Workload
 from sim.workload_file import read
@@ -132,6 +132,7 @@ class Trainee:
     def _pass(self, model: nn.Module, gun: StartingGun) -> Seen:
         seen = self._seen = Seen()
         model.zero_grad(set_to_none=True)
+        self.subject.prepare()
         gun.wait()
         self._clock.begin()
         seen.begin = self._clock.now()
@@ -197,6 +198,8 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
         dist.all_gather_object(everybody, seen)
         if any(own["wrong"] for own in everybody):
             raise SystemExit("a gradient is not the average over all ranks")
+        if dist.get_rank() == 0:
+            show_life(rows)
         if iteration >= job.warmup and dist.get_rank() == 0:
             row = {"ranks": everybody, **alone, "fingerprint": fingerprint()}
             with rows.open("a", encoding="utf-8") as file:

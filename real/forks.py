@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -91,8 +92,9 @@ class Forks:
         def answered() -> bool:
             return bool(select.select([answers], [], [], 0.05)[0])
 
-        zygote.stdin.write(json.dumps(asdict(order)) + "\n")
-        zygote.stdin.flush()
+        with suppress(BrokenPipeError):  # it has died: there will be no answer
+            zygote.stdin.write(json.dumps(asdict(order)) + "\n")
+            zygote.stdin.flush()
         hangs = follow(Path(order.folder, "rows.jsonl"), START_S + job.timeout_s, on_row, answered)
         if hangs:
             return hangs
@@ -105,7 +107,7 @@ class Forks:
     def _start(self) -> "subprocess.Popen[str]":
         with Path(self._folder.name, "log").open("w") as log:
             self._zygote = subprocess.Popen(
-                [sys.executable, "-m", "real.zygote"],
+                [sys.executable, "-P", "-m", "real.zygote"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -95,7 +95,7 @@ def started(
     with log.open("wb") as output:
         agent = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            preexec_fn=die_with_parent, env={**os.environ, **environment},
+            preexec_fn=die_with_parent, env={**os.environ, "PYTHONSAFEPATH": "1", **environment},
         )  # fmt: skip
     try:
         yield agent

@@ -49,6 +49,8 @@ class Measurement:
             raise ValueError(
                 f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0"
             )
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.algorithm == PING_PONG:
             if self.collective != "sendrecv" or self.gang.ranks < 2:
                 raise ValueError(

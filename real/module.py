@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
-from real.user_model import build, loss
+from real.user_model import batch_of, build_light, loss
 from sim.models.architecture import Architecture, Block
 from sim.workload import Tensor
 
@@ -55,13 +55,14 @@ class _Trace:
 def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     """The module's architecture, seen by running it on ``inputs`` of any device; a row is one sample.
 
-    Without inputs nothing runs: layers cost nothing and gradients are taken to arrive in the reverse
-    of definition order. Parameters that need no gradient are no part of it, as for DistributedDataParallel.
+    Raise ValueError where it does not run. Without inputs nothing runs: layers cost nothing and
+    gradients are taken to arrive in the reverse of definition order. Parameters that need no gradient
+    are no part of it, as for DistributedDataParallel.
     """
     trained = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
     if inputs:
         trace = _run(module, trained, inputs)
-        batch = next((leaf.shape[0] for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)), 1)
+        batch = batch_of(inputs)
     else:
         trace = _Trace({name: _Work() for name, _ in module.named_modules()}, list(trained)[::-1])
         batch = 1
@@ -77,8 +78,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
 
 def architecture_of(text: str) -> Architecture:
     """The architecture of `real.user_model`'s ``FILE.py:NAME``, made without memory, on the meta device."""
-    with torch.device("meta"):
-        module, inputs = build(text)
+    module, inputs = build_light(text)
     return architecture(module, *inputs)
 
 
@@ -131,8 +131,8 @@ def _run(module: nn.Module, trained: Mapping[str, torch.Tensor], inputs: Sequenc
         with _announcing(module, trace), _counting(trace, list(state.values())):
             outputs = functional_call(module, state, stand_ins)
         loss(outputs).backward()  # type: ignore[no-untyped-call]
-    except (RuntimeError, NotImplementedError, TypeError) as error:
-        reason = str(error).splitlines()[0].split(". ")[0]
+    except Exception as error:  # the module's own code runs here
+        reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
         raise ValueError(
             f"{type(module).__name__} does not run on the meta device with these inputs: {reason}; "
             "write inputs that its forward takes, or none for the bare list of parameters"

@@ -23,13 +23,17 @@ class Sleeping(nn.Module):
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.spans: list[Span] = []
-        self.inputs = (torch.zeros(1),)
+        self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward
         self._due = 0.0
         self._workload = workload
         self._gradient = dist.get_rank() + 1.0
         self.tensors = nn.ParameterList(
             torch.zeros(tensor.count, dtype=getattr(torch, tensor.dtype)) for tensor in workload.parameters
         )
+
+        for number, buffer in enumerate(workload.buffers):
+            data = torch.zeros(buffer.count, dtype=getattr(torch, buffer.dtype))
+            self.register_buffer(f"buffer{number}", data)
 
     @property
     def module(self) -> nn.Module:
@@ -43,6 +47,9 @@ class Sleeping(nn.Module):
             value = _Sleep.apply(value, self, layer, *tensors)  # type: ignore[no-untyped-call]
         return value
 
+    def prepare(self) -> None:
+        """Be as before the first step: nothing changes here."""
+
     def begin(self) -> None:
         """The step begins now."""
         self.spans.clear()
@@ -51,7 +58,7 @@ class Sleeping(nn.Module):
     def wrong(self) -> int:
         """How many parameters have another gradient than the average over all ranks."""
         average = (dist.get_world_size() + 1) / 2
-        gradients = [tensor.grad for tensor in self.tensors]
+        gradients = [self.tensors[index].grad for index in self._workload.arrival]
         return sum(grad is None or not bool((grad == average).all()) for grad in gradients)
 
     def sleep(self, kind: str, layer: Layer, seconds: float) -> None:

@@ -32,18 +32,32 @@ def die_with_parent() -> None:
 def follow(
     rows_file: Path, patience_s: float, on_row: Callable[[Row], None], ended: Callable[[], bool]
 ) -> str | None:
-    """Hand rows on until the run has ended or nothing moves any more; what is wrong in the latter case."""
+    """Hand rows on until the run has ended or nothing moves any more; what is wrong in the latter case.
+
+    An empty line is no row, but a sign of life.
+    """
     deadline = time.monotonic() + patience_s
     with rows_file.open(encoding="utf-8") as rows:
+        line = ""
         while True:
             over = ended()
-            while (line := rows.readline()).endswith("\n"):
-                on_row(json.loads(line))
-                deadline = time.monotonic() + patience_s
+            while more := rows.readline():
+                line += more
+                if line.endswith("\n"):
+                    if line.strip():
+                        on_row(json.loads(line))
+                    line = ""
+                    deadline = time.monotonic() + patience_s
             if over:
                 return None
             if time.monotonic() > deadline:
                 return f"the run hangs: no rank has got any further for {patience_s:.0f} s"
+
+
+def show_life(rows_file: Path) -> None:
+    """Tell `follow` that the run goes on."""
+    with rows_file.open("a", encoding="utf-8") as rows:
+        rows.write("\n")
 
 
 def how(code: int) -> str:
@@ -53,5 +67,7 @@ def how(code: int) -> str:
 
 def last_lines(log: Path, title: str) -> Iterator[str]:
     """The title and the last lines of a log, if it has any."""
+    if not log.exists():
+        return
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
     yield from [f"--- {title} wrote:", *lines] if lines else []

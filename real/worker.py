@@ -23,7 +23,7 @@ from real.host import fingerprint, run_first
 from real.job import PING_PONG, Job
 from real.library import LibraryProgram
 from real.ping_pong import PingPong
-from real.watch import die_with_parent
+from real.watch import die_with_parent, show_life
 from sim.algorithms import schedule
 from sim.collective import Collective, itemsize
 from sim.schedule import even_chunks
@@ -54,7 +54,7 @@ def carry_out(job: Job, rows: Path) -> None:
     gun = StartingGun(device)
     try:
         for nbytes in job.sizes:
-            row = _measure(job, nbytes, device, gun)
+            row = _measure(job, nbytes, device, gun, rows)
             if dist.get_rank() == 0:
                 with rows.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
@@ -62,7 +62,7 @@ def carry_out(job: Job, rows: Path) -> None:
         dist.destroy_process_group()
 
 
-def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun) -> dict[str, Any]:
+def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows: Path) -> dict[str, Any]:
     """One size: every iteration's time on its slowest rank; leave with an error where a sum is wrong."""
     collective = Collective(job.collective, dist.get_world_size(), nbytes, itemsize(job.dtype))
     program, buffers = _program(job, collective, device)
@@ -72,6 +72,8 @@ def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun) -> d
         program.prepare()
         gun.wait()
         seconds.append(_timed(program, device) / messages)
+        if dist.get_rank() == 0:
+            show_life(rows)
         if iteration in (0, job.warmup + job.iterations - 1):
             dist.barrier()  # a rank that checks its result takes a core from one that is not done
             program.collect()

@@ -17,6 +17,9 @@ def main() -> None:
         # whoever read our output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except ModuleNotFoundError as error:
+        _complain(ValueError(f"{error.name} is not installed; write pip install 'ringside[all]'"))
+        sys.exit(2)
     except (ValueError, OSError) as error:
         _complain(error)
         sys.exit(2)

@@ -7,8 +7,14 @@ import typer
 
 from ringside import options
 
+_OF_DDP = {"model", "bucket_cap_mb", "gradient_as_bucket_view", "find_unused_parameters", "static_graph",
+           "workers", "plot", "trace"}  # fmt: skip
+_OF_COLLECTIVES = {"algorithm", "begin", "end", "factor", "size", "warmup", "dtype", "nnodes",
+                   "rdzv_endpoint", "torchrun"}  # fmt: skip
+
 
 def measure(
+    context: typer.Context,
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or ddp.")],
     output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Records are added to this file.")],
     ranks: Annotated[
@@ -16,7 +22,7 @@ def measure(
     ] = None,
     backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs.")] = "gloo",
     algorithm: Annotated[
-        str, typer.Option(help="library (the backend's own), or ring, tree, ... over send and receive.")
+        str, typer.Option(help="library (the backend's own), ring, tree, ..., or ping_pong.")
     ] = "library",
     begin: options.Begin = "64K",
     end: options.End = "16M",
@@ -30,6 +36,9 @@ def measure(
     emulate: Annotated[
         str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
     ] = None,
+    torchrun: Annotated[
+        bool, typer.Option("--torchrun", help="Emulated: an agent on every host, as on a cluster's nodes.")
+    ] = False,
     settings: options.Settings = None,
     timeout: Annotated[float, typer.Option(help="Seconds a rank may wait for another.")] = 60.0,
     model: Annotated[
@@ -51,13 +60,15 @@ def measure(
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="ddp: write its Perfetto trace.")] = None,
 ) -> None:
     """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
+    alien = sorted(_given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
+    if alien:
+        options_ = ", ".join(f"--{name.replace('_', '-')}" for name in alien)
+        raise ValueError(f"{options_} say nothing of {collective}; leave them out")
     if collective == "ddp":
         from real.ddp_job import DdpJob
         from ringside import measure_ddp
         from sim.training.buckets import Bucketing
 
-        if nnodes > 1 or rdzv_endpoint:
-            raise ValueError("steps are measured on one machine; leave --nnodes and --rdzv-endpoint out")
         job = DdpJob(
             bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph), backend=backend,
             gradient_as_bucket_view=gradient_as_bucket_view, workers=1 if backend == "nccl" else workers,
@@ -68,12 +79,16 @@ def measure(
             plot=plot, trace=trace,
         )  # fmt: skip
         return
-    if model != "sleeping" or bucket_cap_mb is not None or plot or trace:
-        raise ValueError(f"--model, --bucket-cap-mb, --plot and --trace are of measure ddp, not {collective}")
     from ringside import measure as command
 
     command.run(
         collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,
         backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
-        timeout_s=timeout, emulate=emulate, settings=settings or [],
+        timeout_s=timeout, emulate=emulate, settings=settings or [], torchrun=torchrun,
     )  # fmt: skip
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The options that were written, and not left to their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}

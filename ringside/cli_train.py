@@ -23,8 +23,12 @@ def train(
         int | None, typer.Option(help="Samples of a rank and pass [default: 32 or the file's]")
     ] = None,
     device: Annotated[str | None, typer.Option(help="v100, a100, h100, ... [default: the cluster's]")] = None,
-    precision: Annotated[str, typer.Option(help="What products are computed in.")] = "float32",
-    dtype: Annotated[str, typer.Option(help="Type of parameters and gradients.")] = "float32",
+    precision: Annotated[
+        str | None, typer.Option(help="What products are computed in [default: float32]")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of parameters and gradients [default: the model's own]")
+    ] = None,
     optimizer: Annotated[str, typer.Option(help="sgd, momentum or adam.")] = "adam",
     bucket_cap_mb: Annotated[
         float | None, typer.Option(help="MiB a bucket [default: 25 after a first one of 1]")
@@ -52,7 +56,8 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    from ringside.train import Training, run
+    from ringside.train import run
+    from ringside.training_workload import Training
     from sim.training.buckets import Bucketing
     from sim.training.job import DataParallel
 

@@ -29,10 +29,13 @@ def run(
     timeout_s: float,
     emulate: str | None,
     settings: list[str],
+    torchrun: bool,
 ) -> None:
     """Measure each size, add each record to the output as it comes, print the table."""
     if settings and not emulate:
         raise ValueError("--set changes the figures of an emulated network; add --emulate star:4")
+    if torchrun and not emulate:
+        raise ValueError("without --emulate torchrun is what starts ranks; leave --torchrun out")
     graph = load(emulate, parse_settings(settings), ranks=per_node) if emulate else None
     if graph and (nodes > 1 or endpoint or backend != "gloo"):
         raise ValueError("an emulated network is this machine's, over Gloo; leave --nnodes and --backend out")
@@ -48,17 +51,19 @@ def run(
         warmup=warmup,
         timeout_s=timeout_s,
     )
+    if any(setting.startswith("latency=") for setting in settings):
+        print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):
         print(f"ringside: {warning}", file=sys.stderr)
-    carry_out(what, graph, output)
+    carry_out(what, graph, output, torchrun=torchrun)
 
 
-def carry_out(what: Measurement, graph: "Topology | None", output: Path) -> None:
+def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
     """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
     check_writable(output)
     kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if output.exists() else []
     fresh: list[Record] = []
-    with console.progress("starting torchrun", len(what.sizes)) as bar:
+    with console.progress("starting", len(what.sizes)) as bar:
 
         def keep(record: Record) -> None:
             fresh.append(record)
@@ -67,7 +72,7 @@ def carry_out(what: Measurement, graph: "Topology | None", output: Path) -> None
 
         try:
             if graph:
-                measure_emulated(graph, what, keep)
+                measure_emulated(graph, what, keep, torchrun=torchrun)
             else:
                 measure(what, keep)
         finally:

@@ -8,7 +8,7 @@ from real.emulated import cluster
 from real.user_model import build
 from ringside import console
 from sim.record import check_writable, replace
-from sim.training.record import DdpRecord, workload_of
+from sim.training.record import DdpRecord, is_ddp_record, workload_of
 from sim.workload import Workload
 from topologies import load, parse_settings
 from validation.ddp_run import emulated_wires, record
@@ -43,8 +43,13 @@ def run(
     The file holds the steps so far, whatever happens.
     ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
     """
+    files = [file for file in (output, trace, plot) if file]
+    if len(set(files)) < len(files):
+        raise ValueError("steps, trace and picture need files of their own; write different names")
     for file in filter(None, (output, trace)):
         check_writable(file)
+    if output.exists() and not is_ddp_record(output):
+        raise ValueError(f"{output} holds something else than steps; write another name after -o")
     if plot:
         from ringside.pictures import check_picture
 
@@ -72,7 +77,12 @@ def _model(text: str, job: DdpJob) -> Workload | str:
         return text
     if job.backend == "nccl":
         raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
-    return sleeping_layers() if text == SLEEPING else workload_of(Path(text))
+    workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
+    if not workload.parameters:
+        raise ValueError(f"{text} has no parameters, so there is nothing to share; write some")
+    if any(tensor.sparse for tensor in workload.parameters):
+        raise ValueError(f"{text}: layers that sleep have dense gradients only; leave 'sparse' out")
+    return workload
 
 
 def _measured(

@@ -1,27 +1,22 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import lcm
 from pathlib import Path
 from typing import Any
 
-from real.ddp_job import is_model
 from ringside import console
 from ringside.training_group import ALONE, Group, device_of, group
-from sim.models import architecture
-from sim.models.architecture import MEMORY_EFFICIENCY, Architecture
-from sim.models.architecture import workload as roofline
+from ringside.training_workload import Training, is_timed, sized_workload
+from sim.models.architecture import MEMORY_EFFICIENCY
 from sim.models.devices import Device, device
 from sim.record import check_writable
 from sim.record import replace as write_text
 from sim.training.ddp import simulate_step
-from sim.training.job import Costs, DataParallel
+from sim.training.job import Costs
 from sim.training.memory import Memory, find_optimizer, memory
-from sim.training.record import workload_of
 from sim.training.step import Step
-from sim.training.whatif import rebatched, recommended_cap
-from sim.workload import Workload
+from sim.training.whatif import recommended_cap
 from topologies.units import format_duration
 
 STRATEGIES = ("ddp",)
@@ -31,25 +26,6 @@ HEADS = (
     *(("throughput", "(sample/s)"), ("weak", "(%)"), ("strong", "(%)"), ("compute", "(ms)")),
     *(("comm", "(ms)"), ("exposed", "(ms)"), ("overlap", "(%)")),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """What is trained, and how: the words of the command line.
-
-    ``batch`` is of one rank and one pass, None for 32 or the file's own. ``slowdown`` are
-    ``RANK=FACTOR`` texts; ``contention`` is `sim.training.job.Costs`'.
-    """
-
-    model: str
-    batch: int | None
-    device: str | None
-    precision: str
-    dtype: str
-    optimizer: str
-    ddp: DataParallel
-    slowdown: tuple[str, ...] = ()
-    contention: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +74,10 @@ def run(
         replace(group(f"{cluster}:{_whole(value)}", settings, None, library), nodes=_whole(value))
         for value in values
     ]  # fmt: skip
+    if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
+        raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
+    if trace and trace == plot:
+        raise ValueError(f"{plot} cannot be both picture and trace; write two names")
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster))
     rows = _rows(training, gpu, groups, caps)
@@ -110,7 +90,9 @@ def run(
         write_text(trace, rows[0].step.dumps())
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": groups[0].library,
               "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
-    held = memory(_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer))
+    held = memory(
+        sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
+    )
     if as_json:
         _print_json(inputs, rows, held, best)
     else:
@@ -119,7 +101,7 @@ def run(
 
 def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any]) -> list[Row]:
     """A step for each group and each bucket cap."""
-    sized, optimizer = _workload(training, gpu), find_optimizer(training.optimizer)
+    sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
     slowdown = dict(map(_slow, training.slowdown))
     bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
@@ -142,35 +124,6 @@ def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any])
                 rows.append(Row(found, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
-
-
-def _workload(training: Training, gpu: Device) -> Callable[[int | None], Workload]:
-    """The workload as a function of a rank's batch; None is the batch that was asked for."""
-    if training.batch is not None and training.batch < 1:
-        raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
-    path = Path(training.model)
-    if _is_timed(training.model):
-        whole = workload_of(path)
-        asked = rebatched(whole, training.batch or whole.batch)
-        return lambda batch: rebatched(asked, batch or asked.batch)
-    model = _architecture(training.model)
-    return lambda batch: roofline(
-        model, gpu, batch or training.batch or 32, training.precision, training.dtype
-    )
-
-
-def _is_timed(model: str) -> bool:
-    """Whether the model is a file that says how long its layers take."""
-    path = Path(model)
-    return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
-
-
-def _architecture(text: str) -> Architecture:
-    if not is_model(text):
-        return architecture(text)
-    from real.module import architecture_of
-
-    return architecture_of(text)
 
 
 def _sweep(text: str | None) -> tuple[str | None, list[float]]:
@@ -227,8 +180,9 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
     parts = ", ".join(f"{name} {_gib(size)}" for name, size in asdict(held).items() if size)
     fits = "" if held.total <= gpu.memory else ": more than it has"
     ddp = inputs["ddp"]
-    compute = f"{inputs['precision']} on {gpu.name} at assumed efficiencies, gradients {inputs['dtype']}"
-    if _is_timed(inputs["model"]):
+    precision, dtype = inputs["precision"] or "float32", inputs["dtype"] or "of the model's own types"
+    compute = f"{precision} on {gpu.name} at assumed efficiencies, gradients {dtype}"
+    if is_timed(inputs["model"]):
         compute = f"layers as timed in {inputs['model']}, optimizer and copies on {gpu.name}"
     comments = [
         bounds,

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from sim.collective import Collective
 from sim.libraries import nccl
+from sim.libraries.ideal import uniform
 from sim.libraries.nccl.system import find_system, nvlink_as_nccl_reckons
 from sim.predict import predict
 from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
@@ -26,6 +27,9 @@ _DEVICES = {
     "h100-1gpu": "h100",
     "nvlink_switch": "h100",
 }
+MANY = 64
+"""Ranks above which not every algorithm is simulated for every bucket."""
+
 _RATES = ("nvlink", "nic", "pcie", "socket")
 
 
@@ -64,7 +68,7 @@ def group(cluster: str, settings: list[str], count: int | None, library: str) ->
     if library == "gloo":
         gloo = SimulatedGroup(graph, total, library="gloo", workers=GLOO_WORKERS)
         return Group(num_machines(graph), library, gloo)
-    return Group(num_machines(graph), library, TimedGroup(total, _ideal_time(graph)))
+    return Group(num_machines(graph), library, TimedGroup(total, _ideal_time(graph, total)))
 
 
 def device_of(cluster: str) -> str:
@@ -75,10 +79,21 @@ def device_of(cluster: str) -> str:
     return _DEVICES.get(name, "a100")
 
 
-def _ideal_time(graph: Topology) -> Callable[[Collective], float]:
+def _ideal_time(graph: Topology, total: int) -> Callable[[Collective], float]:
+    """The quickest algorithm's time; of an all-reduce on many ranks the quickest that can be told at once.
+
+    Those are ring and halving-doubling by their closed forms where all links are alike, else
+    halving-doubling alone, which takes n log n transfers to simulate.
+    """
+    alike = uniform(graph)
+
     @lru_cache(maxsize=4096)
     def time(collective: Collective) -> float:
-        return predict(collective, graph).time_s
+        if total <= MANY or collective.kind != "all_reduce":
+            return predict(collective, graph).time_s
+        names = ("ring", "halving_doubling") if alike else ("halving_doubling",)
+        engine = "model" if alike else "simpy"
+        return min(predict(collective, graph, algorithm=name, engine=engine).time_s for name in names)
 
     return time
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ringside import console, validate_ddp
+from ringside import console
 from validation.scenes import FULL, MBIT, SHORT, Tolerance, num_cells
 from validation.validate import Cell, Verdict, validate, verdicts
 
 HEADS = (
+    ("family", ""),
     ("size", "(B)"),
     ("ranks", ""),
     ("link", "(Mb/s)"),
@@ -20,6 +21,7 @@ HEADS = (
     ("spread", "(%)"),
     ("predicted", "(ms)"),
     ("error", "(%)"),
+    ("", ""),
 )
 
 
@@ -33,6 +35,8 @@ def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
 
         check_picture(plot)
     if what == "ddp":
+        from ringside import validate_ddp
+
         validate_ddp.run(plot, short=short, as_json=as_json)
         return
     if what != "collectives":
@@ -60,10 +64,14 @@ def _report(cells: Sequence[Cell], plot: Path | None, *, planned: int, as_json: 
     if as_json:
         families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
         rows = [{**asdict(cell), "error": cell.error, "noisy": cell.noisy} for cell in cells]
-        console.print_json("validation", {"planned_cells": planned, "families": families, "cells": rows})
+        inputs = {"short": planned == num_cells(SHORT)}
+        complete = {"planned_cells": planned, "complete": len(cells) == planned}
+        console.print_json("validation", {"inputs": inputs, **complete, "families": families, "rows": rows})
     else:
         console.print_table([], HEADS, [_row(cell) for cell in cells])
         print("\n".join(map(verdict_line, found)))
+        if len(cells) < planned:
+            print(f"# cut off: {len(cells)} of {planned} cells")
     if plot:
         from ringside.plots_validation import draw_validation
 
@@ -72,9 +80,10 @@ def _report(cells: Sequence[Cell], plot: Path | None, *, planned: int, as_json: 
 
 def _row(cell: Cell) -> tuple[console.Cell, ...]:
     return (
-        *(cell.size_bytes, cell.ranks, f"{cell.bandwidth / MBIT:g}", cell.collective, cell.algorithm),
-        *(cell.placement, f"{cell.oversubscription:g}", cell.measured_s * 1e3, cell.spread * 100),
-        *(cell.predicted_s * 1e3, cell.error * 100),
+        *(cell.family.replace(" ", "_"), cell.size_bytes, cell.ranks, f"{cell.bandwidth / MBIT:g}"),
+        *(cell.collective, cell.algorithm, cell.placement, f"{cell.oversubscription:g}"),
+        *(cell.measured_s * 1e3, cell.spread * 100, cell.predicted_s * 1e3, cell.error * 100),
+        "noisy" if cell.noisy else "",
     )
 
 

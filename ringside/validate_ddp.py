@@ -49,7 +49,8 @@ def _report(judged: list[tuple[Trial, Judged]], plot: Path | None, *, planned: i
     if as_json:
         rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]
         summary = [{**asdict(check), "passed": check.passed} for check in found]
-        console.print_json("validation_ddp", {"planned_cells": planned, "checks": summary, "cells": rows})
+        complete = {"planned_cells": planned, "complete": len(judged) == planned}
+        console.print_json("validation_ddp", {"inputs": {}, **complete, "checks": summary, "rows": rows})
     else:
         table = [
             (f"{trial.bandwidth / MBIT:g}", trial.workers, f"{trial.cap_mb:g}", *cells("", one)[2:])
@@ -59,6 +60,8 @@ def _report(judged: list[tuple[Trial, Judged]], plot: Path | None, *, planned: i
         for check in found:
             passed = "pass" if check.passed else "FAIL"
             print(f"# {passed}  {check.what}: {check.error:.1%} (at most {check.most:.0%})")
+        if len(judged) < planned:
+            print(f"# cut off: {len(judged)} of {planned} cells")
     if plot:
         from ringside.plots_training import draw_timelines
 

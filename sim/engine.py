@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import simpy
 
 from sim.network import FifoNetwork, Message
-from sim.schedule import Schedule, Step
+from sim.schedule import Schedule, ScheduleError, Step
 from sim.timeline import LinkSpan, Timeline, TransferSpan
 from topologies import Topology, ranks
 from topologies.graph import name_of
@@ -257,6 +257,8 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced:
     execution = Execution(env, network, schedule, gamma, traced=traced)
     execution.start()
     env.run()
+    if not execution.done.triggered:
+        raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
     name = f"{schedule.algorithm} {schedule.collective.kind}"
     timeline = execution.timeline(name) if traced else None
     return Run(execution.finished, execution.num_transfers, timeline)

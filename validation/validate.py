@@ -27,7 +27,7 @@ from validation.scenes import LIBRARY, TOLERANCES, Scene, Tolerance, Trial
 QUIET = 0.10
 """The largest spread of repeats with which a cell says something about the model."""
 
-CALM = 0.04
+CALM = 0.08
 RERUNS = 2
 """A cell that spreads more than `CALM` is measured again, twice at most; its quietest run counts."""
 
@@ -39,8 +39,8 @@ _DTYPE = "float32"
 class Cell:
     """One prediction beside its measurement, the median of ``repeats``.
 
-    ``bandwidth`` is the hosts' links' nominal one in bytes/s. ``spread`` is half the way from the
-    fastest repeat to the slowest over the median; above `QUIET` the cell is ``noisy``.
+    ``bandwidth`` is the hosts' links' nominal one in bytes/s. ``spread`` is the way from the fastest
+    repeat to the slowest over the median; above `QUIET` the cell is ``noisy``.
     """
 
     family: str
@@ -157,11 +157,15 @@ def _play(scene: Scene, network: Cluster, on_cell: Callable[[Cell], None]) -> No
         predicted = as_measured(graph, hosts, link, latency)
         for record in _measured(network, trial, trial.sizes, hosts):
             for _ in range(RERUNS):
-                if record.spread > CALM:
+                if _spread(record) > CALM:
                     again = _measured(network, trial, (record.nbytes,), hosts)
                     record = min(record, *again, key=lambda record: record.spread)
             seconds = _predicted(trial, record.nbytes, predicted, latency)
             on_cell(_cell(scene, trial, record, seconds, link, latency))
+
+
+def _spread(record: Record) -> float:
+    return (record.max_s - record.min_s) / record.time_s
 
 
 def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Sequence[int]) -> list[Record]:
@@ -200,7 +204,7 @@ def _cell(scene: Scene, trial: Trial, record: Record, predicted_s: float, link: 
         measured_s=record.time_s,
         predicted_s=predicted_s,
         repeats=record.iterations,
-        spread=record.spread,
+        spread=_spread(record),
         latency_s=latency,
         efficiency=link.efficiency,
     )

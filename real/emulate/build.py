@@ -5,6 +5,7 @@ that holds all bridges, with their far ends in the hosts.
 """
 
 from collections.abc import Callable
+from errno import EACCES, EPERM
 from fcntl import ioctl
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -86,6 +87,8 @@ def missing() -> str | None:
                 try:
                     attempt(ip)
                 except NetlinkError as error:
+                    if error.code in (EPERM, EACCES):
+                        return "no right to configure networks: it needs root, or CAP_NET_ADMIN"
                     return f"the kernel has no {feature}: {error.args[1]}"
     except OSError as error:
         return (

@@ -23,7 +23,7 @@ def guarded() -> Iterator[None]:
     """If this process is killed inside the block, its emulated network is removed all the same."""
     owner = os.getpid()
     guard = subprocess.Popen(
-        [sys.executable, "-c", _WATCH],
+        [sys.executable, "-P", "-c", _WATCH],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

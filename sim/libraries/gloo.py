@@ -40,7 +40,8 @@ def reduce_scatter(collective: Collective) -> Schedule:
 
     Segments end where parts do; Gloo's, cut without regard to the parts, are no more than some elements off.
     """
-    return _ring(collective, even_chunks(collective, _per_rank(collective)))
+    plan = _ring(collective, even_chunks(collective, _per_rank(collective)))
+    return replace(plan, algorithm="ring all-reduce")
 
 
 def reduce(collective: Collective) -> Schedule:
@@ -97,7 +98,7 @@ def all_to_all(collective: Collective) -> Schedule:
     ranks = collective.ranks
     plan, last = direct.all_to_all(collective), ranks - 1
     peers = [(last + distance) % ranks for distance in range(1, ranks // 2 + 1)]
-    return replace(plan, after={(peer, last): (last, peer) for peer in peers})
+    return replace(plan, algorithm="direct in turns", after={(peer, last): (last, peer) for peer in peers})
 
 
 def barrier_latencies(ranks: int) -> int:

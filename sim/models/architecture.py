@@ -15,7 +15,7 @@ measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.models.devices import ITEMSIZE, Device
 from sim.workload import Layer, Tensor, Workload
@@ -121,15 +121,18 @@ def workload(
     device: Device,
     batch: int,
     precision: str = "float32",
-    dtype: str = "float32",
+    dtype: str | None = None,
     compute_efficiency: float = COMPUTE_EFFICIENCY,
     memory_efficiency: float = MEMORY_EFFICIENCY,
 ) -> Workload:
     """One training step of ``batch`` samples on ``device``.
 
     ``precision`` is what products are computed in, ``dtype`` what parameters and gradients are stored
-    in: float16 and float32 is what torch.autocast does, bfloat16 and bfloat16 a model cast as a whole.
+    in, each in its own where none is given: float16 and float32 is what torch.autocast does, bfloat16
+    and bfloat16 a model cast as a whole.
     """
+    if dtype is not None and "float" not in dtype:
+        raise ValueError(f"{dtype!r} has no gradients; write for example float32 or bfloat16")
     for what, share in (("compute", compute_efficiency), ("memory", memory_efficiency)):
         if not 0 < share <= 1:
             raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
@@ -147,9 +150,7 @@ def workload(
 
     return Workload(
         name=architecture.name,
-        parameters=tuple(
-            Tensor(tensor.name, tensor.count, dtype, tensor.sparse) for tensor in architecture.parameters
-        ),
+        parameters=tuple(replace(tensor, dtype=dtype or tensor.dtype) for tensor in architecture.parameters),
         layers=tuple(layer(block) for block in reversed(architecture.blocks)),
         buffers=architecture.buffers,
         batch=batch,

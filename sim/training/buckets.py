@@ -15,7 +15,6 @@ none                                 one bucket a dtype: no overlap          bef
 ===================================  ======================================  ===================
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -59,7 +58,7 @@ class Bucketing:
 
     def __post_init__(self) -> None:
         cap = self.bucket_cap_mb
-        if cap is not None and not (math.isfinite(cap) and cap >= 0):
+        if cap is not None and not (0 <= cap <= _NO_LIMIT / MIB):
             raise ValueError(f"a bucket cap of {cap} MiB; write 0 or more, for example 25")
 
     @property

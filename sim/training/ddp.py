@@ -23,7 +23,7 @@ from sim.training.communicator import Communicator, Operation, Process
 from sim.training.job import Costs, DataParallel
 from sim.training.plan import BROADCASTS_IN_FLIGHT, Plan, plan
 from sim.training.process_group import ProcessGroup
-from sim.training.step import Pace, Reduction, Span, Step, busy
+from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
 from sim.workload import Workload
 
 
@@ -228,7 +228,7 @@ def _summary(job: Plan, operations: _Operations, slowest: _Party, paces: tuple[P
         contention_s=slowest.contention,
         copy_s=copy_s,
         communication_s=busy(runs),
-        exposed_s=own.total("wait"),
+        exposed_s=exposed(own.spans, runs),
         overhead_s=copy_s + hidden_s,
         buckets=tuple(runs[first : first + count]),
         others=(*runs[:first], *runs[first + count :]),

@@ -98,7 +98,9 @@ class Plan:
 
 def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Plan:
     """The plan of a step; raise ValueError where DistributedDataParallel would refuse the workload."""
-    if workload.parameters and not workload.arrival:
+    if not workload.parameters:
+        raise ValueError(f"{workload.name}: no parameter requires a gradient, so there is nothing to reduce")
+    if not workload.arrival:
         raise ValueError(f"{workload.name}: no layer names a gradient, so there is nothing to reduce")
     bucketing = ddp.bucketing
     if not bucketing.find_unused_parameters:

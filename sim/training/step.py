@@ -1,6 +1,7 @@
 """One simulated training step: its times, what was hidden and what stayed exposed, and its trace."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -69,7 +70,7 @@ class Step:
     Compute is the slowest rank's: ``compute_s`` as if it were alone, ``contention_s`` what collectives
     made it longer, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` as the clock saw
     them. ``communication_s`` is the time in which some collective was under way, ``exposed_s`` the part
-    of the step in which the slowest rank did nothing but wait. ``overhead_s`` adds up every stated
+    of that in which the slowest rank did nothing but wait. ``overhead_s`` adds up every stated
     overhead, hidden or not.
     """
 
@@ -113,7 +114,9 @@ class Step:
     def check(self, bound_s: float) -> None:
         """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
         what = f"a step of {self.workload} on {self.ranks} ranks"
-        check_time(f"communication of {what}", self.communication_s, {"traffic": bound_s})
+        # each collective's time is a difference of two moments, which are as exact as the step is long
+        rounding = 4 * len((*self.buckets, *self.others)) * sys.float_info.epsilon * self.step_s
+        check_time(f"communication of {what}", self.communication_s + rounding, {"traffic": bound_s})
         check_step(what, self.step_s, self.compute_s, self.communication_s, self.overhead_s)
 
     def chrome_trace(self) -> dict[str, Any]:
@@ -156,8 +159,24 @@ class Step:
 
 def busy(runs: Iterable[Reduction]) -> float:
     """Seconds in which at least one of the collectives was under way."""
-    total, until = 0.0, 0.0
+    return sum(end - start for start, end in _under_way(runs))
+
+
+def exposed(spans: Iterable[Span], runs: Iterable[Reduction]) -> float:
+    """Seconds in which a rank waited while at least one of the collectives was under way."""
+    under_way = list(_under_way(runs))
+    return sum(
+        max(0.0, min(span.end, end) - max(span.start, start))
+        for span in spans
+        if span.kind == "wait"
+        for start, end in under_way
+    )
+
+
+def _under_way(runs: Iterable[Reduction]) -> Iterator[tuple[float, float]]:
+    """The stretches of time in which at least one of the collectives was under way."""
+    until = 0.0
     for run in sorted(runs, key=lambda run: run.start_s):
-        total += max(0.0, run.end_s - max(run.start_s, until))
-        until = max(until, run.end_s)
-    return total
+        if run.end_s > until:
+            yield max(run.start_s, until), run.end_s
+            until = run.end_s

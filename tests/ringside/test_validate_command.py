@@ -59,9 +59,11 @@ def test_every_cell_and_family_is_there_for_people_and_programs(ringside, measur
     code, out, _ = ringside("validate", "--short", "--json")
     content = json.loads(out)
     assert (code, content["schema"]) == (0, "ringside.validation/1")
-    assert all(set(one) >= KEYS for one in content["cells"])
-    assert [one["noisy"] for one in content["cells"]] == [False, True, False, False]
+    assert all(set(one) >= KEYS for one in content["rows"])
+    assert [one["noisy"] for one in content["rows"]] == [False, True, False, False]
     assert content["planned_cells"] == num_cells(SHORT)
+    assert content["inputs"] == {"short": True}
+    assert not content["complete"]
 
 
 def test_past_a_tolerance_it_fails_and_names_the_family(ringside, measured):
@@ -69,6 +71,7 @@ def test_past_a_tolerance_it_fails_and_names_the_family(ringside, measured):
     code, out, err = ringside("validate", "--short")
     assert (code, err) == (1, "ringside: past the tolerance: ring\n")
     assert "# FAIL  ring" in out
+    assert out.endswith(f"# cut off: 2 of {num_cells(SHORT)} cells\n")
     assert "# pass  tree" in out
 
 
@@ -76,7 +79,7 @@ def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
     measured([cell(0.01)], MeasureError("rank 1 was killed by SIGKILL"))
     code, out, err = ringside("validate", "--json")
     assert (code, err) == (1, "ringside: rank 1 was killed by SIGKILL\n")
-    assert len(json.loads(out)["cells"]) == 1
+    assert len(json.loads(out)["rows"]) == 1
 
 
 def test_bad_words_are_refused_before_anything_runs(ringside):
@@ -107,7 +110,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
 
     judge(1.01)
     code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg")
-    (row,) = json.loads(out)["cells"]
+    (row,) = json.loads(out)["rows"]
     assert (code, err) == (0, "")
     assert row["error"] == pytest.approx(1 / 1.01 - 1)
     assert (row["bucket_cap_mb"], row["workers"], row["bandwidth"]) == (1, 2, 12.5e6)
