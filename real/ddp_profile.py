@@ -14,8 +14,6 @@ def parameters_of(model: str) -> Workload:
     """What `real.user_model`'s ``model`` trains, with layers still to be timed; it takes no memory."""
     module, inputs = build_light(model)
     bare = architecture(module)
-    if not bare.parameters:
-        raise ValueError(f"{model} has no parameter that requires a gradient, so there is nothing to share")
     return Workload(bare.name, bare.parameters, (), bare.buffers, batch=batch_of(inputs))
 
 

@@ -60,6 +60,10 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     are no part of it, as for DistributedDataParallel.
     """
     trained = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
+    if not trained:
+        raise ValueError(
+            f"{type(module).__name__} has no parameter that requires a gradient: nothing to share"
+        )
     if inputs:
         trace = _run(module, trained, inputs)
         batch = batch_of(inputs)
