@@ -107,5 +107,14 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_output_without_gradient_is_refused() -> None:
-    with pytest.raises(ValueError, match="Linear does not run on the meta device"):
+    with pytest.raises(ValueError, match="Linear has no parameter that requires a gradient"):
         architecture(nn.Linear(3, 3).requires_grad_(False), torch.randn(1, 3))
+
+
+def test_a_module_that_fails_is_refused_with_its_own_words() -> None:
+    class Failing(nn.Linear):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            raise KeyError
+
+    with pytest.raises(ValueError, match="does not run on the meta device with these inputs: KeyError"):
+        architecture(Failing(3, 3), torch.randn(1, 3))
