@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.parameters import Parameters
 from sim.record import Record, replace, to_line
+from topologies import strict_yaml
 
 VERSION = 1
 
@@ -70,7 +71,7 @@ class Calibration:
 def read(path: Path) -> Calibration:
     """The calibration in a YAML file, or `CalibrationError` with all that is wrong with it."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = strict_yaml.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CalibrationError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or content.pop("calibration", None) != VERSION:

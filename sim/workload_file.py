@@ -24,6 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sim.workload import Layer, Tensor, Workload, WorkloadError
+from topologies import strict_yaml
 from topologies.catalogue import complaints
 from topologies.units import Bytes, Seconds, format_duration, format_size
 
@@ -58,7 +59,7 @@ class _File(_Strict):
 def read(path: Path) -> Workload:
     """The workload in the file; raise `WorkloadError` with every complaint at once."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = strict_yaml.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise WorkloadError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -24,6 +24,7 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
+from topologies import strict_yaml
 from topologies.catalogue import MAKERS, complaints, make
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
 from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
@@ -75,7 +76,7 @@ def read(path: Path) -> Topology:
 def loads(text: str, source: str) -> Topology:
     """The topology that the YAML text describes; complaints name its ``source``."""
     try:
-        content = yaml.safe_load(text)
+        content = strict_yaml.loads(text)
     except yaml.YAMLError as error:
         raise TopologyError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
