@@ -77,6 +77,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
         parameters=tuple(_describe(name, tensor, name in sparse) for name, tensor in trained.items()),
         blocks=tuple(_blocks(trace, list(trained), batch)),
         buffers=tuple(_describe(name, tensor) for name, tensor in module.named_buffers()),
+        frozen_nbytes=sum(tensor.nbytes for tensor in module.parameters() if not tensor.requires_grad),
     )
 
 

@@ -1,6 +1,6 @@
 """From a collective on a topology to a time: the library says how it is carried out, an engine how long."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.algorithms import algorithms_for, schedule
 from sim.bounds import closed_bounds, latency_bound, traffic_bound
@@ -95,6 +95,14 @@ def schedules(library: str, collective: Collective, algorithm: str) -> Schedule:
     raise ValueError(f"{library!r} is no known library; write one of {', '.join(LIBRARIES)}")
 
 
+def preset(library: str, collective: Collective, graph: Topology) -> Parameters:
+    """What the topology says of itself, and the launch that the library's own rules imply."""
+    found = preset_of(graph)
+    if library != "gloo":
+        return found
+    return replace(found, launch=gloo.startup_s(collective, graph, found.alpha))
+
+
 def _quickest(
     collective: Collective,
     graph: Topology,
@@ -125,7 +133,7 @@ def _predict(
     calibration: Calibration | None,
     traced: bool,
 ) -> Prediction:
-    parameters, band = preset_of(graph), (1.0, 1.0)
+    parameters, band = preset(library, plan.collective, graph), (1.0, 1.0)
     if calibration:
         fit = calibration.fit_for(library, algorithm, "auto")
         if fit is None:

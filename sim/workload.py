@@ -74,6 +74,7 @@ class Workload:
 
     ``parameters`` are those that are trained, in definition order, which is how DistributedDataParallel
     counts them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
+    ``frozen_nbytes`` are parameters that are held and not trained.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Workload:
     buffers: tuple[Tensor, ...] = ()
     batch: int = 1
     sample: str = "sample"
+    frozen_nbytes: int = 0
 
     def __post_init__(self) -> None:
         complaints = [

@@ -10,8 +10,8 @@ from sim.libraries.nccl.cluster import communicators, is_machine
 from sim.libraries.nccl.communicator import Communicator, Settings
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.plan import model
-from sim.parameters import Parameters, preset_of
-from sim.predict import schedules
+from sim.parameters import Parameters
+from sim.predict import preset, schedules
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
 from topologies import MAKERS, Topology, load
@@ -29,7 +29,7 @@ class Row:
     def preset_time(self) -> float:
         """Predicted seconds without calibration: NCCL's model where it knows the machine, else the preset."""
         if self.comm is None:
-            return self.time(preset_of(self.graph))
+            return self.time(preset(self.record.library, self.schedule.collective, self.graph))
         record = self.record
         return model(
             self.schedule.collective, self.comm, record.dtype or "float32", record.redop or "sum"

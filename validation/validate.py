@@ -14,10 +14,8 @@ from real.forks import Forks
 from real.launch import Gang
 from real.measure import Measurement
 from sim.collective import Collective, itemsize
-from sim.engine import simulate
-from sim.libraries import gloo
 from sim.libraries.gloo import RENDEZVOUS
-from sim.predict import schedules
+from sim.predict import predict
 from sim.record import Record
 from topologies import Topology
 from topologies.placement import PLACEMENTS
@@ -186,8 +184,9 @@ def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Seque
 def _predicted(trial: Trial, nbytes: int, graph: Topology, latency: float) -> float:
     library, algorithm = ("gloo", "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
     collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
-    startup_s = gloo.startup_s(collective, graph, latency) if library == "gloo" else RENDEZVOUS * latency
-    return startup_s + simulate(schedules(library, collective, algorithm), graph).time_s
+    seconds = predict(collective, graph, library=library, algorithm=algorithm, engine="simpy").time_s
+    # a schedule's first message waits for its announcement as a library's does, which has that in its launch
+    return seconds if library == "gloo" else seconds + RENDEZVOUS * latency
 
 
 def _cell(scene: Scene, trial: Trial, record: Record, predicted_s: float, link: Link, latency: float) -> Cell:

@@ -148,7 +148,9 @@ def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
     All-gather alone sends before it announces a receive (allgather.cc): where the successor has
     announced already, the announcement queues behind half a part, or the window of it, at its own port.
     """
-    if collective.kind != "all_gather" or collective.ranks == 1:
+    if collective.ranks == 1:
+        return 0.0
+    if collective.kind != "all_gather":
         return RENDEZVOUS * latency
     half = collective.nbytes / (2 * collective.ranks)
     ports = (link["bandwidth"] for rank in ranks(graph) for _, _, link in graph.out_edges(rank, data=True))

@@ -46,13 +46,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model: parameters in definition order, buffers, and blocks in forward order."""
+    """A model: parameters in definition order, buffers, and blocks in forward order.
+
+    ``frozen_nbytes`` are parameters that are held and not trained. Their layers are taken to need a
+    whole backward, which is too much where nothing before them is trained.
+    """
 
     name: str
     sample: str
     parameters: tuple[Tensor, ...]
     blocks: tuple[Block, ...]
     buffers: tuple[Tensor, ...] = ()
+    frozen_nbytes: int = 0
 
     @property
     def num_parameters(self) -> int:
@@ -153,6 +158,7 @@ def workload(
         parameters=tuple(replace(tensor, dtype=dtype or tensor.dtype) for tensor in architecture.parameters),
         layers=tuple(layer(block) for block in reversed(architecture.blocks)),
         buffers=architecture.buffers,
+        frozen_nbytes=architecture.frozen_nbytes,
         batch=batch,
         sample=architecture.sample,
     )

@@ -62,7 +62,7 @@ class Memory:
 def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memory:
     """What one GPU holds of the workload."""
     return Memory(
-        parameters=workload.nbytes,
+        parameters=workload.nbytes + workload.frozen_nbytes,
         gradients=workload.nbytes,
         optimizer=optimizer.nbytes(workload),
         buckets=0 if ddp.gradient_as_bucket_view else workload.nbytes,

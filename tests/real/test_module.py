@@ -111,6 +111,13 @@ def test_an_output_without_gradient_is_refused() -> None:
         architecture(nn.Linear(3, 3).requires_grad_(False), torch.randn(1, 3))
 
 
+def test_frozen_parameters_are_held_and_not_trained() -> None:
+    front = nn.Linear(1000, 1000, bias=False).requires_grad_(False)
+    found = architecture(nn.Sequential(front, nn.Linear(1000, 10)), torch.randn(4, 1000))
+    assert found.frozen_nbytes == 4_000_000
+    assert found.num_parameters == 10_010
+
+
 def test_a_module_that_fails_is_refused_with_its_own_words() -> None:
     class Failing(nn.Linear):
         def forward(self, value: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,9 @@ import sim.predict
 from sim.algorithms import algorithms_for, schedule
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import KINDS, Collective
+from sim.engine import simulate
 from sim.laws import LawError
+from sim.libraries import gloo
 from sim.libraries.ideal import CLOSED_FORMS, closed_form, uniform
 from sim.parameters import Parameters, preset_of
 from sim.predict import evaluate, predict
@@ -96,6 +98,13 @@ def test_time_does_not_fall_over_a_sweep(algorithm: str, latency: str, factor: i
     sizes = [start * factor**power for power in range(30) if start * factor**power < 32 * MIB]
     times = [predict(Collective("all_reduce", 16, size), graph, algorithm=algorithm).time_s for size in sizes]
     assert times == sorted(times)
+
+
+def test_gloos_first_message_waits_for_its_announcement() -> None:
+    collective, graph = Collective("all_reduce", 4, MIB), star(4, bandwidth=1e9, latency=1e-3)
+    played = simulate(gloo.all_reduce(collective), graph).time_s
+    assert predict(collective, graph, library="gloo").time_s == pytest.approx(played + 1e-3)
+    assert predict(Collective("all_reduce", 1, MIB), star(1), library="gloo").time_s == 0
 
 
 @given(st.integers(1, 16), st.integers(0, MIB), st.sampled_from(["ideal", "gloo"]))
