@@ -6,8 +6,10 @@ from functools import lru_cache
 
 from sim.collective import Collective
 from sim.libraries import nccl
+from sim.libraries.gloo import RENDEZVOUS
 from sim.libraries.ideal import uniform
 from sim.libraries.nccl.system import find_system, nvlink_as_nccl_reckons
+from sim.parameters import preset_of
 from sim.predict import predict
 from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
@@ -66,7 +68,8 @@ def group(cluster: str, settings: list[str], count: int | None, library: str) ->
             f"write fewer ranks or a larger cluster"
         )
     if library == "gloo":
-        gloo = SimulatedGroup(graph, total, library="gloo", workers=GLOO_WORKERS)
+        announced_s = RENDEZVOUS * preset_of(graph).alpha
+        gloo = SimulatedGroup(graph, total, library="gloo", launch_s=announced_s, workers=GLOO_WORKERS)
         return Group(num_machines(graph), library, gloo)
     return Group(num_machines(graph), library, TimedGroup(total, _ideal_time(graph, total)))
 
