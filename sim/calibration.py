@@ -65,7 +65,7 @@ class Calibration:
     def write(self, path: Path) -> None:
         """Write the YAML file, whole or not at all."""
         content = {"calibration": VERSION, **_plain(asdict(self))}
-        replace(path, yaml.safe_dump(content, sort_keys=False, width=110, allow_unicode=True))
+        replace(path, yaml.safe_dump(content, sort_keys=False, width=110))
 
 
 def read(path: Path) -> Calibration:

@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sim.calibration import Calibration, CalibrationError, Fit, digest, read
@@ -47,6 +47,7 @@ figures = st.floats(0, 1e12, allow_nan=False)
 
 
 @given(figures, figures, st.text(max_size=20))
+@example(0.0, 0.0, "\x85")
 def test_any_figure_and_any_name_survive_a_file(
     tmp_path_factory: pytest.TempPathFactory, one: float, other: float, name: str
 ) -> None:
