@@ -62,22 +62,13 @@ def run(
     parameter, values = _sweep(sweep)
     if parameter == "nodes" and (ranks is not None or ":" in cluster):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if trace and sweep:
-        raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
-    if trace:
-        check_writable(trace)
-    if plot:
-        from ringside.pictures import check_picture
-
-        check_picture(plot)
+    if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
+        raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
+    _check_outputs(plot, trace, sweep)
     groups = [group(cluster, settings, ranks, library)] if parameter != "nodes" else [
         replace(group(f"{cluster}:{_whole(value)}", settings, None, library), nodes=_whole(value))
         for value in values
     ]  # fmt: skip
-    if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
-        raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
-    if trace and trace == plot:
-        raise ValueError(f"{plot} cannot be both picture and trace; write two names")
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster))
     rows = _rows(training, gpu, groups, caps)
@@ -97,6 +88,20 @@ def run(
         _print_json(inputs, rows, held, best)
     else:
         _print(inputs, rows, held, gpu, best)
+
+
+def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None) -> None:
+    """Refuse files that could not be written, before any work is done for them."""
+    if trace and sweep:
+        raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
+    if trace and trace == plot:
+        raise ValueError(f"{plot} cannot be both picture and trace; write two names")
+    if trace:
+        check_writable(trace)
+    if plot:
+        from ringside.pictures import check_picture
+
+        check_picture(plot)
 
 
 def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any]) -> list[Row]:
