@@ -53,7 +53,7 @@ def pipeline_times(
         collectives = [Collective(kind, comm.ranks, nbytes, width) for nbytes in sizes]
         return {
             (algorithm, protocol): [
-                closed_form(comm, collective, algorithm, protocol) + overhead_s(algorithm, protocol)
+                closed_form(comm, collective, algorithm, protocol) + overhead_s(comm, algorithm, protocol)
                 for collective in collectives
             ]
             for algorithm in SCHEDULED

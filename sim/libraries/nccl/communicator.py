@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.constants import DEFAULT_VERSION, Constants, constants
+from sim.libraries.nccl.constants import Constants
 from sim.libraries.nccl.graph import Graph, Graphs
 from sim.libraries.nccl.graphs import graphs as known_graphs
 from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.releases import DEFAULT_VERSION, constants
 from sim.libraries.nccl.system import GB, System, find_system
 
 MAX_CHANNELS = 64
@@ -15,6 +16,7 @@ MAX_CHANNELS = 64
 class Settings:
     """The release of NCCL, and the variables that change what it chooses; defaults are NCCL's.
 
+    ``version`` is any version: where its release is not modelled, the nearest older one stands for it.
     ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE,
     ``nvls`` NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it,
     ``min_ctas`` and ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
@@ -144,7 +146,7 @@ def communicator(
         )
     if nodes * gpus == 1:
         raise ValueError("1 rank has nobody to talk to, so NCCL chooses nothing; ask for 2 ranks or more")
-    found = known_graphs(system, nodes, gpus) if graphs is None else graphs
+    found = known_graphs(system, nodes, gpus, (settings or Settings()).version) if graphs is None else graphs
     for channel in found.ring.order:
         if sorted(channel.gpus) != list(range(gpus)):
             raise ValueError(

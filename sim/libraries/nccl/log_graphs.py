@@ -33,7 +33,6 @@ from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
 from sim.libraries.nccl.latency import latency_us
 from sim.libraries.nccl.log import LoggedCommunicator
 from sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
-from sim.libraries.nccl.search import INTER_SPEEDS, INTRA_SPEEDS
 from sim.libraries.nccl.system import GB, System
 
 PRINTED = 0.0501
@@ -96,14 +95,15 @@ def _ring_of(known: Communicator, logged: LoggedCommunicator, channels: int) -> 
         cell = logged.table.get((kind, "ring", "simple"))
         if cell and cell.bandwidth:
             share = channels * known.ranks / steps(kind, known.ranks)
-            speed = _speed(cell.bandwidth, share)
+            speed = _speed(known, cell.bandwidth, share)
             return replace(ring, bw_intra=speed, bw_inter=speed)
     return ring
 
 
-def _speed(printed: float, share: float) -> float:
+def _speed(known: Communicator, printed: float, share: float) -> float:
     """The b of ``share * b == printed``: a speed that NCCL tries if one prints it, else the quotient."""
-    tried = {s * GB for lists in (INTRA_SPEEDS, INTER_SPEEDS) for speeds in lists.values() for s in speeds}
+    lists = (known.constants.inside, known.constants.between)
+    tried = {speed * GB for by_capability in lists for speeds in by_capability.values() for speed in speeds}
     options = sorted(tried | {speed / 2 for speed in tried}, key=lambda speed: abs(share * speed - printed))
     return options[0] if abs(share * options[0] - printed) <= PRINTED * GB else printed / share
 
@@ -119,7 +119,7 @@ def _tree(known: Communicator, logged: LoggedCommunicator, channels: int) -> Gra
     if abs(0.5 * pattern * channels * cap - cell.bandwidth) <= PRINTED * GB:
         speed = max(now, cap / 0.92)
     else:
-        speed = _speed(cell.bandwidth, 0.5 * 0.92 * pattern * channels)
+        speed = _speed(known, cell.bandwidth, 0.5 * 0.92 * pattern * channels)
     return replace(tree, bw_intra=speed) if known.nodes <= 2 else replace(tree, bw_inter=speed)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import BASE_US
 from sim.libraries.nccl.names import PROTOCOLS
 from sim.libraries.nccl.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.p2p import point_to_point
@@ -75,13 +74,13 @@ def simulated_model(
     choice = cost_table(comm, collective.kind, dtype, redop).choose(collective.nbytes)
     run = simulated(comm, collective, choice.algorithm, choice.protocol, traced=traced)
     used = len(carried_bytes(comm, collective, choice.algorithm, choice.protocol))
-    seconds = run.time_s + overhead_s(choice.algorithm, choice.protocol)
+    seconds = run.time_s + overhead_s(comm, choice.algorithm, choice.protocol)
     return Plan(seconds, choice.algorithm, choice.protocol, choice.time_us, used), run.timeline
 
 
-def overhead_s(algorithm: str, protocol: str) -> Seconds:
+def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     """What passes before the first byte moves: the launch, and the tuner's base latency."""
-    return _time(BASE_US[algorithm][list(PROTOCOLS).index(protocol)])
+    return _time(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
 def _time(microseconds: float) -> Seconds:

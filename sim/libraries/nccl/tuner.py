@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from sim.libraries.nccl.bandwidth import bandwidth
 from sim.libraries.nccl.channels import launch
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import TREE_CORRECTION
 from sim.libraries.nccl.enable import enabled
 from sim.libraries.nccl.latency import latency_us
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS, check_function
@@ -66,9 +65,8 @@ class CostTable:
         rate = self.bandwidth * _corrections(self.comm, self.kind, sizes)
         latency = np.broadcast_to(self.latency_us, rate.shape).copy()
         if self.kind == "all_reduce" and self.comm.nodes > 1:
-            plateau = sizes // (self.comm.channels * self.comm.ranks) >= 64
-            factor = 1.9 if self.comm.system.compute_capability < 80 else 1.4
-            latency[..., _RING, _SIMPLE] *= np.where(plateau, factor, 1.0)
+            factor = self.comm.constants.plateau[self.comm.system.compute_capability >= 80]
+            latency[..., _RING, _SIMPLE] *= np.where(_on_plateau(self.comm, sizes), factor, 1.0)
         operations = -(-queued // self.comm.channels)
         repeats = np.full((len(ALGORITHMS), 1), -(-operations // 8))
         repeats[_RING] = operations
@@ -114,12 +112,19 @@ def cost_table(comm: Communicator, kind: str, dtype: str = "float32", redop: str
     return CostTable(comm, kind, dtype, redop, latency, rate)
 
 
+def _on_plateau(comm: Communicator, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where Simple rings over several nodes wait longer than their hops tell."""
+    if comm.constants.plateau_by_ranks:
+        return sizes >= comm.ranks / 16 * 65536
+    return sizes // (comm.channels * comm.ranks) >= 64
+
+
 def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Floats:
     """What trees reach of their bandwidth at each size; 1 for all else."""
     factors = np.ones((*sizes.shape, len(ALGORITHMS), len(PROTOCOLS)))
     if kind != "all_reduce":
         return factors
-    table = np.array([TREE_CORRECTION[protocol] for protocol in PROTOCOLS]).T
+    table = np.array([comm.constants.correction[protocol] for protocol in PROTOCOLS]).T
     step = np.frexp((sizes >> 6).astype(np.float64))[1] - 1
     inside = (step >= 0) & (step < len(table) - 1)
     factors[..., _TREE, :] = np.where(inside[..., None], table[np.where(inside, step, 0)], 1.0)

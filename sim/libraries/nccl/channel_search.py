@@ -1,0 +1,483 @@
+"""NCCL's search for channels: depth first, each channel taking its bandwidth on every link it crosses.
+
+One pass looks for as many channels as fit, all of one speed and pattern, over paths of allowed classes
+(src/graph/search.cc, v2.30.7). What is tried first matters, since a pass gives up after so many steps:
+nearest GPUs, neighbours behind an NVSwitch, and the channel before once more. `sim.libraries.nccl.search`
+decides which passes are run. Bandwidths are whole MB/s here, as fine as NCCL rounds.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+from sim.libraries.nccl.graph import PathClass
+from sim.libraries.nccl.nodes import Link, Node
+from sim.libraries.nccl.paths import Path, Paths
+
+TREES = ("balanced_tree", "split_tree", "tree")
+
+STEPS = 1 << 14
+"""Steps of a pass."""
+STEPS_SAME_CHANNELS = 1 << 8
+"""Steps of a pass in which every channel is to be like the first."""
+_STEPS_IN_PCI_ORDER = 1 << 10
+
+_PCI_ORDER, _LIKE_BEFORE = 1, 2
+_FOUND = -1
+
+_FRAMES = 20_000
+"""The stack is as deep as channels x GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a pass looks for: speeds are MB/s of one channel, classes the worst that are allowed."""
+
+    pattern: str
+    intra: int
+    inter: int
+    type_intra: PathClass
+    type_inter: PathClass
+    cross_nic: int
+    same_channels: bool
+    min_channels: int
+    max_channels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Channels found for a request: GPUs in order and ports in and out, by place, one entry a channel."""
+
+    request: Request
+    gpus: tuple[tuple[int, ...], ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()
+    hops: int = 0
+    latency_us: float = 0.0
+
+    @property
+    def channels(self) -> int:
+        """How many channels there are."""
+        return len(self.gpus)
+
+
+@dataclass(slots=True)
+class _Way:
+    """A path as the links that it takes from: (link, share) and what its PCIe links are taken by."""
+
+    kind: PathClass
+    back: PathClass
+    hops: int
+    takes: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class ChannelSearch:
+    """The search on one machine, between nodes or within one."""
+
+    def __init__(self, paths: Paths, *, inter: bool) -> None:
+        self._paths = paths
+        self._inter = inter
+        self._gpus, self._nets = paths.nodes.of["gpu"], paths.nodes.of["net"]
+        self._switched = bool(paths.nodes.of["nvs"])
+        self._free: list[int] = []
+        self._numbers: dict[int, int] = {}
+        table = paths.gpus
+        self._between = [
+            [self._way(path, self._gpus[a], table[b][a].kind) for b, path in enumerate(row)]
+            for a, row in enumerate(table)
+        ]
+        self._out = [
+            [self._way(path, self._gpus[g], paths.back[n][g].kind) for n, path in enumerate(row)]
+            for g, row in enumerate(paths.out)
+        ]
+        self._in = [
+            [self._way(path, self._nets[n], paths.out[g][n].kind) for g, path in enumerate(row)]
+            for n, row in enumerate(paths.back)
+        ]
+        if self._switched:
+            switch = paths.nodes.of["nvs"][0]
+            self._up = [self._way(path, self._gpus[g], path.kind) for g, path in enumerate(paths.up)]
+            self._down = [self._way(path, switch, path.kind) for path in paths.down]
+        self._slots = [_slot(gpu) for gpu in self._gpus]
+        self._kinds = [[(_whole(path.bandwidth), len(path.links)) for path in row] for row in table]
+        self._alike = [len({*row[:a], *row[a + 1 :]}) <= 1 for a, row in enumerate(self._kinds)]
+        self._choices: dict[tuple[int, int, int], list[int]] = {}
+        self._ports_by_class: dict[tuple[int, int], list[int]] = {}
+
+    def run(self, request: Request, best: Result) -> tuple[Result, int]:
+        """The better of ``best`` and what a pass finds, and the steps left: 0 if it gave up, -1 if complete."""
+        self._want, self._best = request, best
+        self._steps = STEPS_SAME_CHANNELS if request.same_channels else STEPS
+        self._port_free = [round(net.bandwidth / 1e6) for net in self._nets]
+        self._orders: list[list[int]] = []
+        self._ends: list[list[int]] = []
+        self._used: list[set[int]] = []
+        self._hops = 0
+        self._latency = 0.0
+        frames = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(frames, _FRAMES))
+        try:
+            self._next_channel()
+        finally:
+            sys.setrecursionlimit(frames)
+        return self._best, self._steps
+
+    def _next_channel(self) -> None:
+        number = len(self._orders)
+        self._orders.append([-1] * len(self._gpus))
+        self._ends.append([-1, -1])
+        self._used.append(set())
+        if self._inter:
+            self._from_port(number)
+        else:
+            self._from_gpu(number)
+        self._orders.pop()
+        self._ends.pop()
+        self._used.pop()
+
+    def hopeless(self, request: Request, best: Result) -> bool:
+        """Whether the links and ports of the machine allow nothing better than what is known."""
+        if request.pattern == "nvls" or not request.intra:
+            return False
+        most = request.max_channels
+        links = [[link for link in gpu.links if link.to is not gpu] for gpu in self._gpus]
+        if request.type_intra <= PathClass.NVB:
+            links = [[link for link in of if link.kind is PathClass.NVL] for of in links]
+        out = [round(sum(link.bandwidth for link in of) / 1e6) for of in links]
+        closed = request.pattern == "ring" and not self._inter
+        if len(out) > 1:
+            hops = len(out) if closed else len(out) - 1
+            most = min(most, min(out) // request.intra if closed else sum(out) // (hops * request.intra))
+        if self._inter and request.inter >= 1000:
+            taken = request.inter // 1000 * 1000
+            rails = {(net.asic, net.port): round(net.bandwidth / 1e6) for net in self._nets}
+            most = min(most, sum(free // taken for free in rails.values()))
+        total = best.channels * best.request.intra
+        if most * request.intra != total:
+            return most * request.intra < total
+        return most * self._fewest_hops(closed) >= best.hops
+
+    def _fewest_hops(self, closed: bool) -> int:
+        count = len(self._gpus)
+        inside = min((way.hops for a, row in enumerate(self._between) for b, way in enumerate(row) if a != b), default=0)
+        outside = [min(way.hops for row in table for way in row) for table in (self._in, self._out) if self._inter]
+        return inside * (count if closed else count - 1) + sum(outside)
+
+    def _from_gpu(self, number: int) -> None:
+        want = self._want
+        close = len(self._gpus) - 1 if want.pattern == "ring" else -1
+        if want.pattern == "nvls":
+            self._try_gpu(None, number, 0, -1, -1, 0)
+            return
+        if number == 0:
+            self._try_gpu(None, 0, 0, -1, close, _PCI_ORDER)
+        else:
+            self._try_gpu(None, self._orders[number - 1][0], 0, -1, close, _LIKE_BEFORE)
+        if number == 0 or not want.same_channels:
+            for gpu in range(len(self._gpus)):
+                self._try_gpu(None, gpu, 0, -1, close, 0)
+
+    def _from_port(self, number: int) -> None:
+        want = self._want
+        leave = {"ring": len(self._gpus) - 1, "split_tree": 1}.get(want.pattern, 0)
+        taken = want.inter // 1000 * 1000
+        nets = self._ports(want.type_inter, -1)
+        tried = False
+        for place in range(len(nets)):
+            if want.pattern == "nvls" and tried:
+                break
+            port = nets[(number + place) % len(nets)]
+            if self._port_free[port] < taken:
+                continue
+            odd = want.pattern == "ring" and want.cross_nic == 2 and number % 2
+            if odd and port != self._ends[number - 1][1]:
+                continue
+            self._ends[number][0] = port
+            self._latency = self._nets[port].latency_us
+            rail = self._rail(port)
+            for other in rail:
+                self._port_free[other] -= taken
+            if want.pattern == "nvls":
+                tried |= self._try_head(number, port, leave, len(nets))
+            else:
+                self._try_ring_or_tree(number, port, leave)
+            for other in rail:
+                self._port_free[other] += taken
+
+    def _try_head(self, number: int, port: int, leave: int, ports: int) -> bool:
+        head = self._paths.gpu_of[port]
+        if number >= ports or head < 0 or any(order[0] == head for order in self._orders[:number]):
+            return False
+        self._try_gpu(port, head, 0, leave, -1, 0)
+        return True
+
+    def _try_ring_or_tree(self, number: int, port: int, leave: int) -> None:
+        if number and self._want.same_channels:
+            self._try_gpu(port, self._orders[number - 1][0], 0, leave, -1, _LIKE_BEFORE)
+            return
+        if number == 0 and not self._switched:
+            steps, self._steps = self._steps, _STEPS_IN_PCI_ORDER
+            self._try_gpu(port, 0, 0, leave, -1, _PCI_ORDER)
+            self._steps = _FOUND if self._steps == _FOUND else steps
+        beside = self._paths.gpu_of[port]
+        near = [gpu for gpu in self._paths.nearest_gpus(port) if gpu != beside]
+        for gpu in [beside, *near] if beside >= 0 else near:
+            self._try_gpu(port, gpu, 0, leave, -1, 0)
+
+    def _try_gpu(
+        self, port: int | None, gpu: int, place: int, leave: int, close: int, forced: int, since: int = -1
+    ) -> None:
+        """Go on to a GPU: from a port, from the GPU ``since``, or out of nothing."""
+        if port is not None:
+            way, speed, worst = self._in[port][gpu], self._want.inter, self._want.type_inter
+        elif since >= 0:
+            way, speed, worst = self._between[since][gpu], self._want.intra, self._want.type_intra
+        else:
+            way = None
+        if way is not None and not self._take(way, speed, worst):
+            return
+        used = self._used[-1]
+        mark = gpu not in used
+        (used.add if mark else used.discard)(gpu)
+        self._at_gpu(gpu, place, leave, close, forced)
+        (used.discard if mark else used.add)(gpu)
+        if way is not None:
+            self._give(way, speed)
+
+    def _at_gpu(self, gpu: int, place: int, leave: int, close: int, forced: int) -> None:
+        if self._steps <= 0:
+            return
+        self._steps -= 1
+        count = len(self._gpus)
+        if place == count:
+            self._complete()
+            return
+        number = len(self._orders) - 1
+        self._orders[number][place] = gpu
+        if place == leave:
+            self._to_port(gpu, place, close, forced)
+        elif self._want.pattern == "nvls":
+            self._through_switch(gpu)
+        elif place < count - 1:
+            for following in self._following(gpu, place, leave, forced):
+                self._try_gpu(None, following, place + 1, leave, close, forced, since=gpu)
+        elif place == close:
+            first = self._orders[number][0]
+            way = self._between[gpu][first]
+            if self._take(way, self._want.intra, self._want.type_intra):
+                self._at_gpu(first, place + 1, leave, -1, forced)
+                self._give(way, self._want.intra)
+        else:
+            self._at_gpu(gpu, count, -1, -1, forced)
+
+    def _complete(self) -> None:
+        found = Result(
+            self._want,
+            tuple(map(tuple, self._orders)),
+            tuple((a, b) for a, b in self._ends),
+            self._hops,
+            self._latency,
+        )
+        if _better(found, self._best, len(self._gpus)):
+            self._best = found
+            if found.channels == self._want.max_channels:
+                self._steps = _FOUND
+        if found.channels < self._want.max_channels:
+            self._next_channel()
+
+    def _to_port(self, gpu: int, place: int, close: int, forced: int) -> None:
+        want, ends = self._want, self._ends[-1]
+        balanced = want.pattern == "balanced_tree"
+        speed = want.inter // 2 if balanced else want.inter
+        then = 1 if balanced and place == 0 else -1
+        for port in self._ports(want.type_inter, gpu):
+            if self._may_leave(port, place):
+                way = self._out[gpu][port]
+                if self._take(way, speed, want.type_inter):
+                    ends[1] = port
+                    self._at_gpu(gpu, place, then, close, forced)
+                    self._give(way, speed)
+
+    def _may_leave(self, port: int, place: int) -> bool:
+        want, number, first = self._want, len(self._ends) - 1, self._ends[-1][0]
+        if want.pattern == "tree" and port != first:
+            return False
+        if want.pattern == "ring" and want.cross_nic == 2:
+            if number % 2 and port != self._ends[number - 1][0]:
+                return False
+        elif want.cross_nic == 0 and port not in self._rail(first):
+            return False
+        return not (want.pattern == "balanced_tree" and place and port != self._ends[-1][1])
+
+    def _through_switch(self, head: int) -> None:
+        """A switch reduction: every GPU sends to the switch and receives from it, the head twice."""
+        want = self._want
+        taken = []
+        for ways in (self._down, self._up):
+            for gpu, way in enumerate(ways):
+                speed = want.intra * (2 if gpu == head else 1)
+                if not self._take(way, speed, want.type_intra, single=gpu != head):
+                    break
+                taken.append((way, speed))
+            else:
+                continue
+            break
+        else:
+            self._at_gpu(head, len(self._gpus), -1, -1, 0)
+        for way, speed in reversed(taken):
+            self._give(way, speed)
+
+    def _following(self, gpu: int, place: int, leave: int, forced: int) -> list[int]:
+        """The GPUs to try next, best first."""
+        if forced == _PCI_ORDER:
+            return [place + 1]
+        if forced == _LIKE_BEFORE:
+            return [self._orders[-2][place + 1]]
+        direction = 0 if leave == -1 else 1 if leave == place + 1 else -1
+        key = gpu, self._ends[-1][0] if direction else -1, direction
+        if key not in self._choices:
+            self._choices[key] = self._sorted(*key)
+        used = self._used[-1]
+        free = [other for other in self._choices[key] if other not in used]
+        if direction == -1 and (self._alike[gpu] or len({self._kinds[gpu][o] for o in free}) == 1):
+            free.reverse()
+        return self._neighbours(gpu, free) if self._switched else free
+
+    def _sorted(self, gpu: int, port: int, direction: int) -> list[int]:
+        count, paths = len(self._gpus), self._paths
+
+        def rating(distance: int) -> tuple[int, ...]:
+            other = (gpu + distance) % count
+            inside = paths.gpus[gpu][other]
+            near = (-_whole(inside.bandwidth), len(inside.links), distance)
+            if not direction:
+                return near
+            outside = paths.back[port][other]
+            return -_whole(outside.bandwidth), -self._slots[other], len(outside.links), *near
+
+        distances = [d for d in range(1, count) if paths.gpus[gpu][(gpu + d) % count].links]
+        return [(gpu + distance) % count for distance in sorted(distances, key=rating)]
+
+    def _neighbours(self, gpu: int, free: list[int]) -> list[int]:
+        """Behind a switch NCCL keeps to few peers: the GPUs before and after."""
+        count = len(self._gpus)
+        before, after = (gpu - 1) % count, (gpu + 1) % count
+        wanted = {"ring": [before, after], "tree": [after]}.get(self._want.pattern, [after, before])
+        return [other for other in dict.fromkeys(wanted) if other in free]
+
+    def _ports(self, worst: PathClass, gpu: int) -> list[int]:
+        """The ports of a GPU, or of all (-1), their own first, then others by the class of the way there."""
+        key = worst, gpu
+        if key not in self._ports_by_class:
+            gpus = range(len(self._gpus)) if gpu < 0 else [gpu]
+            own = self._own_ports(gpus)
+            rest = [
+                port
+                for kind in range(worst + 1)
+                for g in gpus
+                for port, path in enumerate(self._paths.out[g])
+                if path.kind == kind
+            ]
+            self._ports_by_class[key] = list(dict.fromkeys(own + rest))
+        return self._ports_by_class[key]
+
+    def _own_ports(self, gpus: Iterable[int]) -> list[int]:
+        """The GPUs' own ports, one GPU's after another's; where there are several hosts first one of each GPU."""
+        of = [self._paths.ports_of(gpu) for gpu in gpus]
+        if self._gpus[-1].host == self._gpus[0].host:
+            return [port for ports in of for port in ports]
+        return [port for round_ in zip_longest(*of) for port in round_ if port is not None]
+
+    def _rail(self, port: int) -> list[int]:
+        """The ports that are one in truth: the same card and port, seen several times."""
+        net = self._nets[port]
+        return [n for n, other in enumerate(self._nets) if (other.asic, other.port) == (net.asic, net.port)]
+
+    def _take(self, way: _Way, speed: int, worst: PathClass, *, single: bool = True) -> bool:
+        """Take bandwidth on every link of a way; whether there was enough, and its class is allowed."""
+        if way.kind is PathClass.DIS or (single and way.kind > worst):
+            return False
+        if single and self._want.pattern in TREES and way.back > worst:
+            return False
+        free = self._free
+        for done, (link, numerator, denominator) in enumerate(way.takes):
+            share = speed * numerator // denominator
+            if free[link] < share:
+                for link, numerator, denominator in way.takes[:done]:
+                    free[link] += speed * numerator // denominator
+                return False
+            free[link] -= share
+        self._hops += way.hops
+        return True
+
+    def _give(self, way: _Way, speed: int) -> None:
+        for link, numerator, denominator in way.takes:
+            self._free[link] += speed * numerator // denominator
+        self._hops -= way.hops
+
+    def _way(self, path: Path, start: Node, back: PathClass) -> _Way:
+        way = _Way(path.kind, back, len(path.links))
+        through_intel = any(link.to.kind == "cpu" and link.to.maker == "intel" for link in path.links)
+        heavy = path.kind is PathClass.PHB and start.kind == "gpu" and through_intel
+        node = start
+        for link in path.links:
+            pci = heavy and link.kind is PathClass.PIX
+            way.takes.append((self._number(link), 6 if pci else 1, 5 if pci else 1))
+            if link.to.kind == "gpu" and link.to.capability < 80 and start.kind != "gpu":
+                way.takes.append((self._number(_reverse(node, link)), 1, 8))
+            if link.to.kind == "cpu" and link.to.maker == "power" and link.kind is PathClass.NVL:
+                way.takes.append((self._number(_reverse(node, link)), 1, 1))
+            node = link.to
+        return way
+
+    def _number(self, link: Link) -> int:
+        if id(link) not in self._numbers:
+            self._numbers[id(link)] = len(self._free)
+            self._free.append(round(link.bandwidth / 1e6))
+        return self._numbers[id(link)]
+
+
+def _better(found: Result, best: Result, gpus: int) -> bool:
+    want, known = found.request, best.request
+    if found.channels < want.min_channels:
+        return False
+    if want.pattern == "nvls":
+        more = best.channels < found.channels <= gpus
+        return more or found.channels * want.inter > best.channels * known.inter
+    total, before = found.channels * want.intra, best.channels * known.intra
+    if total != before:
+        return total > before
+    same = (want.pattern, want.cross_nic) == (known.pattern, known.cross_nic)
+    return same and found.hops < best.hops
+
+
+def doubled(result: Result, capability: int) -> Result:
+    """Twice the channels at half the speed, where NCCL holds that few fast channels do worse."""
+    speed, channels = result.request.intra, result.channels
+    enough = capability > 80 and speed < 50_000 and channels > 4
+    if not channels or result.request.pattern == "nvls" or speed < 25_000 or enough:
+        return result
+    count = min(2 * channels, result.request.max_channels)
+    parts = -(-count // channels)
+    request = replace(
+        result.request, intra=result.request.intra // parts, inter=result.request.inter // parts
+    )
+    return replace(
+        result,
+        request=request,
+        gpus=(result.gpus * 2)[:count],
+        ports=(result.ports * 2)[:count],
+    )
+
+
+def _reverse(node: Node, link: Link) -> Link:
+    return next(back for back in link.to.links if back.to is node and back.kind is link.kind)
+
+
+def _slot(gpu: Node) -> int:
+    """Whole GB/s of a GPU's PCIe slot, -1 if it has none."""
+    return next((_whole(link.bandwidth) for link in gpu.links if link.kind is PathClass.PIX), -1)
+
+
+def _whole(bandwidth: float) -> int:
+    return int(bandwidth // 1e9)

@@ -1,0 +1,69 @@
+"""The graph that NCCL would draw of a machine known by its figures alone."""
+
+from functools import cache
+from itertools import combinations
+
+from sim.libraries.nccl.graph import PathClass
+from sim.libraries.nccl.nodes import PCI, Node, Nodes, cable
+from sim.libraries.nccl.system import System
+
+
+@cache
+def drawn(system: System, gpus: int) -> Nodes:
+    """The machine with its first ``gpus`` GPUs in use and all its cards."""
+    nodes = Nodes()
+    sockets = min(system.sockets, system.gpus)
+    cpus = [
+        nodes.add(Node("cpu", index, host=index * system.hosts // sockets, maker=system.cpu))
+        for index in range(sockets)
+    ]
+    above = _switches(nodes, system, cpus)
+    for gpu in range(gpus):
+        cpu = cpus[gpu * sockets // system.gpus]
+        number = gpu % (system.gpus // system.hosts)
+        node = Node("gpu", gpu, host=cpu.host, rank=gpu, dev=number, capability=system.compute_capability)
+        cable(nodes.add(node), above[gpu * len(above) // system.gpus], PCI, system.pcie)
+        if system.c2c:
+            cable(node, cpu, PathClass.C2C, system.c2c)
+    for card in range(system.nics):
+        nic = nodes.add(Node("nic", card))
+        net = Node("net", card, dev=card, bandwidth=system.nic, asic=card)
+        cable(nic, above[card * len(above) // system.nics], PCI, system.pcie)
+        cable(nic, nodes.add(net), PathClass.NET, system.nic)
+    if system.nvlink:
+        _add_nvlinks(nodes, system, cpus)
+    return nodes.finish(system.socket)
+
+
+def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
+    """What GPUs and cards are plugged into, in order: PCIe switches on the CPUs, or the CPUs themselves."""
+    if not system.gpus_per_switch:
+        return cpus
+    switches = [
+        nodes.add(Node("pci", index)) for index in range(-(-system.gpus // system.gpus_per_switch))
+    ]
+    for index, switch in enumerate(switches):
+        cable(switch, cpus[index * len(cpus) // len(switches)], PCI, system.pcie)
+    return switches
+
+
+def _add_nvlinks(nodes: Nodes, system: System, cpus: list[Node]) -> None:
+    gpus = nodes.of["gpu"]
+    if system.nvswitch:
+        for gpu in gpus:
+            cable(gpu, nodes.nvswitch(), PathClass.NVL, system.nvlink)
+        return
+    pairs = system.mesh or tuple((a, b, 1) for a, b in combinations(range(system.gpus), 2))
+    most = max(links_of(pairs, gpu) for gpu in range(system.gpus)) + system.cpu_links
+    link = system.nvlink / max(most, 1)
+    for a, b, count in pairs:
+        if max(a, b) < len(gpus):
+            cable(gpus[a], gpus[b], PathClass.NVL, count * link)
+    if system.cpu_links:
+        for index, gpu in enumerate(gpus):
+            cable(gpu, cpus[index * len(cpus) // system.gpus], PathClass.NVL, system.cpu_links * link)
+
+
+def links_of(mesh: tuple[tuple[int, int, int], ...], gpu: int) -> int:
+    """How many NVLinks of a mesh end at a GPU."""
+    return sum(count for a, b, count in mesh if gpu in (a, b))
