@@ -32,12 +32,15 @@ def topo(
     schedule: Annotated[
         str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
     ] = None,
+    channels: Annotated[
+        bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """List the named clusters, or describe, draw or write one."""
     from ringside import topo as command
 
-    command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
+    command.run(name, nodes, settings or [], output, plot, schedule, channels=channels, as_json=json)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.topo_channels import show_channels
 from ringside.topo_schedule import show_schedule
 from sim.record import check_writable, replace
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
@@ -21,15 +22,26 @@ def run(
     plot: Path | None,
     algorithm: str | None,
     *,
+    channels: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one, and write and draw it, or a schedule on it, where asked to."""
+    """List, or describe one, and write and draw it, or a schedule or NCCL's channels on it, where asked to."""
+    if name is None and channels:
+        raise ValueError("--channels of which machine? write ringside topo dgx-h100:2 --channels")
     if name is None:
         _list(as_json=as_json)
         return
     for file in filter(None, (output, plot)):
         check_writable(file)
     cluster = f"{name.partition(':')[0]}:{nodes}" if nodes is not None else name
+    if channels:
+        if output or plot or algorithm:
+            raise ValueError(
+                "--channels prints NCCL's rings and trees and nothing else; leave out -o, --plot "
+                "and --schedule"
+            )
+        show_channels(cluster, changes, as_json=as_json)
+        return
     graph = load(cluster, parse_settings(changes))
     if output:
         replace(output, dumps(graph))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import Link, Node
+from sim.libraries.nccl.nodes import Link, Node, device
 from sim.libraries.nccl.paths import Path, Paths
 
 TREES = ("balanced_tree", "split_tree", "tree")
@@ -98,7 +98,7 @@ class ChannelSearch:
             switch = paths.nodes.of["nvs"][0]
             self._up = [self._way(path, self._gpus[g], path.kind) for g, path in enumerate(paths.up)]
             self._down = [self._way(path, switch, path.kind) for path in paths.down]
-        self._slots = [_slot(gpu) for gpu in self._gpus]
+        self._slots = [_slot(device(gpu)) for gpu in self._gpus]
         self._kinds = [[(_whole(path.bandwidth), len(path.links)) for path in row] for row in table]
         self._alike = [len({*row[:a], *row[a + 1 :]}) <= 1 for a, row in enumerate(self._kinds)]
         self._choices: dict[tuple[int, int, int], list[int]] = {}
@@ -142,7 +142,7 @@ class ChannelSearch:
         most = request.max_channels
         links = [[link for link in gpu.links if link.to is not gpu] for gpu in self._gpus]
         if request.type_intra <= PathClass.NVB:
-            links = [[link for link in of if link.kind is PathClass.NVL] for of in links]
+            links = [[link for link in of if link.kind <= PathClass.NVL] for of in links]
         out = [round(sum(link.bandwidth for link in of) / 1e6) for of in links]
         closed = request.pattern == "ring" and not self._inter
         if len(out) > 1:
@@ -423,7 +423,7 @@ class ChannelSearch:
         for link in path.links:
             pci = heavy and link.kind is PathClass.PIX
             way.takes.append((self._number(link), 6 if pci else 1, 5 if pci else 1))
-            if link.to.kind == "gpu" and link.to.capability < 80 and start.kind != "gpu":
+            if link.to.capability and link.to.capability < 80 and link.kind is not PathClass.LOC and start.kind != "gpu":
                 way.takes.append((self._number(_reverse(node, link)), 1, 8))
             if link.to.kind == "cpu" and link.to.maker == "power" and link.kind is PathClass.NVL:
                 way.takes.append((self._number(_reverse(node, link)), 1, 1))

@@ -13,6 +13,9 @@ from sim.libraries.nccl.system import SYSTEMS, System, find_system, nvlink_as_nc
 from sim.libraries.nccl.topo_file import system_of
 from topologies.units import parse_rate
 
+MAX_RANKS_PER_GPU = 64
+"""More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
+
 
 def is_machine(cluster: str) -> bool:
     """Whether the cluster is of machines whose graphs NCCL's model knows."""
@@ -50,7 +53,7 @@ def _communicator(
         raise ValueError(
             f"{ranks} ranks do not spread evenly over {nodes} nodes; write a multiple of {nodes}"
         )
-    gpus = system.gpus if ranks is None else ranks // nodes
+    gpus = system.ranks if ranks is None else ranks // nodes
     if nodes * gpus == 1:
         return None
     if graph_file is None:
@@ -71,12 +74,20 @@ def _system(name: str) -> System:
 
 def _changed(system: System, values: Mapping[str, str]) -> System:
     """The machine with other figures; as NCCL has no preset of it, its graphs then come by the plain rule."""
-    known = ("nvlink", "nic", "pcie")
+    known = ("nvlink", "nic", "pcie", "ranks_per_gpu")
     unknown = [key for key in values if key not in known]
     if unknown:
         raise ValueError(f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(known)}")
-    rates: dict[str, Any] = {key: parse_rate(text) for key, text in values.items()}
-    if "nvlink" in rates:
-        rates["nvlink"] = nvlink_as_nccl_reckons(rates["nvlink"], system.compute_capability)
+    figures: dict[str, Any] = {key: parse_rate(text) for key, text in values.items() if key != known[-1]}
+    if "nvlink" in figures:
+        figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
+    if "ranks_per_gpu" in values:
+        figures["ranks_per_gpu"] = _count(values["ranks_per_gpu"])
     changed = ", ".join(f"{key} {text}" for key, text in values.items())
-    return replace(system, name=f"{system.name} with {changed}", **rates) if values else system
+    return replace(system, name=f"{system.name} with {changed}", **figures) if values else system
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS_PER_GPU:
+        raise ValueError(f"ranks_per_gpu is {text!r}; write a count of 1 to {MAX_RANKS_PER_GPU}")
+    return int(text)

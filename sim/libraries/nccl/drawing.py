@@ -2,15 +2,16 @@
 
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import PCI, Node, Nodes, cable
+from sim.libraries.nccl.nodes import LOCAL, PCI, Node, Nodes, cable, device
 from sim.libraries.nccl.system import System
 
 
 @cache
-def drawn(system: System, gpus: int) -> Nodes:
-    """The machine with its first ``gpus`` GPUs in use and all its cards."""
+def drawn(system: System, ranks: int) -> Nodes:
+    """The machine with all its cards and the GPUs of its first ``ranks`` ranks."""
     nodes = Nodes()
     sockets = min(system.sockets, system.gpus)
     cpus = [
@@ -18,11 +19,11 @@ def drawn(system: System, gpus: int) -> Nodes:
         for index in range(sockets)
     ]
     above = _switches(nodes, system, cpus)
-    for gpu in range(gpus):
+    for gpu, own in enumerate(_shares(ranks, system.ranks_per_gpu)):
         cpu = cpus[gpu * sockets // system.gpus]
         number = gpu % (system.gpus // system.hosts)
-        node = Node("gpu", gpu, host=cpu.host, rank=gpu, dev=number, capability=system.compute_capability)
-        cable(nodes.add(node), above[gpu * len(above) // system.gpus], PCI, system.pcie)
+        node = _gpu(nodes, gpu, own, host=cpu.host, dev=number, capability=system.compute_capability)
+        cable(node, above[gpu * len(above) // system.gpus], PCI, system.pcie)
         if system.c2c:
             cable(node, cpu, PathClass.C2C, system.c2c)
     for card in range(system.nics):
@@ -33,6 +34,21 @@ def drawn(system: System, gpus: int) -> Nodes:
     if system.nvlink:
         _add_nvlinks(nodes, system, cpus)
     return nodes.finish(system.socket)
+
+
+def _shares(ranks: int, each: int) -> list[range]:
+    """The ranks of every GPU."""
+    return [range(first, min(first + each, ranks)) for first in range(0, ranks, each)]
+
+
+def _gpu(nodes: Nodes, number: int, ranks: range, **facts: Any) -> Node:
+    """A GPU, and the ranks on it where it has several."""
+    if len(ranks) == 1:
+        return nodes.add(Node("gpu", number, rank=ranks[0], **facts))
+    shared = nodes.add(Node("dev", number, **facts))
+    for rank in ranks:
+        cable(shared, nodes.add(Node("gpu", rank, rank=rank, **facts)), PathClass.LOC, LOCAL)
+    return shared
 
 
 def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
@@ -48,7 +64,7 @@ def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
 
 
 def _add_nvlinks(nodes: Nodes, system: System, cpus: list[Node]) -> None:
-    gpus = nodes.of["gpu"]
+    gpus = list(dict.fromkeys(device(gpu) for gpu in nodes.of["gpu"]))
     if system.nvswitch:
         for gpu in gpus:
             cable(gpu, nodes.nvswitch(), PathClass.NVL, system.nvlink)

@@ -19,6 +19,7 @@ from sim.libraries.nccl.channel_search import (
     doubled,
 )
 from sim.libraries.nccl.graph import PathClass
+from sim.libraries.nccl.nodes import device
 from sim.libraries.nccl.paths import Path, Paths
 
 MAX_CHANNELS = 32
@@ -35,6 +36,7 @@ class GraphSearch:
         self._paths, self._speeds, self._inter = paths, speeds, inter
         self._search = ChannelSearch(paths, inter=inter)
         self._gpus = len(paths.nodes.of["gpu"])
+        self._devices = len({id(device(gpu)) for gpu in paths.nodes.of["gpu"]})
         self._capability = min(gpu.capability for gpu in paths.nodes.of["gpu"])
         self._amd = paths.nodes.of["cpu"][0].maker == "amd"
         self._fastest, self._total = self._limits()
@@ -147,8 +149,8 @@ class GraphSearch:
         return replace(want, type_intra=inside, type_inter=outside)
 
     def _first_speed(self, pattern: str, least: int) -> int:
-        spread = self._gpus > 1 and pattern != "ring"
-        total = self._total * self._gpus / (self._gpus - 1) if spread else self._total
+        spread = self._devices > 1 and pattern != "ring"
+        total = self._total * self._devices / (self._devices - 1) if spread else self._total
         fitting = (s for s in self._speeds if s <= self._fastest and s * least <= total)
         return next(fitting, self._speeds[-1])
 
@@ -163,7 +165,8 @@ class GraphSearch:
         if not self._inter and self._gpus == 1:
             return 5_000_000, 5_000_000
         paths = [path for row in self._paths.out for path in row] if self._inter else self._between()
-        links = [gpu.links for gpu in self._paths.nodes.of["gpu"]]
+        paths = [path for path in paths if path.kind is not PathClass.LOC]
+        links = [device(gpu).links for gpu in self._paths.nodes.of["gpu"]]
         nvlink = [sum(link.bandwidth for link in of if link.kind is PathClass.NVL) for of in links]
         slots = [link.bandwidth for of in links for link in of if link.kind is PathClass.PIX]
         fastest = max((path.bandwidth for path in paths if path.links), default=0.0)

@@ -1,18 +1,15 @@
 """Which rank sends to which: NCCL's rings and trees over all nodes (src/graph/connect.cc, v2.30.7).
 
-Inside a node a search channel orders the GPUs. A dump or a log says how; otherwise this rule does,
-which is NCCL's own outcome on a two-node DGX H100. Behind a switch GPUs are interchangeable, so the
-rule changes no time there; on a mesh NCCL's orders follow the links, which the rule does not know.
-
-- Channel c begins at the GPU beside NIC c: first = c * (gpus / channels).
-- Rings: from an even first GPU around the node, downwards, to the GPU above it, which shares its
-  switch; from an odd one the same backwards. Where the ring was found to leave by another rail
-  (cross_nic 2), ring 2j runs from the first GPU of channel 2j to that of 2j + 1, and ring 2j + 1 back.
-- Trees: a chain from the first GPU, upwards from an even and downwards from an odd one.
+Inside a node a search channel orders the GPUs (`sim.libraries.nccl.search`, or a dump or a log). Rings
+join the last GPU of a node to the first of the next. Where the search found that they leave by another
+rail (cross_nic 2), rings 2j and 2j + 1 change places on every second node, so that each edge between
+nodes stays on one rail. In a tree a node is a chain of its GPUs; which of them talk to other nodes
+depends on the search's pattern.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import cycle, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +17,7 @@ from numpy.typing import NDArray
 from sim.algorithms.double_binary_tree import trees as node_trees
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph import Graph, Graphs, SearchChannel
+from sim.libraries.nccl.graphs import graphs
 
 Ints = NDArray[np.int64]
 
@@ -71,70 +69,23 @@ def trees(comm: Communicator) -> list[Tree]:
 
 @cache
 def ordered(comm: Communicator) -> Graphs:
-    """The communicator's graphs, with the rule's orders where a graph has none."""
-    return Graphs(
-        ring=_filled(comm.graphs.ring, comm),
-        tree=_filled(comm.graphs.tree, comm),
-        nvls=comm.graphs.nvls and _filled(comm.graphs.nvls, comm),
-        collnet_direct=comm.graphs.collnet_direct and _filled(comm.graphs.collnet_direct, comm),
-        collnet_chain=comm.graphs.collnet_chain and _filled(comm.graphs.collnet_chain, comm),
-    )
+    """The communicator's graphs, with the search's orders where a graph has none, as from some logs."""
+    return replace(comm.graphs, **{field.name: _filled(field.name, comm) for field in fields(Graphs)})
 
 
-def _filled(graph: Graph, comm: Communicator) -> Graph:
-    if graph.order:
+def _filled(name: str, comm: Communicator) -> Graph | None:
+    """A graph whose every channel has an order: its own, or those that the search finds, over and over."""
+    graph: Graph | None = getattr(comm.graphs, name)
+    if graph is None or graph.order:
         return graph
-    match graph.pattern:
-        case "ring":
-            orders = _ring_orders(graph, comm.gpus)
-        case "nvls" | "collnet_direct":
-            orders = [[head % comm.gpus] for head in range(graph.channels)]
-        case _:
-            orders = _chain_orders(graph, comm.gpus)
-    channels = (SearchChannel(tuple(gpus), _nics(graph, comm, gpus)) for gpus in orders)
-    return replace(graph, order=tuple(channels))
+    searched = getattr(graphs(comm.system, comm.nodes, comm.gpus, comm.settings.version), name)
+    order = searched.order if searched and searched.order else _heads(graph, comm)
+    return replace(graph, order=tuple(islice(cycle(order), graph.channels)))
 
 
-def _nics(graph: Graph, comm: Communicator, gpus: list[int]) -> tuple[int, ...]:
-    """The NICs by which a channel enters and leaves its node."""
-    if comm.nodes == 1:
-        return ()
-    last = gpus[-1] if graph.pattern == "ring" and graph.cross_nic == 2 else gpus[0]
-    return tuple(gpu * comm.system.nics // comm.system.gpus for gpu in (gpus[0], last))
-
-
-def _ring_orders(graph: Graph, gpus: int) -> list[list[int]]:
-    firsts = _firsts(graph, gpus)
-    orders = []
-    for channel, first in enumerate(firsts):
-        back = channel % 2 if graph.cross_nic == 2 else first % 2
-        if graph.cross_nic == 2 and graph.channels % 2 == 0:
-            ends = firsts[channel - back], firsts[channel - back + 1]
-        else:
-            ends = first - back, (first - back + 1) % gpus
-        walk = _walk(*ends, gpus)
-        orders.append(walk[::-1] if back else walk)
-    return orders
-
-
-def _chain_orders(graph: Graph, gpus: int) -> list[list[int]]:
-    return [
-        [(first + (place if first % 2 == 0 else -place)) % gpus for place in range(gpus)]
-        for first in _firsts(graph, gpus)
-    ]
-
-
-def _firsts(graph: Graph, gpus: int) -> list[int]:
-    """The GPU at which each search channel begins."""
-    if graph.same_channels:
-        return [0] * graph.channels
-    return [channel * max(1, gpus // graph.channels) % gpus for channel in range(graph.channels)]
-
-
-def _walk(first: int, last: int, gpus: int) -> list[int]:
-    """Once around the node: up from ``first`` to before ``last``, then down to ``last``."""
-    up = [(first + place) % gpus for place in range((last - first) % gpus)]
-    return up + [(first - 1 - place) % gpus for place in range(gpus - len(up))]
+def _heads(graph: Graph, comm: Communicator) -> tuple[SearchChannel, ...]:
+    """One GPU a channel, spread over the node, as for CollNet: the GPUs beside the cards."""
+    return tuple(SearchChannel((head * comm.gpus // graph.channels,)) for head in range(graph.channels))
 
 
 def _places(nodes: int) -> tuple[Ints, Ints]:

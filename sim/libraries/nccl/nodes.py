@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from sim.libraries.nccl.graph import PathClass
 
-KINDS = ("gpu", "pci", "nvs", "cpu", "nic", "net")
+KINDS = ("gpu", "dev", "pci", "nvs", "cpu", "nic", "net")
 
 LOCAL = 5000e9
 """Bytes/s that stand for no limit."""
@@ -34,7 +34,7 @@ class Node:
     """One device. Which facts count depends on its kind.
 
     ``host`` counts the machines that one NVLink domain joins; NCCL takes them for one node.
-    A gpu has its ``rank`` on the node, NVIDIA's number ``dev`` and its ``capability``; a cpu its
+    A gpu is what a rank has of one: it has its ``rank`` on the node, NVIDIA's number ``dev`` and its ``capability``; a cpu its
     ``maker``; a pci switch its ``device`` (vendor, device and subsystem in one number); a net the
     ``bandwidth`` of its port in bytes/s, ``asic`` and ``port``, which together are its rail, and the
     ``latency_us`` that it reports. ``gdr`` says that GPUDirect RDMA can be used.
@@ -112,6 +112,11 @@ class Nodes:
         for cpu in self.of["cpu"]:
             _put_upward_last(cpu, None)
         return self
+
+
+def device(gpu: Node) -> Node:
+    """The GPU on which a rank runs: a gpu node itself, or the dev node that several of them share."""
+    return next((link.to for link in gpu.links if link.kind is PathClass.LOC), gpu)
 
 
 def connect(a: Node, b: Node, kind: PathClass, bandwidth: float) -> None:

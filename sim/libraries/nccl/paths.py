@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import LOCAL, PCI, Link, Node, Nodes
+from sim.libraries.nccl.nodes import LOCAL, PCI, Link, Node, Nodes, device
 
 MAX_CHANNELS = 64
+
+_GPUS = ("gpu", "dev")
+"""What a way may only pass through over NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class Paths:
     def _keep_to_the_host(self) -> None:
         """GPUs that are farther apart than a PCIe switch talk through the receiver's CPU."""
         cpus, gpus = self.nodes.of["cpu"], self.nodes.of["gpu"]
-        direct = PathClass.SYS if cpus[0].maker == "amd" and len(gpus) <= 2 else PathClass.PXB
+        few = len({id(device(gpu)) for gpu in gpus}) <= 2
+        direct = PathClass.SYS if cpus[0].maker == "amd" and few else PathClass.PXB
         for b in range(len(gpus)):
             for a in range(len(gpus)):
                 if self.gpus[a][b].kind > direct:
@@ -145,6 +149,7 @@ def _reverses(nodes: Nodes) -> dict[int, Link]:
 def _ways(base: Node, reverses: dict[int, Link]) -> dict[int, Path]:
     """The best way from every node to ``base``, by the node's id."""
     found = {id(base): Path((), PathClass.LOC, LOCAL)}
+    own = device(base)
     level = [base]
     while level:
         following: list[Node] = []
@@ -152,10 +157,10 @@ def _ways(base: Node, reverses: dict[int, Link]) -> dict[int, Path]:
             path = found[id(node)]
             for link in node.links:
                 back = reverses.get(id(link))
-                if back is None or _no_relay(base, node, path, link):
+                if back is None or _no_relay(base, own, node, path, link):
                     continue
                 known = found.get(id(link.to), _NOWHERE)
-                rating = _kind(base, node, path, link), -min(path.bandwidth, link.bandwidth), len(path.links) + 1
+                rating = _kind(own, node, path, link), -min(path.bandwidth, link.bandwidth), len(path.links) + 1
                 if rating < (known.kind, -known.bandwidth, len(known.links)):
                     found[id(link.to)] = Path((back, *path.links), rating[0], -rating[1])
                     if link.to not in following:
@@ -164,14 +169,15 @@ def _ways(base: Node, reverses: dict[int, Link]) -> dict[int, Path]:
     return found
 
 
-def _no_relay(base: Node, node: Node, path: Path, link: Link) -> bool:
+def _no_relay(base: Node, own: Node, node: Node, path: Path, link: Link) -> bool:
     """Whether the way would pass through a GPU otherwise than from one neighbour over NVLink to another."""
-    if node.kind != "gpu" or node is base:
+    if node.kind not in _GPUS or node in (base, own) or link.kind is PathClass.LOC:
         return False
-    return link.kind is not PathClass.NVL or link.to.kind != "gpu" or len(path.links) > 1
+    reach = 1 if own is base else 2
+    return link.kind is not PathClass.NVL or link.to.kind not in _GPUS or len(path.links) > reach
 
 
-def _kind(base: Node, node: Node, path: Path, link: Link) -> PathClass:
+def _kind(own: Node, node: Node, path: Path, link: Link) -> PathClass:
     """The class of a way that is longer by one link."""
     kind = link.kind
     if kind is PCI:
@@ -181,7 +187,7 @@ def _kind(base: Node, node: Node, path: Path, link: Link) -> PathClass:
             kind = PathClass.PXB
     elif kind is PathClass.NET:
         kind = PathClass.LOC
-    elif kind is PathClass.NVL and path.kind is PathClass.NVL and node.kind == "gpu" and node is not base:
+    elif kind is PathClass.NVL and path.kind is PathClass.NVL and node.kind in _GPUS and node is not own:
         kind = PathClass.NVB
     return max(path.kind, kind)
 

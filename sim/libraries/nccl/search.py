@@ -34,7 +34,7 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
 
 def nics_used(system: System, gpus: int) -> int:
     """The NICs of one node that are near the ``gpus`` GPUs used."""
-    return min(system.nics, -(-system.nics * gpus // system.gpus))
+    return min(system.nics, -(-system.nics * gpus // system.ranks))
 
 
 def nvlink_among(system: System, gpus: int) -> float:
@@ -47,7 +47,7 @@ def nvlink_among(system: System, gpus: int) -> float:
 def through_cpu(system: System, gpus: int) -> float:
     """Bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket where both are used."""
     slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
-    return min(slot, system.socket) if 2 * gpus > system.gpus else slot
+    return min(slot, system.socket) if 2 * gpus > system.ranks else slot
 
 
 def _graph(result: Result, nodes: Nodes) -> Graph:

@@ -25,6 +25,8 @@ class System:
     PCIe switches with ``gpus_per_switch`` GPUs each, or straight on the CPU (0). ``hosts`` of them, each
     with its share of the CPUs, are one node where one NVSwitch domain joins them.
 
+    ``ranks_per_gpu`` ranks share each GPU (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
+
     Where there is no NVSwitch, ``mesh`` tells how many NVLinks join which two GPUs and ``cpu_links``
     how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
     ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
@@ -47,10 +49,11 @@ class System:
     cpu_links: int = 0
     c2c: float = 0.0
     hosts: int = 1
+    ranks_per_gpu: int = 1
     nodes: Nodes | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("compute_capability", "gpus", "sockets", "hosts"):
+        for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write 1 or more")
         for name in ("nics", "gpus_per_switch", "cpu_links"):
@@ -61,6 +64,11 @@ class System:
                 raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write bytes/s, 0 or more")
         if self.cpu not in CPUS:
             raise ValueError(f"{self.name}: cpu is {self.cpu!r}; write one of {', '.join(CPUS)}")
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of one machine with all its GPUs in use."""
+        return self.gpus * self.ranks_per_gpu
 
     @property
     def nic_path(self) -> float:
