@@ -25,6 +25,19 @@ CUBE_MESH = {
 }
 """NVLinks between the GPUs of a DGX-1 with V100: six a GPU, at most two a pair, none between the others."""
 
+COMPUTE_CAPABILITY = {
+    "dgx1-v100": 70,
+    "dgx2-v100": 70,
+    "dgx-a100": 80,
+    "dgx-h100": 90,
+    "dgx-h200": 90,
+    "dgx-b200": 100,
+    "gb200-nvl72": 100,
+    "a100-pcie4": 80,
+    "h100-1gpu": 90,
+}
+"""NVIDIA's number of the GPU generation, by the name of the machine: 90 for sm_90."""
+
 
 def dgx1_v100(
     nodes: int = 1,

@@ -1,9 +1,9 @@
 """The machine in a table that ``nvidia-smi topo -m`` prints.
 
 The table says how devices are connected, not how fast: NVLinks as counts, PCIe as classes. GPUs and
-cards that meet at a PCIe switch (PIX, PXB) share one, devices that meet at a host bridge or inside
+cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share one, devices that meet at a host bridge or inside
 a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity; all CPUs are joined two
-by two (SYS). No GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch
+by two (SYS, formerly SOC); GPUs of which nothing is told share one. No GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch
 with as many links as the largest count; otherwise links are direct.
 """
 
@@ -19,11 +19,15 @@ from topologies.units import BytesPerSecond, Seconds
 
 MAX_NVLINKS = 18
 
-_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
-_SWITCHED = {"PIX", "PXB"}
+_CLASSES = ("PSB", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+_SWITCHED = {"PSB", "PIX", "PXB"}
 _SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
+_OF_P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 _ADVICE = "paste what nvidia-smi topo -m prints, as it is"
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPES = re.compile(r"\x1b[\[(][0-9;?]*[A-Za-z]|(?<!\w)\[[0-9;]+m|\[0?m|\ufeff")
+_BEFORE = 3
+"""How many words a line may begin with before a device's name counts, such as ``>`` of a quotation."""
+_AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +78,58 @@ def topology(
 
 
 def read(text: str) -> Table:
-    """The table in a text; raise `TopologyError` with the line of what is wrong."""
+    """The table in a text; raise `TopologyError` with the line of what is wrong.
+
+    What stands around the table does no harm, nor do rows that are cut off where a cell is left for each
+    pair with a GPU: those of A to B and of B to A say the same.
+    """
     lines = _lines(text)
     start = _header(lines)
     if start is None:
         raise TopologyError(f"no line that begins with GPU0; {_ADVICE}")
-    columns = lines[start].split()
-    columns = columns[: columns.index("CPU")] if "CPU" in columns else columns
-    gpus = [name.lower() for name in columns if name.startswith("GPU")]
+    columns = _columns(lines[start])
+    gpus = [name.lower() for name in columns if re.fullmatch(r"GPU\d+", name)]
     cards = [f"nic{index}" for index in range(len(columns) - len(gpus))]
     names = dict(zip(columns, [*gpus, *cards], strict=True))
     if len(names) < len(columns) or any(name.startswith("GPU") for name in columns[len(gpus) :]):
         raise _error(start, "the columns are not GPUs, then cards, each once")
     table = Table(gpus, cards, {}, {})
-    for index, column in enumerate(columns, start + 1):
-        _add_row(table, names, column, index, lines[index] if index < len(lines) else "")
-    for (a, b), cell in table.shared.items():
-        if table.shared[b, a] != cell:
-            line = start + 1 + [*gpus, *cards].index(a)
-            raise _error(line, f"{a} to {b} is {cell}, but {b} to {a} is {table.shared[b, a]}")
+    rows = _rows(lines, start, names)
+    for column, (index, cells) in rows.items():
+        _add_row(table, names, column, index, cells)
+    for a, b in combinations(names, 2):
+        _agree(table, names, a, b, rows.get(a, (start, []))[0])
     return table
 
 
-def _add_row(table: Table, names: dict[str, str], column: str, index: int, line: str) -> None:
-    label, *cells = line.split() or [""]
-    if label != column:
-        raise _error(index, f"a row of {label!r} where {column!r} is next")
-    if len(cells) < len(names):
-        raise _error(index, f"{len(cells)} cells in a table of {len(names)} devices")
+def _columns(line: str) -> list[str]:
+    """The devices that a header names, without the columns of affinity behind them."""
+    words = line.split()
+    words = words[words.index("GPU0") :]
+    ends = [index for index, word in enumerate(words) if word in _AFFINITY]
+    return words[: ends[0]] if ends else words
+
+
+def _rows(lines: list[str], start: int, names: dict[str, str]) -> dict[str, tuple[int, list[str]]]:
+    """Each device's row: its line and what stands behind the name, up to a second row of that name."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for index in range(start + 1, len(lines)):
+        words = lines[index].split()
+        at = next((at for at, word in enumerate(words[:_BEFORE]) if word in names), None)
+        if at is None and re.fullmatch(r"(GPU|NIC)\d+", " ".join(words[:1])):
+            raise _error(index, f"a row of {words[0]!r}, which the line above all rows does not name")
+        if at is not None:
+            if words[at] in found:
+                break
+            found[words[at]] = (index, words[at + 1 :])
+    return found
+
+
+def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
     for other, cell in zip(names, cells, strict=False):
         link = re.fullmatch(r"NV(\d{1,2})", cell)
+        if cell in _OF_P2P:
+            raise _error(index, f"{column} to {other} is {cell!r}, which nvidia-smi topo -p2p prints")
         if (cell == "X") != (other == column) or not (cell == "X" or link or cell in _CLASSES):
             known = "NV and a count, " + ", ".join(_CLASSES)
             raise _error(index, f"{column} to {other} is {cell!r}; allowed: {known}, X on the diagonal")
@@ -114,6 +140,19 @@ def _add_row(table: Table, names: dict[str, str], column: str, index: int, line:
     cpus, *numa = cells[len(names) :] or [""]
     if cpus:
         table.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
+
+
+def _agree(table: Table, names: dict[str, str], a: str, b: str, index: int) -> None:
+    """Both cells of two devices say the same; one stands for the other where its row is cut off."""
+    there, back = (names[a], names[b]), (names[b], names[a])
+    cell = table.shared.get(there) or table.shared.get(back)
+    if cell is None and names[a] in table.cards:
+        return
+    if cell is None:
+        raise _error(index, f"the table is cut off: no cell says how {a} and {b} are connected")
+    if table.shared.setdefault(there, cell) != table.shared.setdefault(back, cell):
+        one, other = table.shared[there], table.shared[back]
+        raise _error(index, f"{there[0]} to {there[1]} is {one}, but {there[1]} to {there[0]} is {other}")
 
 
 def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
@@ -130,7 +169,8 @@ def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
 
 
 def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) -> None:
-    sockets = _groups(table, _SAME_CPU, table.affinity)
+    placed = {device for pair, cell in table.shared.items() if cell in _CLASSES for device in pair}
+    sockets = _groups(table, _SAME_CPU, dict.fromkeys(set(table.gpus) - placed, "") | table.affinity)
     slots = count()
     for index, devices in enumerate(sockets):
         cpu = f"cpu{index}"
@@ -165,11 +205,18 @@ def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[l
 
 
 def _lines(text: str) -> list[str]:
-    return _ESCAPES.sub("", text).splitlines()
+    return _ESCAPES.sub("", text).replace("|", " ").splitlines()
 
 
 def _header(lines: list[str]) -> int | None:
-    return next((index for index, line in enumerate(lines) if line.split()[:1] == ["GPU0"]), None)
+    """The line that names the devices: GPU0 and no cell behind it."""
+    for index, line in enumerate(lines):
+        words = line.split()
+        if "GPU0" in words[:_BEFORE]:
+            after = words[words.index("GPU0") + 1 :][:1]
+            if not after or after[0] in _AFFINITY or re.fullmatch(r"[A-Za-z][\w.:-]*\d\w*", after[0]):
+                return index
+    return None
 
 
 def _error(index: int, message: str) -> TopologyError:

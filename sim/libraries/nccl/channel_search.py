@@ -101,6 +101,11 @@ class ChannelSearch:
         self._slots = [_slot(device(gpu)) for gpu in self._gpus]
         self._kinds = [[(_whole(path.bandwidth), len(path.links)) for path in row] for row in table]
         self._alike = [len({*row[:a], *row[a + 1 :]}) <= 1 for a, row in enumerate(self._kinds)]
+        self._rails = [
+            [n for n, net in enumerate(self._nets) if (net.asic, net.port) == (own.asic, own.port)]
+            for own in self._nets
+        ]
+        self._near = [paths.nearest_gpus(port) for port in range(len(self._nets))]
         self._choices: dict[tuple[int, int, int], list[int]] = {}
         self._ports_by_class: dict[tuple[int, int], list[int]] = {}
 
@@ -159,8 +164,13 @@ class ChannelSearch:
 
     def _fewest_hops(self, closed: bool) -> int:
         count = len(self._gpus)
-        inside = min((way.hops for a, row in enumerate(self._between) for b, way in enumerate(row) if a != b), default=0)
-        outside = [min(way.hops for row in table for way in row) for table in (self._in, self._out) if self._inter]
+        inside = min(
+            (way.hops for a, row in enumerate(self._between) for b, way in enumerate(row) if a != b),
+            default=0,
+        )
+        outside = [
+            min(way.hops for row in table for way in row) for table in (self._in, self._out) if self._inter
+        ]
         return inside * (count if closed else count - 1) + sum(outside)
 
     def _from_gpu(self, number: int) -> None:
@@ -194,14 +204,13 @@ class ChannelSearch:
                 continue
             self._ends[number][0] = port
             self._latency = self._nets[port].latency_us
-            rail = self._rail(port)
-            for other in rail:
+            for other in self._rails[port]:
                 self._port_free[other] -= taken
             if want.pattern == "nvls":
                 tried |= self._try_head(number, port, leave, len(nets))
             else:
                 self._try_ring_or_tree(number, port, leave)
-            for other in rail:
+            for other in self._rails[port]:
                 self._port_free[other] += taken
 
     def _try_head(self, number: int, port: int, leave: int, ports: int) -> bool:
@@ -220,7 +229,7 @@ class ChannelSearch:
             self._try_gpu(port, 0, 0, leave, -1, _PCI_ORDER)
             self._steps = _FOUND if self._steps == _FOUND else steps
         beside = self._paths.gpu_of[port]
-        near = [gpu for gpu in self._paths.nearest_gpus(port) if gpu != beside]
+        near = [gpu for gpu in self._near[port] if gpu != beside]
         for gpu in [beside, *near] if beside >= 0 else near:
             self._try_gpu(port, gpu, 0, leave, -1, 0)
 
@@ -305,7 +314,7 @@ class ChannelSearch:
         if want.pattern == "ring" and want.cross_nic == 2:
             if number % 2 and port != self._ends[number - 1][0]:
                 return False
-        elif want.cross_nic == 0 and port not in self._rail(first):
+        elif want.cross_nic == 0 and port not in self._rails[first]:
             return False
         return not (want.pattern == "balanced_tree" and place and port != self._ends[-1][1])
 
@@ -338,10 +347,13 @@ class ChannelSearch:
         if key not in self._choices:
             self._choices[key] = self._sorted(*key)
         used = self._used[-1]
+        if self._switched:
+            reachable = self._choices[key]
+            return [o for o in self._neighbours(gpu) if o not in used and o in reachable]
         free = [other for other in self._choices[key] if other not in used]
         if direction == -1 and (self._alike[gpu] or len({self._kinds[gpu][o] for o in free}) == 1):
             free.reverse()
-        return self._neighbours(gpu, free) if self._switched else free
+        return free
 
     def _sorted(self, gpu: int, port: int, direction: int) -> list[int]:
         count, paths = len(self._gpus), self._paths
@@ -358,12 +370,12 @@ class ChannelSearch:
         distances = [d for d in range(1, count) if paths.gpus[gpu][(gpu + d) % count].links]
         return [(gpu + distance) % count for distance in sorted(distances, key=rating)]
 
-    def _neighbours(self, gpu: int, free: list[int]) -> list[int]:
+    def _neighbours(self, gpu: int) -> list[int]:
         """Behind a switch NCCL keeps to few peers: the GPUs before and after."""
         count = len(self._gpus)
         before, after = (gpu - 1) % count, (gpu + 1) % count
         wanted = {"ring": [before, after], "tree": [after]}.get(self._want.pattern, [after, before])
-        return [other for other in dict.fromkeys(wanted) if other in free]
+        return list(dict.fromkeys(wanted))
 
     def _ports(self, worst: PathClass, gpu: int) -> list[int]:
         """The ports of a GPU, or of all (-1), their own first, then others by the class of the way there."""
@@ -387,11 +399,6 @@ class ChannelSearch:
         if self._gpus[-1].host == self._gpus[0].host:
             return [port for ports in of for port in ports]
         return [port for round_ in zip_longest(*of) for port in round_ if port is not None]
-
-    def _rail(self, port: int) -> list[int]:
-        """The ports that are one in truth: the same card and port, seen several times."""
-        net = self._nets[port]
-        return [n for n, other in enumerate(self._nets) if (other.asic, other.port) == (net.asic, net.port)]
 
     def _take(self, way: _Way, speed: int, worst: PathClass, *, single: bool = True) -> bool:
         """Take bandwidth on every link of a way; whether there was enough, and its class is allowed."""

@@ -70,7 +70,6 @@ TREE_CORRECTION: dict[str, tuple[float, ...]] = {
 """What trees reach of their bandwidth from 64 B on, a factor a power of two."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Constants:
     """One release: its tables, and which of the tuner's rules it has.

@@ -55,9 +55,7 @@ def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
     """What GPUs and cards are plugged into, in order: PCIe switches on the CPUs, or the CPUs themselves."""
     if not system.gpus_per_switch:
         return cpus
-    switches = [
-        nodes.add(Node("pci", index)) for index in range(-(-system.gpus // system.gpus_per_switch))
-    ]
+    switches = [nodes.add(Node("pci", index)) for index in range(-(-system.gpus // system.gpus_per_switch))]
     for index, switch in enumerate(switches):
         cable(switch, cpus[index * len(cpus) // len(switches)], PCI, system.pcie)
     return switches

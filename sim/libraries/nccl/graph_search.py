@@ -57,7 +57,9 @@ class GraphSearch:
         kinds = min(self._inside, default=PathClass.LOC), min(self._outside, default=PathClass.PIX)
         speed = self._first_speed(pattern, least)
         same = pattern != "nvls"
-        want = Request(pattern, speed, speed, kinds[0], kinds[1] if self._inter else PathClass.PIX, 0, same, least, most)
+        want = Request(
+            pattern, speed, speed, kinds[0], kinds[1] if self._inter else PathClass.PIX, 0, same, least, most
+        )
         found = self._lowered(want, Result(replace(want, intra=0, inter=0)))
         if not found.channels and pattern != "nvls":
             return self._plain(want)
@@ -77,7 +79,7 @@ class GraphSearch:
             left -= STEPS_SAME_CHANNELS if want.same_channels else STEPS
             alike = self._effective(want)
             if alike not in known:
-                best, known[alike] = self._tried(want, best)
+                best, known[alike] = self._tried(want, alike, best)
             steps = known[alike]
             if steps < 0 or best.channels * best.request.inter >= self._total:
                 return best
@@ -92,9 +94,9 @@ class GraphSearch:
                 return best
             want = following
 
-    def _tried(self, want: Request, best: Result) -> tuple[Result, int]:
+    def _tried(self, want: Request, alike: Request, best: Result) -> tuple[Result, int]:
         """A pass, unless nothing that it could find would be better: then its steps count as used up."""
-        return (best, 0) if self._search.hopeless(want, best) else self._search.run(want, best)
+        return (best, 0) if self._search.hopeless(alike, best) else self._search.run(want, best)
 
     def _weaker(self, want: Request, first: Request, best: Result) -> Request | None:
         """The next weaker demand, in NCCL's order; ``None`` where lower speeds are not worth it."""

@@ -160,7 +160,11 @@ def _ways(base: Node, reverses: dict[int, Link]) -> dict[int, Path]:
                 if back is None or _no_relay(base, own, node, path, link):
                     continue
                 known = found.get(id(link.to), _NOWHERE)
-                rating = _kind(own, node, path, link), -min(path.bandwidth, link.bandwidth), len(path.links) + 1
+                rating = (
+                    _kind(own, node, path, link),
+                    -min(path.bandwidth, link.bandwidth),
+                    len(path.links) + 1,
+                )
                 if rating < (known.kind, -known.bandwidth, len(known.links)):
                     found[id(link.to)] = Path((back, *path.links), rating[0], -rating[1])
                     if link.to not in following:
