@@ -39,7 +39,7 @@ def sample():
         yield pytest.param(*key, list(rows), id=f"{key[0]}:{key[1]}")
 
 
-@pytest.mark.parametrize(("name", "nodes", "rows"), sample())
+@pytest.mark.parametrize(("name", "nodes", "rows"), list(sample()))
 def test_every_ring_and_tree_is_nccls_own(name, nodes, rows):
     comm = communicator(MACHINES[name], nodes)
     found_rings, found_trees = rings(comm), trees(comm)
