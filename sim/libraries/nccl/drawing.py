@@ -36,6 +36,11 @@ def drawn(system: System, ranks: int) -> Nodes:
     return nodes.finish(system.socket)
 
 
+def drawing(system: System, ranks: int) -> Nodes:
+    """The machine as a file draws it, or by its figures, with its first ``ranks`` ranks."""
+    return drawn(system, ranks) if system.nodes is None else system.nodes.first(ranks)
+
+
 def _shares(ranks: int, each: int) -> list[range]:
     """The ranks of every GPU."""
     return [range(first, min(first + each, ranks)) for first in range(0, ranks, each)]

@@ -21,7 +21,7 @@ from sim.libraries.nccl.graphs import graphs
 
 Ints = NDArray[np.int64]
 
-_CHILD_GPUS = {"tree": (0, 0), "balanced_tree": (1, 0), "split_tree": (1, 1)}
+CHILD_GPUS = {"tree": (0, 0), "balanced_tree": (1, 0), "split_tree": (1, 1)}
 """Places in a node's chain that talk to its first and second child node; place 0 talks to the parent."""
 
 
@@ -61,7 +61,7 @@ def trees(comm: Communicator) -> list[Tree]:
     graph = ordered(comm).tree
     both = [
         _over_ranks(comm, graph, np.array(channel.gpus), parent, place)
-        for parent, place in zip(node_trees(comm.nodes), _places(comm.nodes), strict=True)
+        for parent, place in zip(node_trees(comm.nodes), places(comm.nodes), strict=True)
         for channel in graph.order
     ]
     return [both[channel % len(both)] for channel in range(comm.channels)]
@@ -88,7 +88,7 @@ def _heads(graph: Graph, comm: Communicator) -> tuple[SearchChannel, ...]:
     return tuple(SearchChannel((head * comm.gpus // graph.channels,)) for head in range(graph.channels))
 
 
-def _places(nodes: int) -> tuple[Ints, Ints]:
+def places(nodes: int) -> tuple[Ints, Ints]:
     """Where each node stands in the first tree, and in the second, which is the first shifted or mirrored."""
     node = np.arange(nodes)
     return node, (node - 1) % nodes if nodes % 2 else nodes - 1 - node
@@ -96,7 +96,7 @@ def _places(nodes: int) -> tuple[Ints, Ints]:
 
 def _over_ranks(comm: Communicator, graph: Graph, chain: Ints, parents: Ints, places: Ints) -> Tree:
     """A tree of nodes as a tree of ranks, by the chain of GPUs that every node has."""
-    talks = np.minimum(_CHILD_GPUS[graph.pattern], comm.gpus - 1)
+    talks = np.minimum(CHILD_GPUS[graph.pattern], comm.gpus - 1)
     parent = np.empty((comm.nodes, comm.gpus), dtype=np.int64)
     slot = np.zeros((comm.nodes, comm.gpus), dtype=np.int64)
     starts = np.arange(comm.nodes) * comm.gpus

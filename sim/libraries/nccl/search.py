@@ -6,7 +6,7 @@ is a plain rule: its chains are the trees, and it has one head a network card.
 """
 
 from sim.libraries.nccl.channel_search import Result
-from sim.libraries.nccl.drawing import drawn
+from sim.libraries.nccl.drawing import drawing
 from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
 from sim.libraries.nccl.graph_search import MAX_CHANNELS, MAX_NVLS_HEADS, GraphSearch
 from sim.libraries.nccl.nodes import Nodes
@@ -19,14 +19,14 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     """The graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of NCCL."""
     if nodes > 1 and not system.nics:
         raise ValueError(f"{system.name} has no NIC, so {nodes} nodes cannot be joined; give it nics and nic")
-    drawing = drawn(system, gpus) if system.nodes is None else system.nodes.first(gpus)
+    nodes_used = drawing(system, gpus)
     tried = [round(speed * 1000) for speed in speeds(version, system.compute_capability, inter=nodes > 1)]
-    machine = GraphSearch(Paths(drawing), tried, inter=nodes > 1)
+    machine = GraphSearch(Paths(nodes_used), tried, inter=nodes > 1)
     ring = machine.find("ring", 1, MAX_CHANNELS)
     assert ring is not None
     tree = machine.find("balanced_tree", ring.channels, ring.channels)
     results = {"ring": ring, "tree": tree, "nvls": machine.find("nvls", 1, MAX_NVLS_HEADS)}
-    found = {name: _graph(result, drawing) for name, result in results.items() if result}
+    found = {name: _graph(result, nodes_used) for name, result in results.items() if result}
     if nodes > 1:
         found |= _collnet(system, gpus, version, found["tree"])
     return Graphs.joined(found)

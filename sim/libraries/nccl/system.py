@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from sim.libraries.nccl.nodes import Nodes
 from topologies.links import nvlink
+from topologies.machines import CUBE_MESH
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""
@@ -29,6 +30,7 @@ class System:
 
     Where there is no NVSwitch, ``mesh`` tells how many NVLinks join which two GPUs and ``cpu_links``
     how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
+    ``cabling`` is the mesh that is really there, where ``mesh`` is what NCCL was told.
     ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
     a summary: the least where GPUs or cards differ.
     """
@@ -46,6 +48,7 @@ class System:
     gpus_per_switch: int = 1
     sockets: int = 2
     mesh: tuple[tuple[int, int, int], ...] = ()
+    cabling: tuple[tuple[int, int, int], ...] = ()
     cpu_links: int = 0
     c2c: float = 0.0
     hosts: int = 1
@@ -108,6 +111,7 @@ SYSTEMS = {
             *("dgx1-v100", 70, 8, 4, 12.5 * GB, 120 * GB, 12 * GB, 6 * GB, False, "intel"),
             gpus_per_switch=2,
             mesh=_CUBE_MESH,
+            cabling=tuple((a, b, links) for (a, b), links in CUBE_MESH.items()),
         ),
         # 16 V100 behind NVSwitch, eight 100G NICs, Skylake (NVIDIA DGX-2 user guide)
         System("dgx2-v100", 70, 16, 8, 12.5 * GB, 120 * GB, 12 * GB, 10 * GB, True, "intel", 2),
