@@ -60,7 +60,9 @@ class _Ring:
     """
 
     def __init__(self, comm: Communicator, channel: Channel, cuts: Chunking, itemsize: int) -> None:
-        wires = [channel.between] if comm.nodes == 1 else [channel.inside] * (comm.gpus - 1) + [channel.between]
+        wires = (
+            [channel.between] if comm.nodes == 1 else [channel.inside] * (comm.gpus - 1) + [channel.between]
+        )
         self._rate = np.array([wire.bandwidth for wire in wires])
         self._latency = np.array([wire.latency for wire in wires])
         self._cuts, self._itemsize = cuts, itemsize

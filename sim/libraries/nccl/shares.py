@@ -51,7 +51,9 @@ def through_port(comm: Communicator, algorithm: str) -> bool:
 
 
 def _least(connections: Iterable[Links], crossing: Counter[Link]) -> float:
-    return min((link.bandwidth / crossing[link] for links in connections for link in links), default=UNLIMITED)
+    return min(
+        (link.bandwidth / crossing[link] for links in connections for link in links), default=UNLIMITED
+    )
 
 
 def _inside(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterator[Links]:
