@@ -9,6 +9,7 @@ from ringside import console
 from ringside.topo_schedule import show_schedule
 from sim.record import check_writable, replace
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from topologies.catalogue import split
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
 
@@ -29,7 +30,7 @@ def run(
         return
     for file in filter(None, (output, plot)):
         check_writable(file)
-    cluster = f"{name.partition(':')[0]}:{nodes}" if nodes is not None else name
+    cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
     graph = load(cluster, parse_settings(changes))
     if output:
         replace(output, dumps(graph))

@@ -1,10 +1,11 @@
 """The graph that NCCL would draw of a machine known by its figures alone."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import PCI, Node, Nodes, cable
+from sim.libraries.nccl.nodes import LOCAL, PCI, Node, Nodes, cable
 from sim.libraries.nccl.system import System
 
 
@@ -33,6 +34,27 @@ def drawn(system: System, gpus: int) -> Nodes:
     if system.nvlink:
         _add_nvlinks(nodes, system, cpus)
     return nodes.finish(system.socket)
+
+
+def redrawn(system: System, **figures: float) -> System:
+    """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket``, in bytes/s, in its own drawing too."""
+    if system.nodes is None:
+        return replace(system, **figures)
+    nodes = system.nodes.copied()
+    for node in (node for of in nodes.of.values() for node in of):
+        for link in node.links:
+            match link.kind:
+                case PathClass.NVL if "nvlink" in figures and system.nvlink:
+                    link.bandwidth *= figures["nvlink"] / system.nvlink
+                case PathClass.PIX if link.bandwidth < LOCAL:
+                    link.bandwidth = figures.get("pcie", link.bandwidth)
+                case PathClass.NET:
+                    link.bandwidth = figures.get("nic", link.bandwidth)
+                case PathClass.SYS:
+                    link.bandwidth = figures.get("socket", link.bandwidth)
+        if node.kind == "net":
+            node.bandwidth = figures.get("nic", node.bandwidth)
+    return replace(system, nodes=nodes, **figures)
 
 
 def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:

@@ -28,7 +28,7 @@ class System:
     Where there is no NVSwitch, ``mesh`` tells how many NVLinks join which two GPUs and ``cpu_links``
     how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
     ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
-    a summary: the least where GPUs or cards differ.
+    a summary: the least where GPUs or cards differ. ``note`` says what had to be taken on trust.
     """
 
     name: str
@@ -47,7 +47,8 @@ class System:
     cpu_links: int = 0
     c2c: float = 0.0
     hosts: int = 1
-    nodes: Nodes | None = field(default=None, compare=False, repr=False)
+    nodes: Nodes | None = field(default=None, repr=False)
+    note: str = ""
 
     def __post_init__(self) -> None:
         for name in ("compute_capability", "gpus", "sockets", "hosts"):
@@ -133,6 +134,7 @@ def find_system(name: str) -> System:
     """The machine of that name."""
     if name not in SYSTEMS:
         raise ValueError(
-            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}"
+            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
+            "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
         )
     return SYSTEMS[name]
