@@ -10,6 +10,7 @@ from ringside.topo_channels import show_channels
 from ringside.topo_schedule import show_schedule
 from sim.record import check_writable, replace
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from topologies.catalogue import split
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
 
@@ -25,21 +26,19 @@ def run(
     channels: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one, and write and draw it, or a schedule or NCCL's channels on it, where asked to."""
-    if name is None and channels:
-        raise ValueError("--channels of which machine? write ringside topo dgx-h100:2 --channels")
+    """List, or describe one and write and draw it, or a schedule or NCCL's channels on it, where asked to."""
+    if channels and (name is None or output or plot or algorithm):
+        raise ValueError(
+            "--channels prints NCCL's rings and trees on one machine, and nothing else; "
+            "write for example ringside topo dgx-h100:2 --channels"
+        )
     if name is None:
         _list(as_json=as_json)
         return
     for file in filter(None, (output, plot)):
         check_writable(file)
-    cluster = f"{name.partition(':')[0]}:{nodes}" if nodes is not None else name
+    cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
     if channels:
-        if output or plot or algorithm:
-            raise ValueError(
-                "--channels prints NCCL's rings and trees and nothing else; leave out -o, --plot "
-                "and --schedule"
-            )
         show_channels(cluster, changes, as_json=as_json)
         return
     graph = load(cluster, parse_settings(changes))

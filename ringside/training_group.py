@@ -1,19 +1,19 @@
 """Whose gradients a training run shares, and over what: from ``--cluster``, ``--library`` and ``-g``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sim.collective import Collective
 from sim.libraries import nccl
 from sim.libraries.gloo import RENDEZVOUS
 from sim.libraries.ideal import uniform
-from sim.libraries.nccl.system import find_system, nvlink_as_nccl_reckons
+from sim.libraries.nccl.cluster import machine
 from sim.parameters import preset_of
 from sim.predict import predict
 from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
-from topologies.units import parse_rate
+from topologies.catalogue import split
 
 LIBRARIES = ("ideal", "gloo", "nccl")
 
@@ -32,8 +32,6 @@ _DEVICES = {
 MANY = 64
 """Ranks above which not every algorithm is simulated for every bucket."""
 
-_RATES = ("nvlink", "nic", "pcie", "socket")
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -51,7 +49,7 @@ def group(cluster: str, settings: list[str], count: int | None, library: str) ->
     take what its tuner believes; the ideal library's what its quickest algorithm takes alone, for they
     run one after another; Gloo's, of which two run at once, are simulated on one network.
     """
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     if library == "auto":
         library = "nccl" if name in nccl.SYSTEMS else "ideal"
     if library not in LIBRARIES:
@@ -76,7 +74,7 @@ def group(cluster: str, settings: list[str], count: int | None, library: str) ->
 
 def device_of(cluster: str) -> str:
     """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     if name in nccl.SYSTEMS and name not in _DEVICES:
         raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
     return _DEVICES.get(name, "a100")
@@ -102,11 +100,11 @@ def _ideal_time(graph: Topology, total: int) -> Callable[[Collective], float]:
 
 
 def _nccl_group(cluster: str, settings: list[str], count: int | None) -> Group:
-    name, _, machines = cluster.partition(":")
-    system = _changed(find_system(name), settings)
-    if machines and (not machines.isdecimal() or not int(machines)):
-        raise ValueError(f"{cluster!r}: {machines!r} is not a count; write for example {name}:4")
-    nodes = int(machines) if machines else -(-(count or 1) // system.gpus)
+    name, machines = split(cluster)
+    system = machine(name, parse_settings(settings))
+    if machines == 0:
+        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    nodes = machines or -(-(count or 1) // system.gpus)
     gpus, rest = divmod(count or nodes * system.gpus, nodes)
     if rest or not 1 <= gpus <= system.gpus:
         raise ValueError(
@@ -115,20 +113,3 @@ def _nccl_group(cluster: str, settings: list[str], count: int | None) -> Group:
     if nodes * gpus == 1:
         return Group(1, "nccl", ALONE)
     return Group(nodes, "nccl", TimedGroup(nodes * gpus, nccl_time(nccl.communicator(system, nodes, gpus))))
-
-
-def _changed(system: nccl.System, settings: list[str]) -> nccl.System:
-    """The machine with other bandwidths, given as its topology takes them, as NCCL would reckon them."""
-    rates = {rate: getattr(system, rate) for rate in _RATES}
-    for key, value in parse_settings(settings).items():
-        if key not in rates:
-            raise ValueError(
-                f"{system.name}: {key}: NCCL's tuner goes by {', '.join(_RATES)} and its own latencies; "
-                f"write one of these, or --library ideal"
-            )
-        rates[key] = parse_rate(value)
-        if key == "nvlink":
-            rates[key] = nvlink_as_nccl_reckons(rates[key], system.compute_capability)
-    return replace(
-        system, nvlink=rates["nvlink"], nic=rates["nic"], pcie=rates["pcie"], socket=rates["socket"]
-    )

@@ -32,6 +32,8 @@ MAKERS: dict[str, Callable[..., Topology]] = {
 MAX_COUNT = 2**20
 """Above a million ranks or machines a count is a slip of the pen."""
 
+_MAX_DIGITS = 20
+
 
 def settings(name: str) -> dict[str, str]:
     """The keys that ``--set`` takes for ``name``, each with its default as text."""
@@ -74,6 +76,16 @@ def _made(
     return graph
 
 
+def split(cluster: str) -> tuple[str, int | None]:
+    """The name and the count of ``NAME:COUNT``; a file's own name may hold colons, and ends with its last one."""
+    name, colon, count = cluster.rpartition(":")
+    if not colon or Path(cluster).is_file() or "/" in count or Path(count).suffix[1:].isalpha():
+        return cluster, None
+    if not count.isdecimal() or len(count) > _MAX_DIGITS:
+        raise TopologyError(f"{cluster!r}: {count[:20]!r} is not a count; write for example {name}:4")
+    return name, int(count)
+
+
 def load(
     cluster: str,
     values: Mapping[str, str] | None = None,
@@ -87,16 +99,12 @@ def load(
     is in it; ``FILE:4`` joins four such machines. Where the name carries no count, ``ranks`` or
     ``nodes`` gives it, whichever the topology counts.
     """
-    name, colon, count = cluster.rpartition(":")
-    if not colon or Path(cluster).is_file():
-        name, count = cluster, ""
-    if count and not count.isdecimal():
-        raise TopologyError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
+    name, count = split(cluster)
     if name.endswith((".yaml", ".yml")) or Path(name).is_file():
-        return _from_file(Path(name), int(count) if count else None, nodes, values)
+        return _from_file(Path(name), count, nodes, values)
     counted = next(iter(inspect.signature(_maker(name)).parameters))
     implied = {"ranks": ranks, "nodes": nodes}.get(counted)
-    return make(name, count or implied, values)
+    return make(name, implied if count is None else count, values)
 
 
 def _from_file(

@@ -15,6 +15,7 @@ from sim.predict import preset, schedules
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
 from topologies import MAKERS, Topology, load
+from topologies.catalogue import split
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     clusters = sorted({record.cluster for record in records})
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
@@ -79,7 +80,7 @@ def _communicator(record: Record, cluster: str, settings: Mapping[str, str]) -> 
     if record.library != "nccl" or not is_machine(cluster):
         return None
     pins = Pins(*("" if pin == "auto" else pin for pin in (record.algorithm, record.protocol)))
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     found = communicators(name, settings, [record.num_nodes], record.ranks, Settings(pins=pins))
     return found[record.num_nodes]
 

@@ -37,8 +37,8 @@ def refusal(root: Element) -> str:
         return "no gpu element, so there is no rank"
     alike = ", ".join(suggestions(gpus, cards))
     return (
-        f"no gpu element: the file gives the places of {len(gpus)} GPUs and {len(cards)} cards, and NCCL adds "
-        "what it finds there; name the machine whose GPUs and cards they are with --set gpus=NAME"
+        f"no gpu element: the file gives the places of {len(gpus)} GPUs and {len(cards)} cards, and NCCL "
+        "adds what it finds there; name the machine whose GPUs and cards they are with --set gpus=NAME"
         + (f" ({alike} would fit), or take that machine for the cluster" if alike else "")
     )
 

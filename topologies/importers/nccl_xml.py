@@ -159,7 +159,7 @@ class _Walk:
             self._to_peers(gpu, element, "nvlink", bandwidth)
 
     def _to_peers(self, gpu: Node, element: Element, kind: str, bandwidth: float) -> None:
-        """A link to the GPU at the address named, unless that is nobody, or itself (Azure's NC A100 v4 file)."""
+        """A link to the GPU at the address named, unless that is nobody, or itself as in some files."""
         for peer in self._at.get(nccl_elements.busid(element, "target"), ()):
             if bandwidth and peer != gpu:
                 self._graph.add_edge(gpu, peer, kind=kind, bandwidth=bandwidth, latency=0.0)

@@ -1,10 +1,11 @@
 """The machine in a table that ``nvidia-smi topo -m`` prints.
 
 The table says how devices are connected, not how fast: NVLinks as counts, PCIe as classes. GPUs and
-cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share one, devices that meet at a host bridge or inside
-a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity; all CPUs are joined two
-by two (SYS, formerly SOC); GPUs of which nothing is told share one. No GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch
-with as many links as the largest count; otherwise links are direct.
+cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share one, devices that meet at a host
+bridge or inside a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity that no cell
+sets apart; all CPUs are joined two by two (SYS, formerly SOC); GPUs of which nothing is told share one. No
+GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch with as many links as
+the largest count; otherwise links are direct.
 """
 
 import re
@@ -62,19 +63,40 @@ def topology(
     default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets.
     """
     table = read(text)
-    machine: Topology = nx.DiGraph(name="nvidia-smi-topology")
-    for rank, gpu in enumerate(table.gpus):
-        machine.add_node(gpu, kind="gpu", rank=rank, tier=0)
-    _add_nvlinks(machine, table, nvlink)
-    _add_pcie(machine, table, pcie, socket)
     return clustered(
-        machine,
+        machine(table, nvlink, pcie, socket),
         nodes,
         dict.fromkeys(table.cards, nic),
         nvlink_latency=nvlink_latency,
         pcie_latency=pcie_latency,
         network_latency=network_latency,
     )
+
+
+def machine(table: Table, nvlink: float, pcie: float, socket: float) -> Topology:
+    """One machine of a table, without latencies and network; ``nvlink`` is one link, all in bytes/s."""
+    graph: Topology = nx.DiGraph(name="nvidia-smi-topology")
+    for rank, gpu in enumerate(table.gpus):
+        graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
+    _add_nvlinks(graph, table, nvlink)
+    _add_pcie(graph, table, pcie, socket)
+    return graph
+
+
+def nvlinks(table: Table) -> int:
+    """The NVLinks of the GPU that has most."""
+    together = max if _switched(table) else sum
+    return max(together((0, *_counts(table, gpu).values())) for gpu in table.gpus)
+
+
+def _counts(table: Table, gpu: str) -> dict[str, int]:
+    """The NVLinks of a GPU towards each other one."""
+    cells = {b: cell for (a, b), cell in table.shared.items() if a == gpu and cell.startswith("NV")}
+    return {other: int(cell[2:]) for other, cell in cells.items()}
+
+
+def _switched(table: Table) -> bool:
+    return any(sum(_counts(table, gpu).values()) > MAX_NVLINKS for gpu in table.gpus)
 
 
 def read(text: str) -> Table:
@@ -156,16 +178,16 @@ def _agree(table: Table, names: dict[str, str], a: str, b: str, index: int) -> N
 
 
 def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
-    counts = {pair: int(cell[2:]) for pair, cell in table.shared.items() if cell.startswith("NV")}
-    of_gpu = {gpu: [number for (a, _), number in counts.items() if a == gpu] for gpu in table.gpus}
-    if any(sum(found) > MAX_NVLINKS for found in of_gpu.values()):
+    of_gpu = {gpu: _counts(table, gpu) for gpu in table.gpus}
+    if _switched(table):
         machine.add_node("nvswitch", kind="nvswitch", tier=1)
         for gpu in filter(of_gpu.get, table.gpus):
-            bandwidth = max(of_gpu[gpu]) * link
+            bandwidth = max(of_gpu[gpu].values()) * link
             add_cable(machine, gpu, "nvswitch", kind="nvlink", bandwidth=bandwidth, latency=0)
         return
-    for pair, number in counts.items():
-        machine.add_edge(*pair, kind="nvlink", bandwidth=number * link, latency=0.0)
+    for gpu, counts in of_gpu.items():
+        for other, number in counts.items():
+            machine.add_edge(gpu, other, kind="nvlink", bandwidth=number * link, latency=0.0)
 
 
 def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) -> None:
@@ -200,7 +222,9 @@ def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[l
     together: nx.Graph[Node] = nx.Graph()
     together.add_nodes_from(devices)
     together.add_edges_from(pair for pair, cell in table.shared.items() if cell in classes)
-    together.add_edges_from((a, b) for a, b in combinations(affinity, 2) if affinity[a] == affinity[b])
+    far = {pair for pair, cell in table.shared.items() if cell in ("SYS", "SOC")}
+    alike = (pair for pair in combinations(affinity, 2) if affinity[pair[0]] == affinity[pair[1]])
+    together.add_edges_from(pair for pair in alike if pair not in far)
     return [sorted(group, key=devices.index) for group in nx.connected_components(together)]
 
 

@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.drawing import redrawn
+from sim.libraries.nccl.file_kind import WHAT, file_kind
 from sim.libraries.nccl.graph_file import parse_graphs
 from sim.libraries.nccl.log import parse_log
 from sim.libraries.nccl.log_graphs import logged_communicator
 from sim.libraries.nccl.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
+from sim.libraries.nccl.table_file import system_of_table
 from sim.libraries.nccl.topo_file import system_of
+from topologies.catalogue import split
 from topologies.units import parse_rate
+
+
+_RATES = ("nvlink", "nic", "pcie", "socket")
 
 MAX_RANKS_PER_GPU = 64
 """More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
@@ -19,7 +25,7 @@ MAX_RANKS_PER_GPU = 64
 
 def is_machine(cluster: str) -> bool:
     """Whether the cluster is of machines whose graphs NCCL's model knows."""
-    return cluster.partition(":")[0] in SYSTEMS
+    return split(cluster)[0] in SYSTEMS
 
 
 def communicators(
@@ -35,12 +41,10 @@ def communicators(
     ``counts`` defaults to the count in the cluster's name. ``ranks`` are spread evenly. A
     ``graph_file`` (NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log) holds for one node count.
     """
-    name, _, count = cluster.partition(":")
+    name, count = split(cluster)
     if counts is None:
-        if count and not count.isdecimal():
-            raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
-        counts = [int(count or 1)]
-    system = _changed(_system(name), values)
+        counts = [1 if count is None else count]
+    system = machine(name, values)
     return {nodes: _communicator(system, nodes, ranks, settings, graph_file) for nodes in counts}
 
 
@@ -59,7 +63,10 @@ def _communicator(
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
     text = graph_file.read_text(encoding="utf-8", errors="replace")
-    if text.lstrip().startswith("<"):
+    kind = file_kind(text)
+    if kind == "topology":
+        raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
+    if kind == "graphs" or text.lstrip().startswith("<"):
         return communicator(system, nodes, gpus, graphs=parse_graphs(text), settings=settings)
     for logged in parse_log(text).communicators:
         if (logged.nodes, logged.ranks) == (nodes, nodes * gpus):
@@ -67,24 +74,48 @@ def _communicator(
     raise ValueError(f"{graph_file}: no communicator of {nodes * gpus} ranks on {nodes} nodes in this log")
 
 
-def _system(name: str) -> System:
-    path = Path(name)
-    return system_of(path.read_text(encoding="utf-8")) if path.is_file() else find_system(name)
+def machine(name: str, values: Mapping[str, str]) -> System:
+    """The machine of a name, or of a topology file or table, with the figures that ``values`` change.
 
-
-def _changed(system: System, values: Mapping[str, str]) -> System:
-    """The machine with other figures; as NCCL has no preset of it, its graphs then come by the plain rule."""
-    known = ("nvlink", "nic", "pcie", "ranks_per_gpu")
-    unknown = [key for key in values if key not in known]
+    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue whose GPUs
+    a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
+    """
+    path, rates = Path(name), dict(values)
+    sharing = _count(rates.pop("ranks_per_gpu", "1"))
+    if path.is_file():
+        system = _of_file(path, rates.pop("gpus", ""))
+    else:
+        system = find_system(name)
+    system = replace(system, ranks_per_gpu=sharing)
+    unknown = [key for key in rates if key not in _RATES]
     if unknown:
-        raise ValueError(f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(known)}")
-    figures: dict[str, Any] = {key: parse_rate(text) for key, text in values.items() if key != known[-1]}
+        raise ValueError(
+            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)} "
+            "and ranks_per_gpu"
+        )
+    figures = {key: parse_rate(text) for key, text in rates.items()}
     if "nvlink" in figures:
         figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
-    if "ranks_per_gpu" in values:
-        figures["ranks_per_gpu"] = _count(values["ranks_per_gpu"])
-    changed = ", ".join(f"{key} {text}" for key, text in values.items())
-    return replace(system, name=f"{system.name} with {changed}", **figures) if values else system
+    changed = ", ".join(f"{key} {text}" for key, text in rates.items())
+    return replace(redrawn(system, **figures), name=f"{system.name} with {changed}") if rates else system
+
+
+def _of_file(path: Path, gpus: str) -> System:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    kind = file_kind(text)
+    match kind:
+        case "topology":
+            return system_of(text, path.stem, gpus)
+        case "table":
+            if gpus:
+                raise ValueError(f"{path}: a table has its GPUs; leave --set gpus={gpus} out")
+            return system_of_table(text, path.stem)
+        case None:
+            raise ValueError(
+                f"{path}: neither {WHAT['topology']} nor {WHAT['table']}, of which NCCL's choices could be told"
+            )
+        case _:
+            raise ValueError(f"{path} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph")
 
 
 def _count(text: str) -> int:

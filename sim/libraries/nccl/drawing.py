@@ -1,17 +1,17 @@
 """The graph that NCCL would draw of a machine known by its figures alone."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import LOCAL, PCI, Node, Nodes, cable, device
+from sim.libraries.nccl.nodes import LOCAL, PCI, Node, Nodes, cable
 from sim.libraries.nccl.system import System
 
 
 @cache
-def drawn(system: System, ranks: int) -> Nodes:
-    """The machine with all its cards and the GPUs of its first ``ranks`` ranks."""
+def drawn(system: System, gpus: int) -> Nodes:
+    """The machine with its first ``gpus`` GPUs in use and all its cards."""
     nodes = Nodes()
     sockets = min(system.sockets, system.gpus)
     cpus = [
@@ -19,11 +19,11 @@ def drawn(system: System, ranks: int) -> Nodes:
         for index in range(sockets)
     ]
     above = _switches(nodes, system, cpus)
-    for gpu, own in enumerate(_shares(ranks, system.ranks_per_gpu)):
+    for gpu in range(gpus):
         cpu = cpus[gpu * sockets // system.gpus]
         number = gpu % (system.gpus // system.hosts)
-        node = _gpu(nodes, gpu, own, host=cpu.host, dev=number, capability=system.compute_capability)
-        cable(node, above[gpu * len(above) // system.gpus], PCI, system.pcie)
+        node = Node("gpu", gpu, host=cpu.host, rank=gpu, dev=number, capability=system.compute_capability)
+        cable(nodes.add(node), above[gpu * len(above) // system.gpus], PCI, system.pcie)
         if system.c2c:
             cable(node, cpu, PathClass.C2C, system.c2c)
     for card in range(system.nics):
@@ -37,23 +37,31 @@ def drawn(system: System, ranks: int) -> Nodes:
 
 
 def drawing(system: System, ranks: int) -> Nodes:
-    """The machine as a file draws it, or by its figures, with its first ``ranks`` ranks."""
-    return drawn(system, ranks) if system.nodes is None else system.nodes.first(ranks)
+    """The machine as a file draws it, or by its figures, with the GPUs of its first ``ranks`` ranks."""
+    gpus = -(-ranks // system.ranks_per_gpu)
+    nodes = drawn(system, gpus) if system.nodes is None else system.nodes.first(gpus)
+    return nodes if system.ranks_per_gpu == 1 else nodes.shared(ranks, system.ranks_per_gpu)
 
 
-def _shares(ranks: int, each: int) -> list[range]:
-    """The ranks of every GPU."""
-    return [range(first, min(first + each, ranks)) for first in range(0, ranks, each)]
-
-
-def _gpu(nodes: Nodes, number: int, ranks: range, **facts: Any) -> Node:
-    """A GPU, and the ranks on it where it has several."""
-    if len(ranks) == 1:
-        return nodes.add(Node("gpu", number, rank=ranks[0], **facts))
-    shared = nodes.add(Node("dev", number, **facts))
-    for rank in ranks:
-        cable(shared, nodes.add(Node("gpu", rank, rank=rank, **facts)), PathClass.LOC, LOCAL)
-    return shared
+def redrawn(system: System, **figures: float) -> System:
+    """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket``, in bytes/s, in its own drawing too."""
+    if system.nodes is None:
+        return replace(system, **figures)
+    nodes = system.nodes.copied()
+    for node in (node for of in nodes.of.values() for node in of):
+        for link in node.links:
+            match link.kind:
+                case PathClass.NVL if "nvlink" in figures and system.nvlink:
+                    link.bandwidth *= figures["nvlink"] / system.nvlink
+                case PathClass.PIX if link.bandwidth < LOCAL:
+                    link.bandwidth = figures.get("pcie", link.bandwidth)
+                case PathClass.NET:
+                    link.bandwidth = figures.get("nic", link.bandwidth)
+                case PathClass.SYS:
+                    link.bandwidth = figures.get("socket", link.bandwidth)
+        if node.kind == "net":
+            node.bandwidth = figures.get("nic", node.bandwidth)
+    return replace(system, nodes=nodes, **figures)
 
 
 def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
@@ -67,7 +75,7 @@ def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
 
 
 def _add_nvlinks(nodes: Nodes, system: System, cpus: list[Node]) -> None:
-    gpus = list(dict.fromkeys(device(gpu) for gpu in nodes.of["gpu"]))
+    gpus = nodes.of["gpu"]
     if system.nvswitch:
         for gpu in gpus:
             cable(gpu, nodes.nvswitch(), PathClass.NVL, system.nvlink)

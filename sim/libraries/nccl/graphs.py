@@ -6,7 +6,6 @@ NCCL searches on one node and asks only whether there are others, so two nodes h
 from functools import cache
 
 from sim.libraries.nccl.graph import Graphs
-from sim.libraries.nccl.nodes import Nodes
 from sim.libraries.nccl.releases import release_of
 from sim.libraries.nccl.search import search
 from sim.libraries.nccl.system import System
@@ -14,10 +13,7 @@ from sim.libraries.nccl.system import System
 
 def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     """The graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
-    return _searched(system, system.nodes, min(nodes, 2), gpus, release_of(version))
+    return _searched(system, min(nodes, 2), gpus, release_of(version))
 
 
-@cache
-def _searched(system: System, _drawing: Nodes | None, nodes: int, gpus: int, release: str) -> Graphs:
-    """Two files may have the same figures, but not the same drawing."""
-    return search(system, nodes, gpus, release)
+_searched = cache(search)

@@ -7,7 +7,7 @@ nodes stays on one rail. In a tree a node is a chain of its GPUs; which of them 
 depends on the search's pattern.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle, islice
 
@@ -70,15 +70,21 @@ def trees(comm: Communicator) -> list[Tree]:
 @cache
 def ordered(comm: Communicator) -> Graphs:
     """The communicator's graphs, with the search's orders where a graph has none, as from some logs."""
-    return replace(comm.graphs, **{field.name: _filled(field.name, comm) for field in fields(Graphs)})
+    searched = graphs(comm.system, comm.nodes, comm.gpus, comm.settings.version)
+    own = comm.graphs
+    return Graphs(
+        ring=_filled(own.ring, searched.ring, comm),
+        tree=_filled(own.tree, searched.tree, comm),
+        nvls=own.nvls and _filled(own.nvls, searched.nvls, comm),
+        collnet_direct=own.collnet_direct and _filled(own.collnet_direct, searched.collnet_direct, comm),
+        collnet_chain=own.collnet_chain and _filled(own.collnet_chain, searched.collnet_chain, comm),
+    )
 
 
-def _filled(name: str, comm: Communicator) -> Graph | None:
+def _filled(graph: Graph, searched: Graph | None, comm: Communicator) -> Graph:
     """A graph whose every channel has an order: its own, or those that the search finds, over and over."""
-    graph: Graph | None = getattr(comm.graphs, name)
-    if graph is None or graph.order:
+    if graph.order:
         return graph
-    searched = getattr(graphs(comm.system, comm.nodes, comm.gpus, comm.settings.version), name)
     order = searched.order if searched and searched.order else _heads(graph, comm)
     return replace(graph, order=tuple(islice(cycle(order), graph.channels)))
 

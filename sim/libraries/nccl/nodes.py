@@ -34,10 +34,11 @@ class Node:
     """One device. Which facts count depends on its kind.
 
     ``host`` counts the machines that one NVLink domain joins; NCCL takes them for one node.
-    A gpu is what a rank has of one: it has its ``rank`` on the node, NVIDIA's number ``dev`` and its ``capability``; a cpu its
-    ``maker``; a pci switch its ``device`` (vendor, device and subsystem in one number); a net the
-    ``bandwidth`` of its port in bytes/s, ``asic`` and ``port``, which together are its rail, and the
-    ``latency_us`` that it reports. ``gdr`` says that GPUDirect RDMA can be used.
+    A gpu is what a rank has of one: its ``rank`` on the node, NVIDIA's number ``dev`` and the
+    ``capability``; ranks that share a GPU hang on a dev. A cpu has its ``maker``; a pci switch its
+    ``device`` (vendor, device and subsystem in one number); a net the ``bandwidth`` of its port in
+    bytes/s, ``asic`` and ``port``, which together are its rail, and the ``latency_us`` that it
+    reports. ``gdr`` says that GPUDirect RDMA can be used.
     """
 
     kind: str
@@ -100,6 +101,17 @@ class Nodes:
             return self
         found = self.copied()
         found.without("gpu", sorted(found.of["gpu"], key=lambda gpu: gpu.rank)[gpus:])
+        return found
+
+    def shared(self, ranks: int, each: int) -> "Nodes":
+        """The machine with ``each`` ranks on every GPU, the last GPUs having what is left of them."""
+        found = self.copied()
+        found.of["dev"], found.of["gpu"] = found.of["gpu"], []
+        for place, gpu in enumerate(sorted(found.of["dev"], key=lambda gpu: gpu.rank)):
+            gpu.kind = "dev"
+            for rank in range(place * each, min((place + 1) * each, ranks)):
+                own = replace(gpu, kind="gpu", name=(gpu.name, rank), rank=rank, links=[])
+                cable(gpu, found.add(own), PathClass.LOC, LOCAL)
         return found
 
     def finish(self, sockets: float) -> "Nodes":

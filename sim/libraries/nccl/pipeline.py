@@ -6,6 +6,7 @@ what is left to count is how often a chunk waits for a wire, for a slot, and how
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, ite
     if kind == "all_reduce":
         turns, loops = 2 * turns, [*all_reduce_loops(channel.nbytes, comm.ranks, cuts.chunk)] or [0]
     for chunk in sorted(set(loops), reverse=True):
-        ring.repeat(lambda chunk=chunk: ring.loop(chunk, turns), loops.count(chunk))
+        ring.repeat(partial(ring.loop, chunk, turns), loops.count(chunk))
     return max(float(arrivals.max()) for arrivals in ring.flying)
 
 
@@ -74,7 +75,7 @@ class _Ring:
         ahead = min(self._cuts.slice_bytes(chunk, self._itemsize), chunk)
         parts = [ahead] + [chunk - ahead] * (self._cuts.slices - 1)
         self._turn(parts, own=True)
-        self.repeat(lambda: self._turn(parts, own=False), turns - 1)
+        self.repeat(partial(self._turn, parts, own=False), turns - 1)
 
     def _turn(self, parts: list[int], *, own: bool) -> None:
         came = [np.roll(self.flying[-place], 1) for place in range(len(parts), 0, -1)]

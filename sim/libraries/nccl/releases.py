@@ -123,7 +123,7 @@ _V210 = replace(
     tree=(V230.tree[0], _AMPERE_TREE, _AMPERE_TREE, _AMPERE_TREE),
     inside={0: (44, 30, 22, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3)},
     between={0: (48, 30, 24, 22, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12)},
-    nvlink_gbps={70: 22.0, 80: 22.0},
+    nvlink_gbps={60: 18.0, 70: 22.0, 80: 22.0, 86: 12.0},
     algorithms=frozenset({"tree", "ring", "collnet_direct"}),
     ampere_total=235.0,
     ll_inside=1.8,
@@ -159,7 +159,7 @@ _V28 = replace(
     tree=(V230.tree[0], _AMPERE_TREE_28, _AMPERE_TREE_28, _AMPERE_TREE_28),
     inside={0: _SPEEDS_28},
     between={0: _SPEEDS_28},
-    nvlink_gbps={70: 21.0, 80: 21.0},
+    nvlink_gbps={60: 18.0, 70: 21.0},
 )
 
 RELEASES = {

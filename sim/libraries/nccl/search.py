@@ -6,30 +6,38 @@ is a plain rule: its chains are the trees, and it has one head a network card.
 """
 
 from sim.libraries.nccl.channel_search import Result
-from sim.libraries.nccl.drawing import drawing
+from sim.libraries.nccl.drawing import drawing, redrawn
 from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
 from sim.libraries.nccl.graph_search import MAX_CHANNELS, MAX_NVLS_HEADS, GraphSearch
 from sim.libraries.nccl.nodes import Nodes
 from sim.libraries.nccl.paths import Paths
 from sim.libraries.nccl.releases import constants, speeds
-from sim.libraries.nccl.system import GB, System
+from sim.libraries.nccl.system import GB, System, nvlink_link
 
 
 def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     """The graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of NCCL."""
     if nodes > 1 and not system.nics:
         raise ValueError(f"{system.name} has no NIC, so {nodes} nodes cannot be joined; give it nics and nic")
-    nodes_used = drawing(system, gpus)
+    reckoned = redrawn(system, nvlink=system.nvlink * _nvlink_then(system, version))
+    used = drawing(reckoned, gpus)
     tried = [round(speed * 1000) for speed in speeds(version, system.compute_capability, inter=nodes > 1)]
-    machine = GraphSearch(Paths(nodes_used), tried, inter=nodes > 1)
+    machine = GraphSearch(Paths(used), tried, inter=nodes > 1)
     ring = machine.find("ring", 1, MAX_CHANNELS)
     assert ring is not None
     tree = machine.find("balanced_tree", ring.channels, ring.channels)
     results = {"ring": ring, "tree": tree, "nvls": machine.find("nvls", 1, MAX_NVLS_HEADS)}
-    found = {name: _graph(result, nodes_used) for name, result in results.items() if result}
+    found = {name: _graph(result, used) for name, result in results.items() if result}
     if nodes > 1:
         found |= _collnet(system, gpus, version, found["tree"])
     return Graphs.joined(found)
+
+
+def _nvlink_then(system: System, version: str) -> float:
+    """What a release reckons for an NVLink, of what the newest reckons."""
+    then, now = constants(version).nvlink_gbps, nvlink_link(system.compute_capability)
+    known = [first for first in then if first <= system.compute_capability]
+    return then[max(known)] * GB / now if known and now else 1.0
 
 
 def nics_used(system: System, gpus: int) -> int:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def _inside(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iter
     way = [[path.links for path in row] for row in paths.gpus]
     for channel in _channels(comm, algorithm, used):
         gpus = [_place(paths.nodes, "gpu", gpu) for gpu in channel.gpus]
-        onwards = list(zip(gpus, gpus[1:], strict=False))
+        onwards = list(pairwise(gpus))
         if algorithm == "ring" and comm.nodes == 1:
             onwards.append((gpus[-1], gpus[0]))
         if through_port(comm, algorithm):
@@ -96,7 +97,7 @@ def _ends(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterat
 
 @cache
 def _roles(nodes: int) -> list[list[list[bool]]]:
-    """All there are of (has a parent, has a first child, has a second) in the first tree and in the second."""
+    """All kinds of node: has a parent, a first child, a second, in the first tree and in the second."""
     roles = []
     for parent, place in zip(node_trees(nodes), places(nodes), strict=True):
         child = np.flatnonzero(parent >= 0)
@@ -134,10 +135,9 @@ def _paths(comm: Communicator) -> Paths:
     system = comm.system
     if system.cabling:
         system = replace(system, mesh=system.cabling)
-    return _paths_of(system, system.nodes, comm.gpus)
+    return _paths_of(system, comm.gpus)
 
 
 @cache
-def _paths_of(system: System, _drawing: Nodes | None, ranks: int) -> Paths:
-    """Two files may have the same figures, but not the same drawing."""
+def _paths_of(system: System, ranks: int) -> Paths:
     return Paths(drawing(system, ranks))

@@ -32,7 +32,7 @@ class System:
     how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
     ``cabling`` is the mesh that is really there, where ``mesh`` is what NCCL was told.
     ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
-    a summary: the least where GPUs or cards differ.
+    a summary: the least where GPUs or cards differ. ``note`` says what had to be taken on trust.
     """
 
     name: str
@@ -53,7 +53,8 @@ class System:
     c2c: float = 0.0
     hosts: int = 1
     ranks_per_gpu: int = 1
-    nodes: Nodes | None = field(default=None, compare=False, repr=False)
+    nodes: Nodes | None = field(default=None, repr=False)
+    note: str = ""
 
     def __post_init__(self) -> None:
         for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):
@@ -145,6 +146,7 @@ def find_system(name: str) -> System:
     """The machine of that name."""
     if name not in SYSTEMS:
         raise ValueError(
-            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}"
+            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
+            "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
         )
     return SYSTEMS[name]

@@ -177,21 +177,3 @@ def _gpus_below(graph: Topology, node: str) -> list[str]:
     tier = graph.nodes[node]["tier"]
     lower = (other for other in graph.successors(node) if graph.nodes[other]["tier"] < tier)
     return [gpu for other in lower for gpu in _gpus_below(graph, other)]
-
-
-def changed(system: System, **figures: float) -> System:
-    """The machine of a file with other figures for all its NVLinks, slots or cards, in bytes/s."""
-    from dataclasses import replace
-
-    nodes = system.nodes.copied() if system.nodes else None
-    for node in (node for of in nodes.of.values() for node in of) if nodes else ():
-        for link in node.links:
-            if link.kind is PathClass.NVL and "nvlink" in figures:
-                link.bandwidth *= figures["nvlink"] / system.nvlink
-            elif link.kind is PCI and "pcie" in figures and link.bandwidth < LOCAL:
-                link.bandwidth = figures["pcie"]
-            elif link.kind is PathClass.NET and "nic" in figures:
-                link.bandwidth = figures["nic"]
-        if node.kind == "net" and "nic" in figures:
-            node.bandwidth = figures["nic"]
-    return replace(system, nodes=nodes, **figures)
