@@ -43,7 +43,7 @@ def pipeline_times(
 ) -> Times:
     """The closed form of the rings and trees that NCCL considers, base latency and launch included.
 
-    The engine gives the same within 3 %. Algorithms without a schedule, such as NVLS, are left out:
+    The engine gives the same for rings, and for trees within 5 %. Algorithms without a schedule, such as NVLS, are left out:
     two models in one ranking decide nothing.
     """
 
