@@ -44,26 +44,23 @@ def refusal(root: Element) -> str:
 
 
 def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
-    """The machines of the catalogue that have as many GPUs, of the same generation, and as many cards."""
-    from topologies.catalogue import MAKERS
-    from topologies.machines import COMPUTE_CAPABILITY
+    """The machines of the catalogue with as many GPUs of the same generation; as many cards, if any has."""
+    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
 
     known = {_CAPABILITIES.get(gpu.attributes.get("device", "")) for gpu in gpus} - {None}
     slot = max((pcie(gpu) for gpu in gpus), default=0.0)
-    found = []
+    found: dict[bool, list[str]] = {True: [], False: []}
     for name, capability in COMPUTE_CAPABILITY.items():
         machine = MAKERS[name](1)
-        ports = _of_kind(machine, "nic")
-        same = len(ranks(machine)) == len(gpus) and (not cards or len(ports) == len(cards))
-        if same and (capability in known if known else _slot(machine) == slot):
-            found.append(name)
-    return found
+        alike = capability in known if known else _slot(machine) == slot
+        if alike and len(ranks(machine)) == len(gpus):
+            found[len(_of_kind(machine, "nic")) == len(cards)].append(name)
+    return found[True] or found[False]
 
 
 def complete(root: Element, name: str) -> None:
     """Put a catalogue machine's GPUs and cards at the file's places."""
-    from topologies.catalogue import MAKERS
-    from topologies.machines import COMPUTE_CAPABILITY
+    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
 
     gpus, cards = places(root, "0x03"), places(root, "0x02")
     if name not in COMPUTE_CAPABILITY:

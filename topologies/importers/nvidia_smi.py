@@ -26,8 +26,8 @@ _SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
 _OF_P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 _ADVICE = "paste what nvidia-smi topo -m prints, as it is"
 _ESCAPES = re.compile(r"\x1b[\[(][0-9;?]*[A-Za-z]|(?<!\w)\[[0-9;]+m|\[0?m|\ufeff")
-_BEFORE = 3
-"""How many words a line may begin with before a device's name counts, such as ``>`` of a quotation."""
+_BEFORE = 5
+"""Among how many words of a line the device's name is looked for: quotations and affinity may come first."""
 _AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 

@@ -15,7 +15,8 @@ from sim.libraries.nccl.log import Log, LoggedCommunicator, parse_log
 from sim.libraries.nccl.log_graphs import logged_communicator
 from sim.libraries.nccl.p2p import PointToPoint, point_to_point
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.system import SYSTEMS, System
+from sim.libraries.nccl.system import System
+from sim.libraries.nccl.systems import SYSTEMS
 from sim.libraries.nccl.topo_file import system_of
 from sim.libraries.nccl.tuner import Choice, CostTable, cost_table
 

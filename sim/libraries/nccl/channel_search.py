@@ -8,12 +8,13 @@ decides which passes are run. Bandwidths are whole MB/s here, as fine as NCCL ro
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from sim.libraries.nccl.graph import PathClass
-from sim.libraries.nccl.nodes import Link, Node, device
-from sim.libraries.nccl.paths import Path, Paths
+from sim.libraries.nccl.nodes import Node, device
+from sim.libraries.nccl.paths import Paths
+from sim.libraries.nccl.ways import Ways
 
 TREES = ("balanced_tree", "split_tree", "tree")
 
@@ -61,16 +62,6 @@ class Result:
         return len(self.gpus)
 
 
-@dataclass(slots=True)
-class _Way:
-    """A path as the links that it takes from: (link, share) and what its PCIe links are taken by."""
-
-    kind: PathClass
-    back: PathClass
-    hops: int
-    takes: list[tuple[int, int, int]] = field(default_factory=list)
-
-
 class ChannelSearch:
     """The search on one machine, between nodes or within one."""
 
@@ -79,27 +70,10 @@ class ChannelSearch:
         self._inter = inter
         self._gpus, self._nets = paths.nodes.of["gpu"], paths.nodes.of["net"]
         self._switched = bool(paths.nodes.of["nvs"])
-        self._free: list[int] = []
-        self._numbers: dict[int, int] = {}
-        table = paths.gpus
-        self._between = [
-            [self._way(path, self._gpus[a], table[b][a].kind) for b, path in enumerate(row)]
-            for a, row in enumerate(table)
-        ]
-        self._out = [
-            [self._way(path, self._gpus[g], paths.back[n][g].kind) for n, path in enumerate(row)]
-            for g, row in enumerate(paths.out)
-        ]
-        self._in = [
-            [self._way(path, self._nets[n], paths.out[g][n].kind) for g, path in enumerate(row)]
-            for n, row in enumerate(paths.back)
-        ]
-        if self._switched:
-            switch = paths.nodes.of["nvs"][0]
-            self._up = [self._way(path, self._gpus[g], path.kind) for g, path in enumerate(paths.up)]
-            self._down = [self._way(path, switch, path.kind) for path in paths.down]
+        self._ways = Ways(paths)
+        self._between, self._out, self._in = self._ways.between, self._ways.out, self._ways.back
         self._slots = [_slot(device(gpu)) for gpu in self._gpus]
-        self._kinds = [[(_whole(path.bandwidth), len(path.links)) for path in row] for row in table]
+        self._kinds = [[(_whole(path.bandwidth), len(path.links)) for path in row] for row in paths.gpus]
         self._alike = [len({*row[:a], *row[a + 1 :]}) <= 1 for a, row in enumerate(self._kinds)]
         self._rails = [
             [n for n, net in enumerate(self._nets) if (net.asic, net.port) == (own.asic, own.port)]
@@ -110,14 +84,16 @@ class ChannelSearch:
         self._ports_by_class: dict[tuple[int, int], list[int]] = {}
 
     def run(self, request: Request, best: Result) -> tuple[Result, int]:
-        """The better of ``best`` and what a pass finds, and the steps left: 0 if it gave up, -1 if complete."""
+        """The better of ``best`` and what a pass finds; the steps left: 0 if it gave up, -1 if complete."""
         self._want, self._best = request, best
+        self._ways.both = request.pattern in TREES
+        self._peers = [self._neighbours(gpu) for gpu in range(len(self._gpus))] if self._switched else []
         self._steps = STEPS_SAME_CHANNELS if request.same_channels else STEPS
         self._port_free = [round(net.bandwidth / 1e6) for net in self._nets]
         self._orders: list[list[int]] = []
         self._ends: list[list[int]] = []
         self._used: list[set[int]] = []
-        self._hops = 0
+        self._ways.hops = 0
         self._latency = 0.0
         frames = sys.getrecursionlimit()
         sys.setrecursionlimit(max(frames, _FRAMES))
@@ -126,6 +102,21 @@ class ChannelSearch:
         finally:
             sys.setrecursionlimit(frames)
         return self._best, self._steps
+
+    def hopeless(self, request: Request, best: Result) -> bool:
+        """Whether the links and ports of the machine allow nothing better than what is known."""
+        if request.pattern == "nvls" or not request.intra:
+            return False
+        closed = request.pattern == "ring" and not self._inter
+        most = min(request.max_channels, self._ways.most(request.intra, request.type_intra, closed=closed))
+        if self._inter and request.inter >= 1000:
+            taken = request.inter // 1000 * 1000
+            rails = {(net.asic, net.port): round(net.bandwidth / 1e6) for net in self._nets}
+            most = min(most, sum(free // taken for free in rails.values()))
+        total = best.channels * best.request.intra
+        if most * request.intra != total:
+            return most * request.intra < total
+        return most * self._ways.fewest_hops(closed=closed, inter=self._inter) >= best.hops
 
     def _next_channel(self) -> None:
         number = len(self._orders)
@@ -139,39 +130,6 @@ class ChannelSearch:
         self._orders.pop()
         self._ends.pop()
         self._used.pop()
-
-    def hopeless(self, request: Request, best: Result) -> bool:
-        """Whether the links and ports of the machine allow nothing better than what is known."""
-        if request.pattern == "nvls" or not request.intra:
-            return False
-        most = request.max_channels
-        links = [[link for link in gpu.links if link.to is not gpu] for gpu in self._gpus]
-        if request.type_intra <= PathClass.NVB:
-            links = [[link for link in of if link.kind <= PathClass.NVL] for of in links]
-        out = [round(sum(link.bandwidth for link in of) / 1e6) for of in links]
-        closed = request.pattern == "ring" and not self._inter
-        if len(out) > 1:
-            hops = len(out) if closed else len(out) - 1
-            most = min(most, min(out) // request.intra if closed else sum(out) // (hops * request.intra))
-        if self._inter and request.inter >= 1000:
-            taken = request.inter // 1000 * 1000
-            rails = {(net.asic, net.port): round(net.bandwidth / 1e6) for net in self._nets}
-            most = min(most, sum(free // taken for free in rails.values()))
-        total = best.channels * best.request.intra
-        if most * request.intra != total:
-            return most * request.intra < total
-        return most * self._fewest_hops(closed) >= best.hops
-
-    def _fewest_hops(self, closed: bool) -> int:
-        count = len(self._gpus)
-        inside = min(
-            (way.hops for a, row in enumerate(self._between) for b, way in enumerate(row) if a != b),
-            default=0,
-        )
-        outside = [
-            min(way.hops for row in table for way in row) for table in (self._in, self._out) if self._inter
-        ]
-        return inside * (count if closed else count - 1) + sum(outside)
 
     def _from_gpu(self, number: int) -> None:
         want = self._want
@@ -243,7 +201,7 @@ class ChannelSearch:
             way, speed, worst = self._between[since][gpu], self._want.intra, self._want.type_intra
         else:
             way = None
-        if way is not None and not self._take(way, speed, worst):
+        if way is not None and not self._ways.take(way, speed, worst):
             return
         used = self._used[-1]
         mark = gpu not in used
@@ -251,7 +209,7 @@ class ChannelSearch:
         self._at_gpu(gpu, place, leave, close, forced)
         (used.discard if mark else used.add)(gpu)
         if way is not None:
-            self._give(way, speed)
+            self._ways.give(way, speed)
 
     def _at_gpu(self, gpu: int, place: int, leave: int, close: int, forced: int) -> None:
         if self._steps <= 0:
@@ -273,9 +231,9 @@ class ChannelSearch:
         elif place == close:
             first = self._orders[number][0]
             way = self._between[gpu][first]
-            if self._take(way, self._want.intra, self._want.type_intra):
+            if self._ways.take(way, self._want.intra, self._want.type_intra):
                 self._at_gpu(first, place + 1, leave, -1, forced)
-                self._give(way, self._want.intra)
+                self._ways.give(way, self._want.intra)
         else:
             self._at_gpu(gpu, count, -1, -1, forced)
 
@@ -284,7 +242,7 @@ class ChannelSearch:
             self._want,
             tuple(map(tuple, self._orders)),
             tuple((a, b) for a, b in self._ends),
-            self._hops,
+            self._ways.hops,
             self._latency,
         )
         if _better(found, self._best, len(self._gpus)):
@@ -302,10 +260,10 @@ class ChannelSearch:
         for port in self._ports(want.type_inter, gpu):
             if self._may_leave(port, place):
                 way = self._out[gpu][port]
-                if self._take(way, speed, want.type_inter):
+                if self._ways.take(way, speed, want.type_inter):
                     ends[1] = port
                     self._at_gpu(gpu, place, then, close, forced)
-                    self._give(way, speed)
+                    self._ways.give(way, speed)
 
     def _may_leave(self, port: int, place: int) -> bool:
         want, number, first = self._want, len(self._ends) - 1, self._ends[-1][0]
@@ -322,10 +280,10 @@ class ChannelSearch:
         """A switch reduction: every GPU sends to the switch and receives from it, the head twice."""
         want = self._want
         taken = []
-        for ways in (self._down, self._up):
+        for ways in (self._ways.down, self._ways.up):
             for gpu, way in enumerate(ways):
                 speed = want.intra * (2 if gpu == head else 1)
-                if not self._take(way, speed, want.type_intra, single=gpu != head):
+                if not self._ways.take(way, speed, want.type_intra, single=gpu != head):
                     break
                 taken.append((way, speed))
             else:
@@ -334,7 +292,7 @@ class ChannelSearch:
         else:
             self._at_gpu(head, len(self._gpus), -1, -1, 0)
         for way, speed in reversed(taken):
-            self._give(way, speed)
+            self._ways.give(way, speed)
 
     def _following(self, gpu: int, place: int, leave: int, forced: int) -> list[int]:
         """The GPUs to try next, best first."""
@@ -342,14 +300,13 @@ class ChannelSearch:
             return [place + 1]
         if forced == _LIKE_BEFORE:
             return [self._orders[-2][place + 1]]
+        used = self._used[-1]
+        if self._switched:
+            return [other for other in self._peers[gpu] if other not in used]
         direction = 0 if leave == -1 else 1 if leave == place + 1 else -1
         key = gpu, self._ends[-1][0] if direction else -1, direction
         if key not in self._choices:
             self._choices[key] = self._sorted(*key)
-        used = self._used[-1]
-        if self._switched:
-            reachable = self._choices[key]
-            return [o for o in self._neighbours(gpu) if o not in used and o in reachable]
         free = [other for other in self._choices[key] if other not in used]
         if direction == -1 and (self._alike[gpu] or len({self._kinds[gpu][o] for o in free}) == 1):
             free.reverse()
@@ -375,7 +332,8 @@ class ChannelSearch:
         count = len(self._gpus)
         before, after = (gpu - 1) % count, (gpu + 1) % count
         wanted = {"ring": [before, after], "tree": [after]}.get(self._want.pattern, [after, before])
-        return list(dict.fromkeys(wanted))
+        there = [other for other in wanted if other != gpu and self._paths.gpus[gpu][other].links]
+        return list(dict.fromkeys(there))
 
     def _ports(self, worst: PathClass, gpu: int) -> list[int]:
         """The ports of a GPU, or of all (-1), their own first, then others by the class of the way there."""
@@ -394,54 +352,11 @@ class ChannelSearch:
         return self._ports_by_class[key]
 
     def _own_ports(self, gpus: Iterable[int]) -> list[int]:
-        """The GPUs' own ports, one GPU's after another's; where there are several hosts first one of each GPU."""
+        """The GPUs' own ports, one GPU's after another's; with several hosts first one of each GPU."""
         of = [self._paths.ports_of(gpu) for gpu in gpus]
         if self._gpus[-1].host == self._gpus[0].host:
             return [port for ports in of for port in ports]
         return [port for round_ in zip_longest(*of) for port in round_ if port is not None]
-
-    def _take(self, way: _Way, speed: int, worst: PathClass, *, single: bool = True) -> bool:
-        """Take bandwidth on every link of a way; whether there was enough, and its class is allowed."""
-        if way.kind is PathClass.DIS or (single and way.kind > worst):
-            return False
-        if single and self._want.pattern in TREES and way.back > worst:
-            return False
-        free = self._free
-        for done, (link, numerator, denominator) in enumerate(way.takes):
-            share = speed * numerator // denominator
-            if free[link] < share:
-                for link, numerator, denominator in way.takes[:done]:
-                    free[link] += speed * numerator // denominator
-                return False
-            free[link] -= share
-        self._hops += way.hops
-        return True
-
-    def _give(self, way: _Way, speed: int) -> None:
-        for link, numerator, denominator in way.takes:
-            self._free[link] += speed * numerator // denominator
-        self._hops -= way.hops
-
-    def _way(self, path: Path, start: Node, back: PathClass) -> _Way:
-        way = _Way(path.kind, back, len(path.links))
-        through_intel = any(link.to.kind == "cpu" and link.to.maker == "intel" for link in path.links)
-        heavy = path.kind is PathClass.PHB and start.kind == "gpu" and through_intel
-        node = start
-        for link in path.links:
-            pci = heavy and link.kind is PathClass.PIX
-            way.takes.append((self._number(link), 6 if pci else 1, 5 if pci else 1))
-            if link.to.capability and link.to.capability < 80 and link.kind is not PathClass.LOC and start.kind != "gpu":
-                way.takes.append((self._number(_reverse(node, link)), 1, 8))
-            if link.to.kind == "cpu" and link.to.maker == "power" and link.kind is PathClass.NVL:
-                way.takes.append((self._number(_reverse(node, link)), 1, 1))
-            node = link.to
-        return way
-
-    def _number(self, link: Link) -> int:
-        if id(link) not in self._numbers:
-            self._numbers[id(link)] = len(self._free)
-            self._free.append(round(link.bandwidth / 1e6))
-        return self._numbers[id(link)]
 
 
 def _better(found: Result, best: Result, gpus: int) -> bool:
@@ -475,10 +390,6 @@ def doubled(result: Result, capability: int) -> Result:
         gpus=(result.gpus * 2)[:count],
         ports=(result.ports * 2)[:count],
     )
-
-
-def _reverse(node: Node, link: Link) -> Link:
-    return next(back for back in link.to.links if back.to is node and back.kind is link.kind)
 
 
 def _slot(gpu: Node) -> int:

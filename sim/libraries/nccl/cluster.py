@@ -10,12 +10,12 @@ from sim.libraries.nccl.file_kind import WHAT, file_kind
 from sim.libraries.nccl.graph_file import parse_graphs
 from sim.libraries.nccl.log import parse_log
 from sim.libraries.nccl.log_graphs import logged_communicator
-from sim.libraries.nccl.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
+from sim.libraries.nccl.system import System, nvlink_as_nccl_reckons
+from sim.libraries.nccl.systems import SYSTEMS, find_system
 from sim.libraries.nccl.table_file import system_of_table
 from sim.libraries.nccl.topo_file import system_of
 from topologies.catalogue import split
 from topologies.units import parse_rate
-
 
 _RATES = ("nvlink", "nic", "pcie", "socket")
 
@@ -77,15 +77,12 @@ def _communicator(
 def machine(name: str, values: Mapping[str, str]) -> System:
     """The machine of a name, or of a topology file or table, with the figures that ``values`` change.
 
-    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue whose GPUs
-    a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
+    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue
+    whose GPUs a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
     """
     path, rates = Path(name), dict(values)
     sharing = _count(rates.pop("ranks_per_gpu", "1"))
-    if path.is_file():
-        system = _of_file(path, rates.pop("gpus", ""))
-    else:
-        system = find_system(name)
+    system = _of_file(path, rates.pop("gpus", "")) if path.is_file() else find_system(name)
     system = replace(system, ranks_per_gpu=sharing)
     unknown = [key for key in rates if key not in _RATES]
     if unknown:
@@ -112,10 +109,12 @@ def _of_file(path: Path, gpus: str) -> System:
             return system_of_table(text, path.stem)
         case None:
             raise ValueError(
-                f"{path}: neither {WHAT['topology']} nor {WHAT['table']}, of which NCCL's choices could be told"
+                f"{path} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model knows no other"
             )
         case _:
-            raise ValueError(f"{path} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph")
+            raise ValueError(
+                f"{path} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph"
+            )
 
 
 def _count(text: str) -> int:

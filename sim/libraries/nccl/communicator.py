@@ -7,7 +7,8 @@ from sim.libraries.nccl.graph import Graph, Graphs
 from sim.libraries.nccl.graphs import graphs as known_graphs
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of
-from sim.libraries.nccl.system import GB, System, find_system
+from sim.libraries.nccl.system import GB, System
+from sim.libraries.nccl.systems import find_system
 
 MAX_CHANNELS = 64
 

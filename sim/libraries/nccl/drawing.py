@@ -29,7 +29,8 @@ def drawn(system: System, gpus: int) -> Nodes:
     for card in range(system.nics):
         nic = nodes.add(Node("nic", card))
         net = Node("net", card, dev=card, bandwidth=system.nic, asic=card)
-        cable(nic, above[card * len(above) // system.nics], PCI, system.pcie)
+        place = system.beside[card] / system.gpus if system.beside else card / system.nics
+        cable(nic, above[int(place * len(above))], PCI, system.pcie)
         cable(nic, nodes.add(net), PathClass.NET, system.nic)
     if system.nvlink:
         _add_nvlinks(nodes, system, cpus)
@@ -44,7 +45,7 @@ def drawing(system: System, ranks: int) -> Nodes:
 
 
 def redrawn(system: System, **figures: float) -> System:
-    """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket``, in bytes/s, in its own drawing too."""
+    """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket`` (bytes/s), its drawing too."""
     if system.nodes is None:
         return replace(system, **figures)
     nodes = system.nodes.copied()

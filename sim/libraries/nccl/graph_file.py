@@ -1,4 +1,4 @@
-"""NCCL's graph files: what NCCL_GRAPH_DUMP_FILE writes and NCCL_GRAPH_FILE reads (XML, version 1), 2.10 to 2.30.
+"""NCCL's graph files: what NCCL_GRAPH_DUMP_FILE writes and NCCL_GRAPH_FILE reads, 2.10 to 2.30 (XML).
 
 A file describes one node: a ``graphs`` element with a ``graph`` for each search, in which every
 ``channel`` lists a network device, the GPUs in order, and a network device again. Bandwidths are

@@ -115,7 +115,7 @@ class Nodes:
         return found
 
     def finish(self, sockets: float) -> "Nodes":
-        """Join each host's CPUs by ``sockets`` bytes/s, merge split PCIe switches, put links in NCCL's order."""
+        """Join each host's CPUs by ``sockets`` bytes/s, merge split switches, put links in NCCL's order."""
         _merge_split_switches(self)
         for a in self.of["cpu"]:
             for b in self.of["cpu"]:

@@ -74,7 +74,7 @@ class Paths:
         return _widest(self.back[net])
 
     def _gpu_beside(self, net: int) -> int:
-        """Of the GPUs nearest to a port the first whose port it is, on an earlier channel rather than a later."""
+        """Of the GPUs nearest to a port the first whose port it is, rather on an earlier channel."""
         near = _widest(self.back[net])
         ports = {gpu: self.ports_of(gpu) for gpu in near}
         for channel in range(MAX_CHANNELS):

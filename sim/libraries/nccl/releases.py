@@ -1,9 +1,9 @@
 """NCCL's releases: what the tuner and the search of each have in place of the newest tables.
 
 Read in src/graph/tuning.cc, search.cc and topo.h at the tags v2.10.3, v2.20.3, v2.26, v2.28.9, v2.29.7 and
-v2.30.7, and for all-reduce by rings and trees at v2.8.4, v2.18.3, v2.21.5 and v2.23.4; what was
-not read of those four is that of the nearest release beside them. Hopper and Blackwell on a release that does not
-know them are reckoned as the newest generation that it knows.
+v2.30.7, and for all-reduce by rings and trees at v2.8.4, v2.18.3, v2.21.5 and v2.23.4; what was not
+read of those four is that of the nearest release beside them. Hopper and Blackwell on a release that
+does not know them are reckoned as the newest generation that it knows.
 """
 
 import re
@@ -169,10 +169,10 @@ RELEASES = {
 
 
 def release_of(version: str) -> str:
-    """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest that is not newer.
+    """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
 
-    Older ones than all are taken for the oldest, newer ones for the newest. Of several numbers in a text the
-    first counts; a single number as nccl-tests print it (22105) is one too.
+    Older ones than all are taken for the oldest, newer ones for the newest. Of several numbers in a
+    text the first counts; a single number as nccl-tests print it (22105) is one too.
     """
     numbers = re.search(r"(\d+)\.(\d+)|\b(\d{4,6})\b", version)
     if not numbers:

@@ -1,8 +1,8 @@
 """The graphs that NCCL's own search finds on a machine, and what the machine's links carry.
 
-The search is NCCL's (`graph_search`, `channel_search`): on the machines whose graphs NCCL's
-compiled code printed (a test has them) it finds the same channels, speeds, path classes and orders. CollNet alone
-is a plain rule: its chains are the trees, and it has one head a network card.
+The search is NCCL's (`graph_search`, `channel_search`): on the machines whose graphs NCCL's compiled
+code printed (a test has them) it finds the same channels, speeds, path classes and orders. CollNet
+alone is a plain rule: its chains are the trees, and it has one head a network card.
 """
 
 from sim.libraries.nccl.channel_search import Result

@@ -1,10 +1,9 @@
 """Machines as NCCL sees them: the facts from which it makes its choices, with their sources."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sim.libraries.nccl.nodes import Nodes
 from topologies.links import nvlink
-from topologies.machines import CUBE_MESH
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""
@@ -23,8 +22,9 @@ class System:
     sheet: ``nvlink`` of one GPU over all its links (0: none), ``pcie`` of one GPU's slot, ``nic`` of
     one network card, ``socket`` from one CPU to the other, ``c2c`` from a GPU to its Grace.
     ``compute_capability`` is 90 for sm_90. GPUs and cards are spread evenly over ``sockets`` CPUs, on
-    PCIe switches with ``gpus_per_switch`` GPUs each, or straight on the CPU (0). ``hosts`` of them, each
-    with its share of the CPUs, are one node where one NVSwitch domain joins them.
+    PCIe switches with ``gpus_per_switch`` GPUs each, or straight on the CPU (0); ``beside`` names the GPU
+    that each card sits beside where they are not spread evenly. ``hosts`` of them, each with its share
+    of the CPUs, are one node where one NVSwitch domain joins them.
 
     ``ranks_per_gpu`` ranks share each GPU (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
 
@@ -53,6 +53,7 @@ class System:
     c2c: float = 0.0
     hosts: int = 1
     ranks_per_gpu: int = 1
+    beside: tuple[int, ...] = ()
     nodes: Nodes | None = field(default=None, repr=False)
     note: str = ""
 
@@ -90,63 +91,3 @@ def nvlink_link(compute_capability: int) -> float:
     """Bytes/s that NCCL reckons for one NVLink of a GPU, one direction."""
     known = [first for first in NVLINK_GBPS if first <= compute_capability]
     return NVLINK_GBPS[max(known)] * GB if known else 0.0
-
-
-# 8 H100 behind NVSwitch, eight 400G NICs, Sapphire Rapids (NVIDIA DGX H100/H200 user guide)
-_DGX_H100 = System("dgx-h100", 90, 8, 8, 50 * GB, 370.8 * GB, 48 * GB, 22 * GB, True, "intel")
-
-_CUBE_MESH = (
-    *((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 1)),
-    *((2, 6, 2), (3, 7, 2), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 1)),
-)
-"""NVLinks of a DGX-1 with V100 as in the description from which NCCL's own channels were printed. The pairs
-are those of `topologies.machines.CUBE_MESH`, which is what ``nvidia-smi`` shows; there 2-3, 6-7 are the double
-ones in place of 2-6 and 3-7. Speeds and channel counts are the same on both."""
-
-SYSTEMS = {
-    system.name: system
-    for system in (
-        # 8 V100, six NVLinks each in a hybrid cube mesh, a 100G NIC for every two GPUs, Broadwell
-        # (NVIDIA DGX-1 with Tesla V100 system architecture, WP-08437-002, 2017)
-        System(
-            *("dgx1-v100", 70, 8, 4, 12.5 * GB, 120 * GB, 12 * GB, 6 * GB, False, "intel"),
-            gpus_per_switch=2,
-            mesh=_CUBE_MESH,
-            cabling=tuple((a, b, links) for (a, b), links in CUBE_MESH.items()),
-        ),
-        # 16 V100 behind NVSwitch, eight 100G NICs, Skylake (NVIDIA DGX-2 user guide)
-        System("dgx2-v100", 70, 16, 8, 12.5 * GB, 120 * GB, 12 * GB, 10 * GB, True, "intel", 2),
-        # 8 A100 behind NVSwitch, eight 200G NICs, two and two on a switch, Rome (NVIDIA DGX A100 user guide)
-        System("dgx-a100", 80, 8, 8, 25 * GB, 240 * GB, 24 * GB, 16 * GB, True, "amd", 2),
-        _DGX_H100,
-        # the same machine with 8 H200, whose larger memory NCCL does not look at
-        replace(_DGX_H100, name="dgx-h200"),
-        # 8 B200 behind NVSwitch, eight 400G NICs, Emerald Rapids (NVIDIA DGX B200 user guide)
-        System("dgx-b200", 100, 8, 8, 50 * GB, 721.8 * GB, 48 * GB, 40 * GB, True, "intel"),
-        # 18 trays of 4 GPUs in one NVLink domain, which NCCL counts as one node; a 400G NIC a GPU, Grace
-        # (NVIDIA GB200 NVL72 data sheet, 2024)
-        System(
-            *("gb200-nvl72", 100, 72, 72, 50 * GB, 721.8 * GB, 48 * GB, 6 * GB, True, "arm"),
-            gpus_per_switch=0,
-            sockets=36,
-            c2c=450 * GB,
-            hosts=18,
-        ),
-        # two A100 PCIe and one 100G NIC on a PCIe switch of each of two Ice Lake sockets, no NVLink
-        System("a100-pcie4", 80, 4, 2, 12.5 * GB, 0, 24 * GB, 10 * GB, False, "intel", 2),
-        # one H100 and one 400G NIC
-        System("h100-1gpu", 90, 1, 1, 50 * GB, 370.8 * GB, 48 * GB, 22 * GB, False, "intel"),
-    )
-}
-"""Machines by name. Each figure is NCCL's reckoning (src/graph/topo.h, v2.30.7): NVLink links x speed of
-one, PCIe lanes x rate / 80, NIC speed / 8, and the CPU interconnect by processor model."""
-
-
-def find_system(name: str) -> System:
-    """The machine of that name."""
-    if name not in SYSTEMS:
-        raise ValueError(
-            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
-            "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
-        )
-    return SYSTEMS[name]

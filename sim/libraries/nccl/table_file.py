@@ -2,7 +2,8 @@
 
 from sim.libraries.nccl.graph import PathClass
 from sim.libraries.nccl.nodes import PCI, Node, Nodes, cable, connect
-from sim.libraries.nccl.system import SYSTEMS, System, nvlink_link
+from sim.libraries.nccl.system import System, nvlink_link
+from sim.libraries.nccl.systems import SYSTEMS
 from topologies.graph import Topology, ranks
 from topologies.importers import nvidia_smi
 

@@ -23,8 +23,9 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     root = machine.root
     if next(root.below("xgmi"), None) or any("gcn" in gpu.attributes for gpu in root.below("gpu")):
         raise ValueError(
-            f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own for each "
-            "kind of machine, and its tuner has constants of its own; neither is NCCL's. Write --library ideal"
+            f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own "
+            "for each kind of machine, and its tuner has constants of its own; neither is NCCL's. Write "
+            "--library ideal"
         )
     graph, there = machine.graph, ranks(machine.graph)
     found = _Drawing(root).nodes.finish(machine.socket)

@@ -100,8 +100,9 @@ def test_a_dgx1_s_table_is_the_dgx1_of_the_catalogue() -> None:
     assert {hop: found.edges[hop] for hop in found.edges} == {hop: named.edges[hop] for hop in named.edges}
 
 
-def test_pcie_alone_is_a_tree_of_cpus() -> None:
-    found, named = nvidia_smi.topology(PCIE4, 2, nic=12.5e9), make("a100-pcie4", 2)
+def test_pcie_alone_is_a_tree_of_switches_and_cpus() -> None:
+    switched = PCIE4.replace("NODE", "PXB")
+    found, named = nvidia_smi.topology(switched, 2, nic=12.5e9), make("a100-pcie4", 2)
     check(found)
     assert {hop: found.edges[hop] for hop in found.edges} == {hop: named.edges[hop] for hop in named.edges}
 
