@@ -25,10 +25,11 @@ from topologies.graph import name_of
 class _Connection:
     """An ordered pair of ranks within one channel, and the transfers that wait to be put on it."""
 
-    __slots__ = ("before", "clear", "credits", "held", "links", "number", "queue", "to_arrive", "to_come")
+    __slots__ = ("before", "clear", "credits", "held", "keys", "links", "queue", "to_arrive", "to_come")
 
-    def __init__(self, number: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
-        self.number = number
+    def __init__(self, keys: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
+        self.keys = keys
+        """Above the keys of all its transfers, which end there in program order."""
         self.links = links
         self.credits = credits
         self.queue: deque[_Transfer] = deque()
@@ -177,8 +178,14 @@ class Execution:
         self._gamma = gamma
         self._steps: Iterator[Step] = schedule.steps()
         counts = schedule.connections()
+        self._to_finish = sum(counts.values())
         self._connections = {
-            pair: _Connection(number, network.route(*pair[:2]), schedule.credits, counts[pair])
+            pair: _Connection(
+                (pair[0] * len(counts) + number + 1) * self._to_finish,
+                network.route(*pair[:2]),
+                schedule.credits,
+                counts[pair],
+            )
             for number, pair in enumerate(counts)
         }
         of_pair: dict[tuple[int, int], list[_Connection]] = {}
@@ -189,7 +196,6 @@ class Execution:
                 connection.held = len(of_pair.get(early, ()))
                 for earlier in of_pair.get(early, ()):
                     earlier.before.append(connection)
-        self._to_finish = sum(counts.values())
         self._incoming = [_Incoming() for _ in range(schedule.ranks)]
         self._reducer_free = [0.0] * schedule.ranks
         self._traced: list[_Transfer] | None = [] if traced else None
@@ -246,22 +252,21 @@ class Execution:
     def _take(self, step: Step) -> None:
         """Queue a step's transfers, each waiting for what its source has yet to receive."""
         columns = (step.src, step.dst, step.channel, step.chunk, step.span, self._schedule.nbytes(step))
+        received, incoming = self._received, self._incoming
         taken = []
         for place, (src, dst, channel, chunk, span, nbytes) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             connection = self._connections[src, dst, channel]
             # the fewer are to come, the later in program order
-            key = (
-                src * len(self._connections) + connection.number + 1
-            ) * self._to_finish - connection.to_come
-            transfer = _Transfer(connection.links, nbytes, key, self._received)
+            key = connection.keys - connection.to_come
+            transfer = _Transfer(connection.links, nbytes, key, received)
             transfer.connection = connection
             transfer.step = step
             transfer.place = place
             transfer.missing = 0
             transfer.ready = 0.0
-            for _, _, gate in self._incoming[src].over(chunk, chunk + span):
+            for _, _, gate in incoming[src].over(chunk, chunk + span):
                 gate.closed = True
                 gate.waiting.append(transfer)
                 transfer.missing += 1
@@ -269,7 +274,7 @@ class Execution:
             connection.to_come -= 1
             taken.append((transfer, dst, chunk, chunk + span))
         for transfer, dst, first, stop in taken:
-            transfer.brings = self._incoming[dst].shut(first, stop)
+            transfer.brings = incoming[dst].shut(first, stop)
             for gate in transfer.brings:
                 gate.missing += 1
 
