@@ -129,6 +129,9 @@ class SimulatedGroup:
             execution = Execution(env, network, self.schedule(collective), self.gamma)
             execution.start()
             yield execution.done
+            # what counts as one instant may end a trifle later than it began
+            if execution.finished > env.now:
+                yield env.timeout(execution.finished - env.now)
 
         return carry
 
