@@ -20,14 +20,14 @@ class _Certain:
     """What is over before a transfer writes anything: events, as the bits of an integer."""
 
     def __init__(self) -> None:
-        self._on: dict[tuple[int, int, int], int] = defaultdict(int)
-        self._at: dict[tuple[int, int], int] = defaultdict(int)
+        self._on: dict[tuple[int, int, int], int] = {}
+        self._at: dict[tuple[int, int], int] = {}
 
     def before(self, transfer: Transfer) -> int:
         """What is over when a transfer has started and all before it on its connection have arrived."""
-        events = self._on[transfer.src, transfer.dst, transfer.channel]
+        events = self._on.get((transfer.src, transfer.dst, transfer.channel), 0)
         for chunk in transfer.chunks:
-            events |= self._at[transfer.src, chunk]
+            events |= self._at.get((transfer.src, chunk), 0)
         return events
 
     def arrive(self, transfer: Transfer, events: int) -> None:
@@ -36,8 +36,9 @@ class _Certain:
 
     def complete(self, transfer: Transfer, events: int) -> None:
         """From now on ``events`` are over when a transfer of these chunks leaves the receiver."""
-        for chunk in transfer.chunks:
-            self._at[transfer.dst, chunk] |= events
+        for chunk in transfer.chunks if events else ():
+            part = transfer.dst, chunk
+            self._at[part] = self._at.get(part, 0) | events
 
 
 def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
@@ -106,10 +107,12 @@ def refuse_deadlock(schedule: Schedule) -> None:
     }
     try:
         TopologicalSorter(waits).prepare()
-    except CycleError as circle:
+    except CycleError as error:
+        circle = error.args[1][:0:-1]
+        first = circle.index(min(circle))
         said = [
-            f"rank {pair[0]} to rank {pair[1]} for rank {early[0]} to rank {early[1]}"
-            for pair in circle.args[1][:0:-1]
-            for early in [schedule.after[pair]]
+            f"rank {src} to rank {dst} waits for rank {schedule.after[src, dst][0]} to rank "
+            f"{schedule.after[src, dst][1]}"
+            for src, dst in circle[first:] + circle[:first]
         ]
-        raise schedule.error(f"transfers wait for each other: {', '.join(said)}") from None
+        raise schedule.error(f"deadlock: {', '.join(said)}") from None

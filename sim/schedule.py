@@ -162,6 +162,15 @@ class Schedule:
         nbytes: Ints = bounds[moved.chunk + moved.span] - bounds[moved.chunk]
         return nbytes
 
+    def longer_than(self, transfers: int) -> bool:
+        """Whether it has more than so many transfers; looks no further than it must."""
+        seen = 0
+        for moved in self.steps():
+            seen += len(moved)
+            if seen > transfers:
+                return True
+        return False
+
     def connections(self) -> dict[tuple[int, int, int], int]:
         """How many transfers each connection (source, destination, channel) has, in order of first use."""
         counts: Counter[tuple[int, int, int]] = Counter()
