@@ -56,15 +56,15 @@ def _doubtful(schedule: Schedule, chunks: range) -> list[int]:
 class _Parts:
     """Each rank's part of some chunks, and how many contributions it holds.
 
-    A part is *alive* until it is sent to be added to another; what overwrites makes a copy, which is
-    not alive. While live parts are only added to live parts no contribution is in two of them, so
-    that numbers add up, and all contributions are there where their number says so. A transfer is
-    then right if it adds a live part to a live part, or brings everything to where less is.
+    A part is *alive* until it is sent to be added to another. While live parts are only added to live
+    parts no contribution is in two of them, so that numbers add up, and a part of which the number says
+    so has everything and is the last that lives. A transfer is then right if it adds a live part to a
+    live part, or brings everything to where less is.
 
-    It is right in any order, too. A live part was never sent, so nobody can read it too late when
-    something is added to it. A part that is overwritten with everything had the rank's own
-    contribution in it, of which there is only what left in the one transfer that ended the part's
-    life: whatever overwrites comes after that transfer, which came after all that was added before.
+    It is right in any order, too. A live part that lacks something was never sent, so nobody reads it
+    too late when something is added. A part that is overwritten with everything had the rank's own
+    contribution, which left the rank in one transfer only, the one that ended the part's life: what
+    overwrites comes after that transfer, and that one came after all that had been added.
     """
 
     def __init__(self, schedule: Schedule, chunks: range) -> None:
@@ -92,7 +92,6 @@ class _Parts:
         sums, copies = np.flatnonzero(reduce), np.flatnonzero(~reduce)
         good[sums] &= alive[src[sums]] & alive[dst[sums]] & (last[src[sums]] == sums)
         last[dst[copies]] = copies
-        last[dst[sums]] = -1
         good[copies] &= count[src[copies]] == self._everything
         good[copies] &= (count[dst[copies]] < self._everything) & (last[dst[copies]] == copies)
         self.doubtful[dst[~good] % len(self._chunks)] = True
@@ -100,7 +99,6 @@ class _Parts:
         np.add.at(count, dst[sums], count[src[sums]])
         alive[src[sums]] = False
         count[dst[copies]] = self._everything
-        alive[dst[copies]] = False
 
     def finish(self) -> None:
         """Doubt the chunks of which a rank lacks something at the end."""

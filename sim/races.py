@@ -49,9 +49,8 @@ def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
     """
     chosen, certain = frozenset(chunks), _Certain()
     followed: list[tuple[int, Transfer]] = []  # the i-th arrives with bit 2i and is complete with bit 2i + 1
-    reads: dict[tuple[int, int], int] = defaultdict(int)
     sums: dict[tuple[int, int], int] = defaultdict(int)
-    copies: dict[tuple[int, int], int] = defaultdict(int)
+    others: dict[tuple[int, int], int] = defaultdict(int)
     for number, moved in enumerate(schedule.steps()):
         now = []
         for transfer in moved.transfers():
@@ -60,20 +59,20 @@ def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
                 arrival = 1 << 2 * len(followed)
                 followed.append((number, transfer))
             for chunk in shared:
-                reads[transfer.src, chunk] |= arrival
+                others[transfer.src, chunk] |= arrival
             certain.arrive(transfer, before | arrival)
             now.append((transfer, before, shared, arrival))
         for transfer, before, shared, arrival in now:
             for chunk in shared:
                 part = transfer.dst, chunk
-                open_ends = (reads[part] | copies[part] | (0 if transfer.reduce else sums[part])) & ~before
+                open_ends = (others[part] | (0 if transfer.reduce else sums[part])) & ~before
                 if open_ends:
                     first = followed[((open_ends & -open_ends).bit_length() - 1) // 2]
                     raise _race(schedule, chunk, transfer.dst, first, (number, transfer))
                 if transfer.reduce:
                     sums[part] |= arrival << 1
                 else:
-                    reads[part], sums[part], copies[part] = 0, 0, arrival
+                    others[part] |= arrival
         for transfer, before, _, arrival in now:
             certain.complete(transfer, before | arrival | arrival << 1)
 
@@ -88,7 +87,7 @@ def _race(schedule: Schedule, chunk: int, rank: int, *both: tuple[int, Transfer]
 
 
 def refuse_deadlock(schedule: Schedule) -> None:
-    """Raise `ScheduleError` where pairs of ranks wait for each other: an ``after`` may close a circle."""
+    """Raise `ScheduleError` where pairs of ranks wait for each other: an ``after`` may close a cycle."""
     late = {pair: 1 << number for number, pair in enumerate(schedule.after)}
     certain, awaited = _Certain(), dict[tuple[int, int], int]()
     for moved in schedule.steps() if late else ():
@@ -108,11 +107,11 @@ def refuse_deadlock(schedule: Schedule) -> None:
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:
-        circle = error.args[1][:0:-1]
-        first = circle.index(min(circle))
+        cycle = error.args[1][:0:-1]
+        first = cycle.index(min(cycle))
         said = [
             f"rank {src} to rank {dst} waits for rank {schedule.after[src, dst][0]} to rank "
             f"{schedule.after[src, dst][1]}"
-            for src, dst in circle[first:] + circle[:first]
+            for src, dst in cycle[first:] + cycle[:first]
         ]
         raise schedule.error(f"deadlock: {', '.join(said)}") from None
