@@ -45,7 +45,8 @@ def run(request: Request, *, as_json: bool) -> None:
     if as_json:
         console.print_json("simulate", {"inputs": inputs, "rows": [_row(p) for p in predictions]})
     else:
-        console.print_table([console.spelled(inputs)], HEADS, (_cells(p) for p in predictions))
+        caveats = dict.fromkeys(p.caveat for p in predictions if p.caveat)
+        console.print_table([console.spelled(inputs), *caveats], HEADS, (_cells(p) for p in predictions))
 
 
 def _predictions(request: Request, library: str, sizes: list[int]) -> list[Prediction]:
@@ -83,6 +84,7 @@ def _row(p: Prediction) -> dict[str, Any]:
         "algorithm": p.algorithm,
         "protocol": p.protocol,
         "engine": p.engine,
+        **({"caveat": p.caveat} if p.caveat else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from sim.algorithms import algorithms_for, schedule
+from sim.algorithms import algorithms_for, caveat, schedule
 from sim.bounds import closed_bounds, latency_bound, traffic_bound
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
@@ -27,7 +27,7 @@ class Prediction:
     """How long one collective takes, and how it is carried out to take so long.
 
     Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated.
+    both equal ``time_s`` where nothing was calibrated. ``caveat`` is what to know before it is believed.
     """
 
     collective: Collective
@@ -38,6 +38,7 @@ class Prediction:
     time_lo_s: float
     time_hi_s: float
     timeline: Timeline | None = None
+    caveat: str = ""
 
     @property
     def algbw(self) -> float:
@@ -154,6 +155,7 @@ def _predict(
         seconds * band[0],
         seconds * band[1],
         timeline,
+        caveat(algorithm, plan.collective) if library == "ideal" else "",
     )
 
 
@@ -168,7 +170,7 @@ def evaluate(
     if ideal.uniform(graph) and not traced:
         closed = ideal.closed_form(plan.algorithm, plan.collective, parameters)
     if engine == "auto":
-        engine = "model" if closed is not None and _more_than(plan, MAX_TRANSFERS) else "simpy"
+        engine = "model" if closed is not None and plan.longer_than(MAX_TRANSFERS) else "simpy"
     timeline = None
     bounds = closed_bounds(plan, parameters) if engine == "model" else {
         "traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)
@@ -186,13 +188,3 @@ def evaluate(
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     check_time(what, seconds, bounds)
     return seconds + parameters.launch, engine, timeline
-
-
-def _more_than(plan: Schedule, transfers: int) -> bool:
-    """Whether the schedule has more transfers than so many; looks no further than it must."""
-    seen = 0
-    for moved in plan.steps():
-        seen += len(moved)
-        if seen > transfers:
-            return True
-    return False
