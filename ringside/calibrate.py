@@ -4,15 +4,16 @@ import hashlib
 import sys
 from pathlib import Path
 
-from sim.record import Record, check_writable
+from sim.record import Record
 from topologies import parse_settings
+from topologies.disk import check_outputs
 from validation.calibrate import calibrate, report
 from validation.readers import read
 
 
 def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
     """Fit, write the file, print the report."""
-    check_writable(output)
+    check_outputs([output], inputs=[*files, cluster])
     found = calibrate(
         read_all(files), cluster, parse_settings(settings), sources_of(files), pool_sites=pool_sites
     )

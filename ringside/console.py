@@ -16,7 +16,8 @@ Cell = str | int | float
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One JSON object whose first key says what it is."""
-    print(json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2))
+    text = json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
+    print(text)
 
 
 def print_table(

@@ -8,8 +8,9 @@ from real.launch import Gang
 from real.measure import Measurement, measure, warnings
 from ringside import console
 from sim.collective import kind_of
-from sim.record import Record, check_writable, read_lines, write
+from sim.record import Record, read_lines, write
 from topologies import Topology, load, parse_settings, ranks
+from topologies.disk import check_outputs, is_stream
 from topologies.units import format_size
 
 
@@ -32,6 +33,7 @@ def run(
     torchrun: bool,
 ) -> None:
     """Measure each size, add each record to the output as it comes, print the table."""
+    check_outputs([output], inputs=[emulate] if emulate else [])
     if settings and not emulate:
         raise ValueError("--set changes the figures of an emulated network; add --emulate star:4")
     if torchrun and not emulate:
@@ -60,14 +62,14 @@ def run(
 
 def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
     """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
-    check_writable(output)
-    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if output.exists() else []
+    grows = not is_stream(output)
+    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if grows and output.exists() else []
     fresh: list[Record] = []
     with console.progress("starting", len(what.sizes)) as bar:
 
         def keep(record: Record) -> None:
             fresh.append(record)
-            write([*kept, *fresh], output)
+            write([*kept, *fresh] if grows else [record], output)
             bar.done(f"measured {format_size(record.nbytes)}")
 
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.pictures import check_format
 from ringside.request import default_library
 from ringside.simulate_nccl import settings_of
 from sim.collective import kind_of
@@ -15,8 +16,8 @@ from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.tuner_csv import tuner_csv
 from sim.pick import ERROR, Pick, pick, ranges
 from sim.rankings import ideal_times, nccl_default, pipeline_times, tuner_times
-from sim.record import check_writable, replace
 from topologies import Topology, load, parse_settings
+from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
 
 HEADS = (
@@ -46,8 +47,8 @@ class Request:
 
 def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
     """Pick, print, draw and write the tuner's rules where asked to."""
-    for file in filter(None, (plot, csv)):
-        check_writable(file)
+    check_format(plot)
+    check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
     library = request.library or default_library(request.cluster)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
@@ -55,7 +56,7 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         comms = _communicators(request, counts)
         picks = _pick_nccl(request, comms, kind, counts, sizes)
         if csv:
-            replace(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
+            write_file(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
     elif library == "ideal":
         if csv:
             raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")

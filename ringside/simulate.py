@@ -9,8 +9,9 @@ from sim import calibration as calibrations
 from sim.collective import Collective, itemsize, kind_of
 from sim.laws import check_monotone
 from sim.predict import Prediction, predict
-from sim.record import RecordError, check_writable, replace
+from sim.record import RecordError
 from topologies import load, parse_settings, ranks
+from topologies.disk import check_outputs, write_file
 
 HEADS = (
     ("size", "(B)"),
@@ -26,10 +27,9 @@ HEADS = (
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes, library = console.sizes(*request.sweep), request.library or default_library(request.cluster)
-    if request.trace:
-        check_writable(request.trace)
-        if len(sizes) > 1:
-            raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
+    check_outputs([request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""])
+    if request.trace and len(sizes) > 1:
+        raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.ranks is not None and request.ranks < 1:
         raise ValueError(f"-g {request.ranks}; write 1 rank or more")
     if request.network != "fifo":
@@ -40,7 +40,7 @@ def run(request: Request, *, as_json: bool) -> None:
     predictions = _predictions(request, library, sizes)
     _check_growth(predictions)
     if request.trace and predictions[0].timeline:
-        replace(request.trace, predictions[0].timeline.dumps())
+        write_file(request.trace, predictions[0].timeline.dumps())
     inputs = inputs_of(request, library, predictions[0].collective.ranks)
     if as_json:
         console.print_json("simulate", {"inputs": inputs, "rows": [_row(p) for p in predictions]})

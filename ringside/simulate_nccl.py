@@ -12,9 +12,9 @@ from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.plan import LAUNCH_S, Plan, model, simulated_model
 from sim.libraries.nccl.tuner import cost_table
-from sim.record import replace
 from sim.timeline import Timeline
 from topologies import parse_settings
+from topologies.disk import write_file
 
 HEADS = (
     *(("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
@@ -39,7 +39,7 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
         plan, timeline = _plan(request, collective, comm, engine)
         rows.append(_row(request, collective, comm, plan, engine))
         if request.trace and timeline:
-            replace(request.trace, timeline.dumps())
+            write_file(request.trace, timeline.dumps())
     inputs = inputs_of(request, "nccl", count)
     whose = "the tuner's" if engine == "model" else "the engine's"
     note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"

@@ -7,7 +7,7 @@ from sim.bounds import closed_bounds, latency_bound, traffic_bound
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
 from sim.engine import simulate
-from sim.laws import check_time
+from sim.laws import check_band, check_time
 from sim.libraries import gloo, ideal
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
@@ -38,6 +38,10 @@ class Prediction:
     time_lo_s: float
     time_hi_s: float
     timeline: Timeline | None = None
+
+    def __post_init__(self) -> None:
+        what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
+        check_band(what, self.time_lo_s, self.time_s, self.time_hi_s)
 
     @property
     def algbw(self) -> float:

@@ -1,6 +1,7 @@
 """Topologies by name: what ``--cluster NAME[:NODES] --set key=value`` means."""
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 
 from topologies import fabrics, machines
+from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, check
 from topologies.importers import importer
 from topologies.units import format_duration, format_rate
@@ -106,7 +108,7 @@ def _from_file(
 
     text = ""
     with suppress(OSError):  # what cannot be read is refused below, in words
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = regular(path).read_bytes().decode("utf-8", "replace")
     maker = importer(text)
     if maker:
         graph = _made(str(path), maker, nodes if count is None else count, values)
@@ -134,14 +136,14 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
     for problem in error.errors(include_url=False):
         place = ".".join(str(part) for part in problem["loc"])
         match problem["type"]:
-            case "extra_forbidden":
+            case "extra_forbidden" | "unexpected_keyword_argument":
                 text = f"is not known; allowed: {', '.join(allowed)}"
             case "missing":
                 text = "is missing"
             case "value_error":
                 text = str(problem["ctx"]["error"])
             case _:
-                text = f"{problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+                text = f"{reprlib.repr(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
         lines.append(f"{name}: {place}: {text}")
     return "\n".join(lines)
 

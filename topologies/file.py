@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies import strict_yaml
 from topologies.catalogue import MAKERS, complaints, make
+from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
 from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
 
@@ -64,7 +65,7 @@ class _File(_Strict):
 def read(path: Path) -> Topology:
     """The topology in the file; raise `TopologyError` with every complaint at once."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         known = ", ".join(MAKERS)
         raise TopologyError(f"{path}: no such file, nor a known cluster ({known})") from None
@@ -91,7 +92,7 @@ def loads(text: str, source: str) -> Topology:
 
 def write(graph: Topology, path: Path) -> None:
     """Write the graph so that `read` gives the same graph back."""
-    path.write_text(dumps(graph), encoding="utf-8")
+    write_file(path, dumps(graph))
 
 
 def dumps(graph: Topology) -> str:

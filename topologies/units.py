@@ -23,6 +23,12 @@ from pydantic import BeforeValidator
 MAX_SIZE = 2**50
 """Bytes. No rank holds a pebibyte, so a larger size is a slip of the pen."""
 
+MIN_RATE, MAX_RATE = 1e-6, 1e18
+"""Bytes/s. What is slower or faster is no link, and its times would be no numbers."""
+
+MAX_DURATION = 1e9
+"""Seconds, some thirty years."""
+
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµμ/]*)\s*")
 _MAX_EXPONENT = 30
 _BINARY = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
@@ -60,12 +66,18 @@ def parse_rate(text: str) -> float:
     value = float(_parse(text, "a rate", _RATE_UNITS, advice))
     if value == 0:
         raise ValueError(f"{text!r} moves nothing: a rate is above 0; {advice}")
+    if not MIN_RATE <= value <= MAX_RATE:
+        raise ValueError(f"{text!r} is an absurd rate: {MIN_RATE:g} to {MAX_RATE:g} B/s is allowed; {advice}")
     return value
 
 
 def parse_duration(text: str) -> float:
     """Seconds from text such as ``5us`` or ``1.5ms``."""
-    return float(_parse(text, "a duration", _DURATION_UNITS, "write for example 5us, 1.5ms or 2s"))
+    advice = "write for example 5us, 1.5ms or 2s"
+    value = float(_parse(text, "a duration", _DURATION_UNITS, advice))
+    if value > MAX_DURATION:
+        raise ValueError(f"{text!r} is absurdly long: up to {MAX_DURATION:g} s is allowed; {advice}")
+    return value
 
 
 def format_size(nbytes: int) -> str:
