@@ -55,7 +55,7 @@ def simulate(
     protocol: options.Protocol = "auto",
     engine: options.Engine = "auto",
     network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
-    nccl_version: options.NcclVersion = "2.30",
+    nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
@@ -88,10 +88,8 @@ def pick(
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
-    times: Annotated[
-        str, typer.Option(help="For nccl: the tuner's, or those of the pipeline model of rings and trees.")
-    ] = "tuner",
-    nccl_version: options.NcclVersion = "2.30",
+    times: options.Times = None,
+    nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",

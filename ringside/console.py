@@ -1,6 +1,7 @@
 """What people read: tables in nccl-tests' manner, JSON for programs, progress on a terminal."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,4 +79,6 @@ class Ticker:
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, float) and not math.isfinite(cell):
+        raise ArithmeticError(f"a figure is {cell}, which is no answer")
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

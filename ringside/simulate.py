@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console, simulate_nccl
-from ringside.request import Request, default_library, inputs_of
+from ringside.request import Request, default_library, inputs_of, refuse_nccl_options
 from sim import calibration as calibrations
-from sim.collective import Collective, itemsize, kind_of
+from sim.collective import Collective, check_redop, itemsize, kind_of
 from sim.laws import check_monotone
 from sim.predict import Prediction, predict
 from sim.record import RecordError
@@ -32,6 +32,7 @@ def run(request: Request, *, as_json: bool) -> None:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.ranks is not None and request.ranks < 1:
         raise ValueError(f"-g {request.ranks}; write 1 rank or more")
+    check_redop(request.redop)
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     if library == "nccl":
@@ -49,8 +50,10 @@ def run(request: Request, *, as_json: bool) -> None:
 
 
 def _predictions(request: Request, library: str, sizes: list[int]) -> list[Prediction]:
-    if request.protocol != "auto":
-        raise ValueError(f"{library} knows no protocols; leave --protocol out, or write --library nccl")
+    refuse_nccl_options(
+        library, protocol=None if request.protocol == "auto" else request.protocol,
+        nccl_version=request.nccl_version, nccl_graph=request.nccl_graph,
+    )  # fmt: skip
     graph = load(request.cluster, parse_settings(list(request.settings)), ranks=request.ranks)
     found = None if request.calibration == "none" else calibrations.read(Path(request.calibration))
     kind, item, count = (

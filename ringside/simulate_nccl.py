@@ -8,6 +8,7 @@ from ringside.request import Request, inputs_of
 from sim.collective import KINDS, Collective, itemsize
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.constants import DEFAULT_VERSION
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.plan import LAUNCH_S, Plan, model, simulated_model
@@ -40,7 +41,8 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
         rows.append(_row(request, collective, comm, plan, engine))
         if request.trace and timeline:
             write_file(request.trace, timeline.dumps())
-    inputs = inputs_of(request, "nccl", count)
+    version = request.nccl_version or DEFAULT_VERSION
+    inputs = inputs_of(request, "nccl", count) | {"nccl_version": version}
     whose = "the tuner's" if engine == "model" else "the engine's"
     note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     if as_json:
@@ -49,10 +51,12 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
         _print(inputs, note, rows)
 
 
-def settings_of(algorithm: str, protocol: str, version: str) -> Settings:
+def settings_of(algorithm: str, protocol: str, version: str | None) -> Settings:
     """The pins and the release, from the words of the command line."""
     unset = {"auto": ""}
-    return Settings(version, Pins(unset.get(algorithm, algorithm), unset.get(protocol, protocol)))
+    return Settings(
+        version or DEFAULT_VERSION, Pins(unset.get(algorithm, algorithm), unset.get(protocol, protocol))
+    )
 
 
 def communicator_of(request: Request) -> Communicator | None:

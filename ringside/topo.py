@@ -26,6 +26,8 @@ def run(
 ) -> None:
     """List, or describe one, and write and draw it, or a schedule on it, where asked to."""
     if name is None:
+        if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
+            raise ValueError("of which cluster? write its name first, for example star:4")
         _list(as_json=as_json)
         return
     check_format(plot)

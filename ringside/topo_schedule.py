@@ -43,12 +43,13 @@ def show_schedule(
 
 
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
+    if count == 1:
+        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
     if default_library(cluster) == "ideal":
         return schedule(algorithm, Collective("all_reduce", count, NBYTES, 4))
     values = parse_settings(settings)
     comm = next(iter(communicators(cluster, values, None, None, Settings()).values()))
-    if comm is None:
-        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more nodes")
+    assert comm is not None
     return nccl_schedule(comm, Collective("all_reduce", comm.ranks, NBYTES, 4), algorithm, "simple")
 
 

@@ -56,6 +56,9 @@ ITEMSIZE = {
 }
 """Bytes of one element of each type."""
 
+REDOPS = ("sum", "prod", "min", "max", "avg", "mulsum")
+"""Reductions, in nccl-tests' words."""
+
 _SPELLINGS = {kind.replace("_", ""): kind for kind in KINDS}
 
 
@@ -72,6 +75,12 @@ def itemsize(dtype: str) -> int:
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype!r} is no known dtype; write one of {', '.join(ITEMSIZE)}")
     return ITEMSIZE[dtype]
+
+
+def check_redop(redop: str) -> None:
+    """Refuse what is no reduction."""
+    if redop not in REDOPS:
+        raise ValueError(f"{redop!r} is no known reduction; write one of {', '.join(REDOPS)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def from_line(line: str, place: str) -> Record:
     try:
         content: dict[str, Any] = json.loads(line)
         version = content.pop("record")
-    except (ValueError, AttributeError, KeyError, TypeError):
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         raise RecordError(
             f"{place}: not a record; a record is one JSON object a line with 'record'"
         ) from None

@@ -127,7 +127,12 @@ def parse_settings(texts: list[str]) -> dict[str, str]:
     for text, (key, _, value) in zip(texts, pairs, strict=True):
         if not key or not value:
             raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
-    return {key: value for key, _, value in pairs}
+    settings: dict[str, str] = {}
+    for key, _, value in pairs:
+        if key in settings:
+            raise TopologyError(f"--set {key} stands twice; write it once")
+        settings[key] = value
+    return settings
 
 
 def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:

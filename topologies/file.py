@@ -17,6 +17,7 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
     transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
 """
 
+import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,7 +87,12 @@ def loads(text: str, source: str) -> Topology:
         allowed = ", ".join(_File.model_fields)
         raise TopologyError(f"{source}: keys must be text; allowed: maker, or {allowed}")
     if "maker" in content:
-        return make(str(content.pop("maker")), None, content)
+        maker = content.pop("maker")
+        if not isinstance(maker, str):
+            raise TopologyError(
+                f"{source}: maker {reprlib.repr(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
+            )
+        return make(maker, None, content)
     return _graph(content, source)
 
 

@@ -15,6 +15,7 @@ between text and number is decimal, so no rounding hides in a prefix.
 """
 
 import re
+import reprlib
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -100,9 +101,10 @@ def format_duration(seconds: float, digits: int | None = None) -> str:
 
 
 def _parse(text: Any, what: str, units: dict[str, Decimal], advice: str) -> Decimal:
-    match = _NUMBER.fullmatch(str(text))
-    if match is None or match[2] not in units or isinstance(text, bool):
-        raise ValueError(f"{text!r} is not {what}; {advice}")
+    known = isinstance(text, str | int | float) and not isinstance(text, bool)
+    match = _NUMBER.fullmatch(str(text)) if known else None
+    if match is None or match[2] not in units:
+        raise ValueError(f"{reprlib.repr(text)} is not {what}; {advice}")
     try:
         number = Decimal(match[1])
     except InvalidOperation:

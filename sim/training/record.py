@@ -97,7 +97,7 @@ def read(path: Path) -> DdpRecord:
     """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise RecordError(f"{path}: no {SCHEMA} file; make one with ringside measure ddp")
