@@ -4,6 +4,7 @@ import hashlib
 import sys
 from pathlib import Path
 
+from ringside import console
 from sim.record import Record
 from topologies import parse_settings
 from topologies.disk import check_outputs
@@ -14,9 +15,9 @@ from validation.readers import read
 def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
     """Fit, write the file, print the report."""
     check_outputs([output], inputs=[*files, cluster])
-    found = calibrate(
-        read_all(files), cluster, parse_settings(settings), sources_of(files), pool_sites=pool_sites
-    )
+    records, values = read_all(files), parse_settings(settings)
+    with console.simulating("fitting"):
+        found = calibrate(records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)
     print(report(found))
     print(f"\nwritten to {output}")

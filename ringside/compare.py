@@ -52,7 +52,9 @@ def run(
     if cluster is None:
         raise ValueError("what did the measurements run on? add --cluster, for example star:4")
     found = None if calibration == "none" else calibrations.read(Path(calibration))
-    rows = compare(read_all(files), cluster, parse_settings(settings), found, pool_sites=pool_sites)
+    records = read_all(files)
+    with console.simulating("predicting"):
+        rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
     sums = summaries(rows)
     if plot:
         from ringside.plots import draw_comparison

@@ -19,9 +19,11 @@ HEADS = (
 def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: bool) -> None:
     """Predict every file's step and lay it beside the measured ones; exit 1 where one is off by more."""
     records = [read(file) for file in files]
-    judged = {
-        str(file): Judged(record, record.predict()) for file, record in zip(files, records, strict=True)
-    }
+    judged = {}
+    with console.simulating("predicting", len(records)) as bar:
+        for file, record in zip(files, records, strict=True):
+            judged[str(file)] = Judged(record, record.predict())
+            bar.done(f"predicted {file}")
     if plot:
         from ringside.plots_training import draw_timelines
 

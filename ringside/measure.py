@@ -5,7 +5,7 @@ from pathlib import Path
 
 from real.emulated import measure_emulated
 from real.launch import Gang
-from real.measure import Measurement, measure, warnings
+from real.measure import Measurement, check_room, measure, warnings
 from ringside import console
 from sim.collective import kind_of
 from sim.record import Record, read_lines, write
@@ -31,6 +31,7 @@ def run(
     emulate: str | None,
     settings: list[str],
     torchrun: bool,
+    force: bool,
 ) -> None:
     """Measure each size, add each record to the output as it comes, print the table."""
     check_outputs([output], inputs=[emulate] if emulate else [])
@@ -53,6 +54,8 @@ def run(
         warmup=warmup,
         timeout_s=timeout_s,
     )
+    if not force:
+        check_room(what.gang.per_node, max(what.sizes))
     if any(setting.startswith("latency=") for setting in settings):
         print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from real.ddp_job import DdpJob, is_model
 from real.emulated import cluster
+from real.measure import check_room
 from real.user_model import build
 from ringside import console
 from ringside.pictures import check_format
@@ -38,6 +39,7 @@ def run(
     settings: list[str] | None = None,
     plot: Path | None = None,
     trace: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
@@ -46,6 +48,8 @@ def run(
     """
     check_format(plot)
     check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
+    if not force:
+        check_room(ranks, 0)
     grows = not is_stream(output)
     if grows and output.exists() and not is_ddp_record(output):
         raise ValueError(f"{output} holds something else than steps; write another name after -o")

@@ -44,6 +44,9 @@ Times = Annotated[
     str | None,
     typer.Option(help="For nccl: tuner, or pipeline, a model of its rings and trees [default: tuner]"),
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Simulate whatever it takes [most: 20,000,000 transfers, 8 GiB]")
+]
 Files = Annotated[
     list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
 ]

@@ -70,7 +70,8 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         )  # fmt: skip
         if csv:
             raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
-        picks = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes)
+        with console.simulating("simulating"):
+            picks = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes)
     else:
         raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
     if plot:

@@ -62,7 +62,7 @@ def _predictions(request: Request, library: str, sizes: list[int]) -> list[Predi
         request.ranks or len(ranks(graph)),
     )
     predictions = []
-    with console.progress("simulating", len(sizes)) as bar:
+    with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
             predictions.append(
                 predict(

@@ -35,12 +35,14 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
     comm = communicator_of(request)
     count = comm.ranks if comm else 1
     rows = []
-    for nbytes in sizes:
-        collective = Collective(kind, count, nbytes, itemsize(request.dtype))
-        plan, timeline = _plan(request, collective, comm, engine)
-        rows.append(_row(request, collective, comm, plan, engine))
-        if request.trace and timeline:
-            write_file(request.trace, timeline.dumps())
+    with console.simulating("simulating", len(sizes)) as bar:
+        for nbytes in sizes:
+            collective = Collective(kind, count, nbytes, itemsize(request.dtype))
+            plan, timeline = _plan(request, collective, comm, engine)
+            rows.append(_row(request, collective, comm, plan, engine))
+            if request.trace and timeline:
+                write_file(request.trace, timeline.dumps())
+            bar.done(f"simulated {nbytes} B")
     version = request.nccl_version or DEFAULT_VERSION
     inputs = inputs_of(request, "nccl", count) | {"nccl_version": version}
     whose = "the tuner's" if engine == "model" else "the engine's"

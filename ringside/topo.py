@@ -37,7 +37,7 @@ def run(
     if output:
         write_file(output, dumps(graph))
     if algorithm:
-        show_schedule(cluster, changes, len(ranks(graph)), algorithm, plot, as_json=as_json)
+        show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
         return
     if plot:
         from ringside.plots import draw_topology

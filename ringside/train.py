@@ -111,7 +111,7 @@ def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any])
     base = simulate_step(work, ALONE, training.ddp, alone).throughput
     large = simulate_step(sized(work.batch * everybody), ALONE, training.ddp, alone).throughput
     rows = []
-    with console.progress("simulating", len(groups) * len(caps)) as bar:
+    with console.simulating("simulating", len(groups) * len(caps)) as bar:
         for found in groups:
             for cap in caps:
                 many = found.process_group

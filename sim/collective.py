@@ -56,6 +56,9 @@ ITEMSIZE = {
 }
 """Bytes of one element of each type."""
 
+MAX_SPACE = 2**62
+"""Bytes of one collective, all ranks together: beyond it offsets are no 64-bit numbers."""
+
 REDOPS = ("sum", "prod", "min", "max", "avg", "mulsum")
 """Reductions, in nccl-tests' words."""
 
@@ -110,6 +113,10 @@ class Collective:
             raise ValueError(f"a size of {self.nbytes} bytes; write 0 or more")
         if self.itemsize < 1:
             raise ValueError(f"an itemsize of {self.itemsize} bytes; write 1 or more")
+        if self.space > MAX_SPACE:
+            raise ValueError(
+                f"{self.nbytes} bytes on {self.ranks} ranks are more than 4 EiB in all; write less"
+            )
         if not 0 <= self.root < self.ranks:
             raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
 

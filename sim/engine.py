@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import simpy
 
+from sim import effort
 from sim.network import FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
 from sim.timeline import LinkSpan, Timeline, TransferSpan
@@ -217,6 +218,8 @@ class Execution:
         for gate in transfer.brings:
             self._pass(gate, time)
         self.num_transfers += 1
+        if not self.num_transfers % effort.EVERY:
+            effort.show(self.num_transfers, self._to_finish)
         if self.num_transfers == self._to_finish:
             self.finished = time
             self.done.succeed()
@@ -252,6 +255,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced:
             f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
             f"write at most that many ranks, or a larger cluster"
         )
+    effort.consider(schedule, graph)
     env = simpy.Environment()
     network = FifoNetwork(env, graph)
     execution = Execution(env, network, schedule, gamma, traced=traced)

@@ -31,8 +31,8 @@ MAKERS: dict[str, Callable[..., Topology]] = {
 }
 """Every named topology; the first parameter of a maker is its count, of ranks, of machines or of leaves."""
 
-MAX_COUNT = 2**20
-"""Above a million ranks or machines a count is a slip of the pen."""
+MAX_LINKS = 2**18
+"""As many links a topology by name may have: 131,072 ranks on a star. Its graph is made in seconds."""
 
 
 def settings(name: str) -> dict[str, str]:
@@ -69,8 +69,14 @@ def _made(
     except ValidationError as error:
         raise TopologyError(complaints(error, name, [p.name for p in parameters])) from None
     arguments = checked.model_dump()
-    if arguments[first.name] > MAX_COUNT:
-        raise TopologyError(f"{name}: {first.name} is {arguments[first.name]}; allowed: 1 to {MAX_COUNT}")
+    if arguments[first.name] > 2:
+        links = maker(**arguments | {first.name: 2}).number_of_edges() / 2  # of each rank or machine
+        most = int(MAX_LINKS / links)
+        if arguments[first.name] > most:
+            raise TopologyError(
+                f"{name}: {first.name} is {arguments[first.name]}; allowed: 1 to {most}, "
+                f"which have {MAX_LINKS} links"
+            )
     graph = maker(**arguments)
     check(graph)
     return graph

@@ -153,7 +153,8 @@ def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
     starts = [block * elements // blocks * collective.itemsize for block in range(blocks)]
     inside = np.cumsum(pieces) - pieces
     bounds = np.append((np.array(starts)[:, None] + inside).ravel(), collective.nbytes)
-    return Chunks(bounds.astype(np.int64), np.repeat(np.arange(blocks), len(pieces)))
+    block = np.repeat(np.arange(blocks), len(pieces))
+    return Chunks(len(block), lambda: (bounds.astype(np.int64), block))
 
 
 def _steps(
