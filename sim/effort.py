@@ -93,16 +93,23 @@ def consider(plan: Schedule, graph: Topology) -> None:
         return
     collective = plan.collective
     what = f"{plan.algorithm} {collective.kind} of {format_size(collective.nbytes)} on {plan.ranks} ranks"
-    cost = (
-        f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)} "
-        f"and {format_size(-(-effort.memory // 2**20) * 2**20)}"
-    )
+    cost = f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)}"
+    if effort.memory > MAX_MEMORY / 8:
+        cost += f" and {effort.memory / 2**30:.1f} GiB"
     if not _forced.get() and (effort.transfers > MAX_TRANSFERS or effort.memory > MAX_MEMORY):
         raise TooMuchError(
             f"{what}: {cost}; the most is {MAX_TRANSFERS:,} and {format_size(MAX_MEMORY)}; "
             f"write fewer ranks, a smaller size or another --algorithm, or --force"
         )
     _say.get()(f"{what}: {cost}")
+
+
+def consider_chunks(count: int) -> None:
+    """Raise `TooMuchError` for more chunks than a simulation may have transfers, if not forced."""
+    if count > MAX_TRANSFERS and not _forced.get():
+        raise TooMuchError(
+            f"{count:,} chunks; the most is {MAX_TRANSFERS:,}; write a smaller size, or --force"
+        )
 
 
 def show(done: int, total: int) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sim.algorithms.tree import waves
 from sim.collective import Collective
+from sim.effort import consider_chunks
 from sim.libraries.nccl.channels import channel_bytes
 from sim.libraries.nccl.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.communicator import Communicator
@@ -120,6 +121,7 @@ def _schedule(
 def _part(
     comm: Communicator, collective: Collective, algorithm: str, channel: int, nbytes: int, cuts: Chunking
 ) -> Part:
+    consider_chunks(nbytes // cuts.chunk)
     if algorithm == "ring" and collective.kind == "all_reduce":
         loops = all_reduce_loops(nbytes, comm.ranks, cuts.chunk) or (0,)
         # one chunk a rank; in the last loop the last ranks' may be short or empty
