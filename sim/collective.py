@@ -56,6 +56,12 @@ ITEMSIZE = {
 }
 """Bytes of one element of each type."""
 
+MAX_SPACE = 2**62
+"""Bytes of one collective, all ranks together: beyond it offsets are no 64-bit numbers."""
+
+REDOPS = ("sum", "prod", "min", "max", "avg", "mulsum")
+"""Reductions, in nccl-tests' words."""
+
 _SPELLINGS = {kind.replace("_", ""): kind for kind in KINDS}
 
 
@@ -72,6 +78,12 @@ def itemsize(dtype: str) -> int:
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype!r} is no known dtype; write one of {', '.join(ITEMSIZE)}")
     return ITEMSIZE[dtype]
+
+
+def check_redop(redop: str) -> None:
+    """Refuse what is no reduction."""
+    if redop not in REDOPS:
+        raise ValueError(f"{redop!r} is no known reduction; write one of {', '.join(REDOPS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,10 @@ class Collective:
             raise ValueError(f"a size of {self.nbytes} bytes; write 0 or more")
         if self.itemsize < 1:
             raise ValueError(f"an itemsize of {self.itemsize} bytes; write 1 or more")
+        if self.space > MAX_SPACE:
+            raise ValueError(
+                f"{self.nbytes} bytes on {self.ranks} ranks are more than 4 EiB in all; write less"
+            )
         if not 0 <= self.root < self.ranks:
             raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
 

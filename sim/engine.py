@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import simpy
 
+from sim import effort
 from sim.network import FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
 from sim.timeline import LinkSpan, Timeline, TransferSpan
@@ -307,6 +308,8 @@ class Execution:
             if not gate.missing:
                 self._open(gate)
         self.num_transfers += 1
+        if not self.num_transfers % effort.EVERY:
+            effort.show(self.num_transfers, self._to_finish)
         if self.num_transfers == self._to_finish:
             self.done.succeed()
 
@@ -346,6 +349,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced:
             f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
             f"write at most that many ranks, or a larger cluster"
         )
+    effort.consider(schedule, graph)
     env = simpy.Environment()
     network = FifoNetwork(env, graph)
     execution = Execution(env, network, schedule, gamma, traced=traced)

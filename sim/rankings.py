@@ -7,6 +7,7 @@ import numpy as np
 from sim.algorithms import algorithms_for, schedule
 from sim.bounds import traffic_bound
 from sim.collective import Collective, itemsize
+from sim.effort import consider
 from sim.engine import simulate
 from sim.libraries import ideal
 from sim.libraries.nccl.communicator import Communicator
@@ -90,6 +91,7 @@ def _textbook(collective: Collective, graph: Topology) -> dict[str, float]:
     for name in algorithms_for(collective.kind):
         if name not in found:
             plan = schedule(name, collective)
+            consider(plan, graph)
             bound = traffic_bound(plan, graph)
             idle = len(found) > 1 and bound >= sorted(found.values())[1]
             found[name] = bound if idle else simulate(plan, graph).time_s

@@ -89,15 +89,33 @@ def step(
     return Step(source, target, first, spans, channels, np.atleast_1d(reduces).astype(np.bool_))
 
 
-@dataclass(frozen=True)
 class Chunks:
-    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
+    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``.
 
-    bounds: Ints
-    block: Ints
+    ``cut`` gives both when one of them is first looked at: a closed form over a billion chunks only
+    counts them, and needs no room for them.
+    """
+
+    def __init__(self, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> None:
+        self._count = count
+        self._cut = cut
 
     def __len__(self) -> int:
-        return len(self.block)
+        return self._count
+
+    @property
+    def bounds(self) -> Ints:
+        """Where each chunk begins, and where the last one ends."""
+        return self._arrays[0]
+
+    @property
+    def block(self) -> Ints:
+        """The block of each chunk."""
+        return self._arrays[1]
+
+    @cached_property
+    def _arrays(self) -> tuple[Ints, Ints]:
+        return self._cut()
 
     @cached_property
     def of_block(self) -> dict[int, range]:
@@ -109,23 +127,29 @@ class Chunks:
 def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
     """Every block cut into ``per_block`` equal chunks; where that is uneven they differ by one element."""
     blocks = collective.num_blocks
-    return Chunks(
-        _cut(collective, np.arange(blocks * per_block + 1), blocks * per_block),
-        np.repeat(np.arange(blocks), per_block),
-    )
+
+    def cut() -> tuple[Ints, Ints]:
+        return _bounds(collective, blocks * per_block), np.repeat(np.arange(blocks), per_block)
+
+    return Chunks(blocks * per_block, cut)
 
 
 def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
     """The only block cut into chunks of ``nbytes``, the last one with what is left."""
     size = max(nbytes // collective.itemsize, 1) * collective.itemsize
-    bounds = np.append(np.arange(0, max(collective.space, 1), size), collective.space)
-    return Chunks(bounds.astype(np.int64), np.zeros(len(bounds) - 1, dtype=np.int64))
+    count = max(-(-collective.space // size), 1)
+
+    def cut() -> tuple[Ints, Ints]:
+        return np.append(np.arange(count) * size, collective.space), np.zeros(count, dtype=np.int64)
+
+    return Chunks(count, cut)
 
 
-def _cut(collective: Collective, index: Ints, parts: int) -> Ints:
-    elements = collective.space // collective.itemsize
-    # Python's integers, because index * elements passes 2**63 for a pebibyte in a million parts
-    bounds = np.array([int(i) * elements // parts * collective.itemsize for i in index], dtype=np.int64)
+def _bounds(collective: Collective, parts: int) -> Ints:
+    each, rest = divmod(collective.space // collective.itemsize, parts)
+    index = np.arange(parts + 1)
+    # index * elements // parts, of which the product would pass 2**63 for a pebibyte in a million parts
+    bounds: Ints = (index * each + index * rest // parts) * collective.itemsize
     bounds[-1] = collective.space
     return bounds
 
