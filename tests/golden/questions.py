@@ -1,7 +1,7 @@
 """What people ask Ringside, in their own words; `answers.json` holds what every door says to it.
 
-An answer that changes is a decision: ``python -m tests.golden.questions`` writes the file anew, and the commit
-says why.
+An answer that changes is a decision: ``python -m tests.golden.questions`` writes the file anew, and the
+commit says why.
 """
 
 import contextlib
@@ -98,8 +98,12 @@ def questions() -> list[str]:
     """Every question, as a command line."""
     found = []
     for command, lines in (
-        ("simulate", SIMULATE), ("pick", PICK), ("train", TRAIN), ("compare", COMPARE), ("calibrate", CALIBRATE),
-    ):  # fmt: skip
+        ("simulate", SIMULATE),
+        ("pick", PICK),
+        ("train", TRAIN),
+        ("compare", COMPARE),
+        ("calibrate", CALIBRATE),
+    ):
         end = " -o calibration.yaml" if command == "calibrate" else " --json"
         found += [f"{command} {line}{end}" for line in lines.strip().splitlines()]
     return found
