@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from real.job import MAX_ITERATIONS
 from sim.training.buckets import Bucketing
 from sim.training.job import STEADY
 from sim.training.process_group import GLOO_WORKERS
@@ -45,10 +46,10 @@ class DdpJob:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
-        if self.iterations < 1 or self.warmup < STEADY - 1:
+        if not 1 <= self.iterations <= MAX_ITERATIONS or self.warmup < STEADY - 1:
             raise ValueError(
-                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after "
-                f"{STEADY - 1}, in which the buckets find their final shape"
+                f"{self.iterations} iterations after {self.warmup} warm-up ones; write 1 to "
+                f"{MAX_ITERATIONS} after {STEADY - 1}, in which the buckets find their final shape"
             )
 
     def write(self, path: Path) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 PING_PONG = "ping_pong"
 """Pairs of ranks that each send one message to and fro; its time is that of one way."""
 
+MAX_ITERATIONS = 1_000_000
+"""More are a slip of the pen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

@@ -5,14 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from real.job import PING_PONG, Job
+from real.job import MAX_ITERATIONS, PING_PONG, Job
 from real.launch import Gang, run
 from real.watch import Row
 from sim.algorithms import schedule
 from sim.collective import KINDS, Collective, itemsize
 from sim.record import Record
+from topologies.units import format_size
 
 BACKENDS = ("gloo", "nccl")
+
+RANKS_PER_CORE = 16
+"""As many ranks of one machine may share a core unless it is forced: each is a process with torch in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,10 @@ class Measurement:
             )
         if self.gang.nodes > 1 and self.gang.endpoint is None:
             raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
-        if self.iterations < 1 or self.warmup < 0:
+        if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
             raise ValueError(
-                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0"
+                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0, "
+                f"and at most {MAX_ITERATIONS}"
             )
         if not 0 < self.timeout_s < 1e6:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
@@ -83,6 +88,22 @@ def job_of(what: Measurement) -> Job:
         warmup=what.warmup,
         timeout_s=what.timeout_s,
     )
+
+
+def check_room(ranks: int, nbytes: int) -> None:
+    """Refuse more ranks, or larger buffers of theirs, than this machine can hold."""
+    cores = os.cpu_count() or 1
+    if ranks > RANKS_PER_CORE * cores:
+        raise ValueError(
+            f"{ranks} ranks on {cores} cores; the most is {RANKS_PER_CORE * cores}, {RANKS_PER_CORE} a core; "
+            f"write fewer after -g, or --force"
+        )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if ranks * nbytes > memory:
+        raise ValueError(
+            f"{ranks} ranks with {format_size(nbytes)} each need more than this machine's "
+            f"{memory / 2**30:.0f} GiB; write a smaller size, or --force"
+        )
 
 
 def warnings(what: Measurement) -> list[str]:

@@ -4,18 +4,20 @@ import hashlib
 import sys
 from pathlib import Path
 
-from sim.record import Record, check_writable
+from ringside import console
+from sim.record import Record
 from topologies import parse_settings
+from topologies.disk import check_outputs
 from validation.calibrate import calibrate, report
 from validation.readers import read
 
 
 def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
     """Fit, write the file, print the report."""
-    check_writable(output)
-    found = calibrate(
-        read_all(files), cluster, parse_settings(settings), sources_of(files), pool_sites=pool_sites
-    )
+    check_outputs([output], inputs=[*files, cluster])
+    records, values = read_all(files), parse_settings(settings)
+    with console.simulating("fitting"):
+        found = calibrate(records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)
     print(report(found))
     print(f"\nwritten to {output}")

@@ -6,10 +6,11 @@ from typing import Any
 
 from ringside import compare_ddp, console
 from ringside.calibrate import read_all
+from ringside.pictures import check_format
 from sim import calibration as calibrations
-from sim.record import check_writable
 from sim.training.record import is_ddp_record
 from topologies import parse_settings
+from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
 
 HEADS = (
@@ -39,6 +40,8 @@ def run(
 ) -> None:
     """Compare all records; exit 1 where a set's median error exceeds ``max_error``."""
     limit = None if max_error is None else percent(max_error)
+    check_format(plot)
+    check_outputs([plot], inputs=[*files, calibration])
     if any(map(is_ddp_record, files)):
         if cluster or settings or calibration != "none":
             raise ValueError(
@@ -48,10 +51,10 @@ def run(
         return
     if cluster is None:
         raise ValueError("what did the measurements run on? add --cluster, for example star:4")
-    if plot:
-        check_writable(plot)
     found = None if calibration == "none" else calibrations.read(Path(calibration))
-    rows = compare(read_all(files), cluster, parse_settings(settings), found, pool_sites=pool_sites)
+    records = read_all(files)
+    with console.simulating("predicting"):
+        rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
     sums = summaries(rows)
     if plot:
         from ringside.plots import draw_comparison
@@ -64,7 +67,7 @@ def run(
     else:
         console.print_table([], HEADS, [cells(row) for row in rows])
         print("\n".join(summary_lines(sums)))
-    over = [name for name, s in sums.items() if limit is not None and s.median_error > limit]
+    over = [name for name, s in sums.items() if limit is not None and not s.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
 

@@ -18,14 +18,12 @@ HEADS = (
 
 def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: bool) -> None:
     """Predict every file's step and lay it beside the measured ones; exit 1 where one is off by more."""
-    if plot:
-        from ringside.pictures import check_picture
-
-        check_picture(plot)
     records = [read(file) for file in files]
-    judged = {
-        str(file): Judged(record, record.predict()) for file, record in zip(files, records, strict=True)
-    }
+    judged = {}
+    with console.simulating("predicting", len(records)) as bar:
+        for file, record in zip(files, records, strict=True):
+            judged[str(file)] = Judged(record, record.predict())
+            bar.done(f"predicted {file}")
     if plot:
         from ringside.plots_training import draw_timelines
 
@@ -35,7 +33,7 @@ def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: b
         console.print_json("compare_ddp", {"rows": [row(name, one) for name, one in judged.items()]})
     else:
         console.print_table([], HEADS, [cells(name, one) for name, one in judged.items()])
-    over = [name for name, one in judged.items() if limit is not None and abs(one.step_error) > limit]
+    over = [name for name, one in judged.items() if limit is not None and not abs(one.step_error) <= limit]
     if over:
         raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")
 

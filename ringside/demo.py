@@ -9,7 +9,8 @@ from ringside import console
 from ringside.compare import summary_lines
 from ringside.plots import draw_comparison
 from ringside.report import page
-from sim.record import Record, RecordError, replace, write
+from sim.record import Record, RecordError, write
+from topologies.disk import write_file
 from topologies.units import format_size
 from validation.calibrate import calibrate, report
 from validation.compare import Compared, compare, summaries
@@ -51,7 +52,7 @@ def run(output: Path) -> None:
     draw_comparison(compared, output / "comparison.png")
     draw_comparison(compared, output / "comparison.svg")
     picture = (output / "comparison.svg").read_text(encoding="utf-8")
-    replace(output / PAGE, page(compared, picture, reports))
+    write_file(output / PAGE, page(compared, picture, reports))
     for ranks in RANKS:
         of_ranks = [row for row in compared if row.record.ranks == ranks]
         print(f"# {ranks} ranks")

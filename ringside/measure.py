@@ -5,11 +5,12 @@ from pathlib import Path
 
 from real.emulated import measure_emulated
 from real.launch import Gang
-from real.measure import Measurement, measure, warnings
+from real.measure import Measurement, check_room, measure, warnings
 from ringside import console
 from sim.collective import kind_of
-from sim.record import Record, check_writable, read_lines, write
+from sim.record import Record, read_lines, write
 from topologies import Topology, load, parse_settings, ranks
+from topologies.disk import check_outputs, is_stream
 from topologies.units import format_size
 
 
@@ -30,8 +31,10 @@ def run(
     emulate: str | None,
     settings: list[str],
     torchrun: bool,
+    force: bool,
 ) -> None:
     """Measure each size, add each record to the output as it comes, print the table."""
+    check_outputs([output], inputs=[emulate] if emulate else [])
     if settings and not emulate:
         raise ValueError("--set changes the figures of an emulated network; add --emulate star:4")
     if torchrun and not emulate:
@@ -51,6 +54,8 @@ def run(
         warmup=warmup,
         timeout_s=timeout_s,
     )
+    if not force:
+        check_room(what.gang.per_node, max(what.sizes))
     if any(setting.startswith("latency=") for setting in settings):
         print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):
@@ -60,14 +65,14 @@ def run(
 
 def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
     """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
-    check_writable(output)
-    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if output.exists() else []
+    grows = not is_stream(output)
+    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if grows and output.exists() else []
     fresh: list[Record] = []
     with console.progress("starting", len(what.sizes)) as bar:
 
         def keep(record: Record) -> None:
             fresh.append(record)
-            write([*kept, *fresh], output)
+            write([*kept, *fresh] if grows else [record], output)
             bar.done(f"measured {format_size(record.nbytes)}")
 
         try:

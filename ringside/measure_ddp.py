@@ -5,12 +5,14 @@ from pathlib import Path
 
 from real.ddp_job import DdpJob, is_model
 from real.emulated import cluster
+from real.measure import check_room
 from real.user_model import build
 from ringside import console
-from sim.record import check_writable, replace
+from ringside.pictures import check_format
 from sim.training.record import DdpRecord, is_ddp_record, workload_of
 from sim.workload import Workload
 from topologies import load, parse_settings
+from topologies.disk import check_outputs, is_stream, write_file
 from validation.ddp_run import emulated_wires, record
 from validation.ddp_steps import sleeping_layers
 
@@ -37,33 +39,33 @@ def run(
     settings: list[str] | None = None,
     plot: Path | None = None,
     trace: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
-    The file holds the steps so far, whatever happens.
+    The file holds the steps so far, whatever happens; a device or a pipe gets them all at the end.
     ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
     """
-    files = [file for file in (output, trace, plot) if file]
-    if len(set(files)) < len(files):
-        raise ValueError("steps, trace and picture need files of their own; write different names")
-    for file in filter(None, (output, trace)):
-        check_writable(file)
-    if output.exists() and not is_ddp_record(output):
+    check_format(plot)
+    check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
+    if not force:
+        check_room(ranks, 0)
+    grows = not is_stream(output)
+    if grows and output.exists() and not is_ddp_record(output):
         raise ValueError(f"{output} holds something else than steps; write another name after -o")
-    if plot:
-        from ringside.pictures import check_picture
-
-        check_picture(plot)
     with console.progress("starting", job.iterations) as bar:
 
         def keep(record: DdpRecord) -> None:
-            replace(output, record.dumps())
+            if grows:
+                write_file(output, record.dumps())
             bar.done("steps")
 
         found = _measured(_model(model, job), job, ranks, emulate, settings or [], keep)
     step = found.median
+    if not grows:
+        write_file(output, found.dumps())
     if trace:
-        replace(trace, step.dumps())
+        write_file(trace, step.dumps())
     if plot:
         from ringside.plots_training import draw_timelines
 

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from ringside.request import default_library
+from ringside.pictures import check_format
+from ringside.request import default_library, refuse_nccl_options
 from ringside.simulate_nccl import settings_of
-from sim.collective import kind_of
+from sim.collective import check_redop, itemsize, kind_of
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuner_csv import tuner_csv
 from sim.pick import ERROR, Pick, pick, ranges
 from sim.rankings import ideal_times, nccl_default, pipeline_times, tuner_times
-from sim.record import check_writable, replace
 from topologies import Topology, load, parse_settings
+from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
+
+TIMES = "tuner"
+"""By which NCCL's pairs are ranked if nobody says otherwise."""
 
 HEADS = (
     *(("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""), ("protocol", "")),
@@ -37,8 +42,8 @@ class Request:
     library: str | None
     algorithm: str
     protocol: str
-    times: str
-    nccl_version: str
+    times: str | None
+    nccl_version: str | None
     nccl_graph: Path | None
     dtype: str
     redop: str
@@ -46,8 +51,10 @@ class Request:
 
 def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
     """Pick, print, draw and write the tuner's rules where asked to."""
-    for file in filter(None, (plot, csv)):
-        check_writable(file)
+    check_format(plot)
+    check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
+    check_redop(request.redop)
+    itemsize(request.dtype)
     library = request.library or default_library(request.cluster)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
@@ -55,11 +62,16 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         comms = _communicators(request, counts)
         picks = _pick_nccl(request, comms, kind, counts, sizes)
         if csv:
-            replace(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
+            write_file(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
     elif library == "ideal":
+        refuse_nccl_options(
+            library, protocol=None if request.protocol == "auto" else request.protocol, times=request.times,
+            nccl_version=request.nccl_version, nccl_graph=request.nccl_graph,
+        )  # fmt: skip
         if csv:
             raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
-        picks = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes)
+        with console.simulating("simulating"):
+            picks = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes)
     else:
         raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
     if plot:
@@ -74,9 +86,9 @@ def _pick_nccl(
 ) -> list[Pick]:
     """By the tuner's times, where NCCL's default wins; or by the pipelines', where it may not."""
     models = {"tuner": tuner_times, "pipeline": pipeline_times}
-    if request.times not in models:
+    if request.times not in (None, *models):
         raise ValueError(f"{request.times!r} are no known times; write {' or '.join(models)}")
-    times = models[request.times](comms, kind, request.dtype, request.redop)
+    times = models[request.times or TIMES](comms, kind, request.dtype, request.redop)
     return pick(times, counts, sizes, default=nccl_default(comms, kind, request.dtype, request.redop))
 
 
@@ -110,6 +122,8 @@ def _counts(text: str) -> list[int]:
 
 def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
+    if library == "nccl":
+        inputs |= {"times": request.times or TIMES, "nccl_version": request.nccl_version or DEFAULT_VERSION}
     del inputs["sweep"]
     if as_json:
         found = {"inputs": inputs, "error": ERROR, "rows": [_row(one) for one in picks]}

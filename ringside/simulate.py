@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console, simulate_nccl
-from ringside.request import Request, default_library, inputs_of
+from ringside.request import Request, default_library, inputs_of, refuse_nccl_options
 from sim import calibration as calibrations
-from sim.collective import Collective, itemsize, kind_of
+from sim.collective import Collective, check_redop, itemsize, kind_of
 from sim.laws import check_monotone
 from sim.predict import Prediction, predict
-from sim.record import RecordError, check_writable, replace
+from sim.record import RecordError
 from topologies import load, parse_settings, ranks
+from topologies.disk import check_outputs, write_file
 
 HEADS = (
     ("size", "(B)"),
@@ -26,12 +27,12 @@ HEADS = (
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes, library = console.sizes(*request.sweep), request.library or default_library(request.cluster)
-    if request.trace:
-        check_writable(request.trace)
-        if len(sizes) > 1:
-            raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
+    check_outputs([request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""])
+    if request.trace and len(sizes) > 1:
+        raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.ranks is not None and request.ranks < 1:
         raise ValueError(f"-g {request.ranks}; write 1 rank or more")
+    check_redop(request.redop)
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     if library == "nccl":
@@ -40,17 +41,20 @@ def run(request: Request, *, as_json: bool) -> None:
     predictions = _predictions(request, library, sizes)
     _check_growth(predictions)
     if request.trace and predictions[0].timeline:
-        replace(request.trace, predictions[0].timeline.dumps())
+        write_file(request.trace, predictions[0].timeline.dumps())
     inputs = inputs_of(request, library, predictions[0].collective.ranks)
     if as_json:
         console.print_json("simulate", {"inputs": inputs, "rows": [_row(p) for p in predictions]})
     else:
-        console.print_table([console.spelled(inputs)], HEADS, (_cells(p) for p in predictions))
+        caveats = dict.fromkeys(p.caveat for p in predictions if p.caveat)
+        console.print_table([console.spelled(inputs), *caveats], HEADS, (_cells(p) for p in predictions))
 
 
 def _predictions(request: Request, library: str, sizes: list[int]) -> list[Prediction]:
-    if request.protocol != "auto":
-        raise ValueError(f"{library} knows no protocols; leave --protocol out, or write --library nccl")
+    refuse_nccl_options(
+        library, protocol=None if request.protocol == "auto" else request.protocol,
+        nccl_version=request.nccl_version, nccl_graph=request.nccl_graph,
+    )  # fmt: skip
     graph = load(request.cluster, parse_settings(list(request.settings)), ranks=request.ranks)
     found = None if request.calibration == "none" else calibrations.read(Path(request.calibration))
     kind, item, count = (
@@ -59,7 +63,7 @@ def _predictions(request: Request, library: str, sizes: list[int]) -> list[Predi
         request.ranks or len(ranks(graph)),
     )
     predictions = []
-    with console.progress("simulating", len(sizes)) as bar:
+    with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
             predictions.append(
                 predict(
@@ -83,6 +87,7 @@ def _row(p: Prediction) -> dict[str, Any]:
         "algorithm": p.algorithm,
         "protocol": p.protocol,
         "engine": p.engine,
+        **({"caveat": p.caveat} if p.caveat else {}),
     }
 
 

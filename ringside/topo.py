@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.pictures import check_format
 from ringside.topo_channels import show_channels
 from ringside.topo_schedule import show_schedule
-from sim.record import check_writable, replace
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
 from topologies.catalogue import split
+from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
 
@@ -33,19 +34,21 @@ def run(
             "write for example ringside topo dgx-h100:2 --channels"
         )
     if name is None:
+        if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
+            raise ValueError("of which cluster? write its name first, for example star:4")
         _list(as_json=as_json)
         return
-    for file in filter(None, (output, plot)):
-        check_writable(file)
+    check_format(plot)
+    check_outputs((output, plot), inputs=[name])
     cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
     if channels:
         show_channels(cluster, changes, as_json=as_json)
         return
     graph = load(cluster, parse_settings(changes))
     if output:
-        replace(output, dumps(graph))
+        write_file(output, dumps(graph))
     if algorithm:
-        show_schedule(cluster, changes, len(ranks(graph)), algorithm, plot, as_json=as_json)
+        show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
         return
     if plot:
         from ringside.plots import draw_topology

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.pictures import check_format
 from ringside.training_group import ALONE, Group, device_of, group
 from ringside.training_workload import Training, is_timed, sized_workload
 from sim.models.architecture import MEMORY_EFFICIENCY
 from sim.models.devices import Device, device
-from sim.record import check_writable
-from sim.record import replace as write_text
 from sim.training.ddp import simulate_step
 from sim.training.job import Costs
 from sim.training.memory import Memory, find_optimizer, memory
 from sim.training.step import Step
 from sim.training.whatif import recommended_cap
+from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
 STRATEGIES = ("ddp",)
@@ -64,7 +64,7 @@ def run(
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
     if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
         raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
-    _check_outputs(plot, trace, sweep)
+    _check_outputs(plot, trace, sweep, [training.model, cluster])
     groups = [group(cluster, settings, ranks, library)] if parameter != "nodes" else [
         replace(group(f"{cluster}:{_whole(value)}", settings, None, library), nodes=_whole(value))
         for value in values
@@ -78,7 +78,7 @@ def run(
     if plot:
         _draw(parameter, values, rows, best, plot)
     if trace:
-        write_text(trace, rows[0].step.dumps())
+        write_file(trace, rows[0].step.dumps())
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": groups[0].library,
               "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
@@ -90,18 +90,12 @@ def run(
         _print(inputs, rows, held, gpu, best)
 
 
-def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None) -> None:
+def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
     """Refuse files that could not be written, before any work is done for them."""
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
-    if trace and trace == plot:
-        raise ValueError(f"{plot} cannot be both picture and trace; write two names")
-    if trace:
-        check_writable(trace)
-    if plot:
-        from ringside.pictures import check_picture
-
-        check_picture(plot)
+    check_format(plot)
+    check_outputs((plot, trace), inputs)
 
 
 def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any]) -> list[Row]:
@@ -117,7 +111,7 @@ def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any])
     base = simulate_step(work, ALONE, training.ddp, alone).throughput
     large = simulate_step(sized(work.batch * everybody), ALONE, training.ddp, alone).throughput
     rows = []
-    with console.progress("simulating", len(groups) * len(caps)) as bar:
+    with console.simulating("simulating", len(groups) * len(caps)) as bar:
         for found in groups:
             for cap in caps:
                 many = found.process_group

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ringside import console
+from ringside.pictures import check_format
+from topologies.disk import check_outputs
 from validation.scenes import FULL, MBIT, SHORT, Tolerance, num_cells
 from validation.validate import Cell, Verdict, validate, verdicts
 
@@ -30,10 +32,8 @@ def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
 
     What was measured is printed and drawn even if the run is cut off.
     """
-    if plot:
-        from ringside.pictures import check_picture
-
-        check_picture(plot)
+    check_format(plot)
+    check_outputs([plot])
     if what == "ddp":
         from ringside import validate_ddp
 

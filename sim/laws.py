@@ -20,6 +20,13 @@ def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
             raise LawError(f"{what}: predicted time {time_s!r} s is below the {name} bound of {bound!r} s")
 
 
+def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
+    """Refuse a time, or an end of its band, that is no time, and ends that do not enclose it."""
+    check_time(f"{what}, lower end", lo_s, {})
+    check_time(what, time_s, {"lower": lo_s})
+    check_time(f"{what}, upper end", hi_s, {"lower": time_s})
+
+
 def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
     """Refuse times that fall while the size grows."""
     by_size = sorted(zip(sizes, times, strict=True))

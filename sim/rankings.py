@@ -7,6 +7,7 @@ import numpy as np
 from sim.algorithms import algorithms_for, schedule
 from sim.bounds import traffic_bound
 from sim.collective import Collective, itemsize
+from sim.effort import consider
 from sim.engine import simulate
 from sim.libraries import ideal
 from sim.libraries.nccl.communicator import Communicator
@@ -43,8 +44,8 @@ def pipeline_times(
 ) -> Times:
     """The closed form of the rings and trees that NCCL considers, base latency and launch included.
 
-    The engine gives the same for rings, and for trees within 5 %. Algorithms without a schedule, such as NVLS, are left out:
-    two models in one ranking decide nothing.
+    The engine gives the same for rings, and for trees within 5 %. Algorithms without a closed form, such
+    as NVLS, are left out: two models in one ranking decide nothing.
     """
 
     def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
@@ -90,6 +91,7 @@ def _textbook(collective: Collective, graph: Topology) -> dict[str, float]:
     for name in algorithms_for(collective.kind):
         if name not in found:
             plan = schedule(name, collective)
+            consider(plan, graph)
             bound = traffic_bound(plan, graph)
             idle = len(found) > 1 and bound >= sorted(found.values())[1]
             found[name] = bound if idle else simulate(plan, graph).time_s

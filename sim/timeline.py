@@ -53,7 +53,8 @@ class Timeline:
         """The Chrome trace format that ui.perfetto.dev opens: a track for each rank and each link used.
 
         Times are in microseconds, the format's unit. A rank's track shows when it puts its sends on
-        the wire; a rank with several ports that sends on two at once gets a second track.
+        the wire; a rank with several ports that sends on two at once gets a second track, and so does
+        a link on which messages take turns, segment by segment.
         """
         return {
             "displayTimeUnit": "ns",
@@ -69,15 +70,12 @@ class Timeline:
         yield name_event("process_name", 0, 0, "ranks")
         for rank in range(self.ranks):
             yield name_event("thread_name", 0, rank, f"rank {rank}")
-        ends: dict[int, list[float]] = {}
+        lanes = _Lanes()
         for sent in sorted(self.transfers, key=lambda t: (t.sent, t)):
-            lanes = ends.setdefault(sent.src, [0.0])
-            lane = next((i for i, end in enumerate(lanes) if end <= sent.sent), len(lanes))
+            lane, new = lanes.take(sent.src, sent.sent, sent.left)
             track = sent.src + lane * self.ranks
-            if lane == len(lanes):
-                lanes.append(0.0)
+            if lane and new:
                 yield name_event("thread_name", 0, track, f"rank {sent.src}, port {lane}")
-            lanes[lane] = sent.left
             args = {
                 "bytes": sent.nbytes,
                 "channel": sent.channel,
@@ -88,10 +86,33 @@ class Timeline:
 
     def _busy(self) -> Iterator[dict[str, Any]]:
         yield name_event("process_name", 1, 0, "links")
+        lanes = _Lanes()
         for link in sorted({span.link for span in self.links}):
             yield name_event("thread_name", 1, link, self.link_names[link])
         for busy in self.links:
-            yield span_event(1, busy.link, busy.start, busy.end, self.transfers[busy.transfer].label)
+            lane, new = lanes.take(busy.link, busy.start, busy.end)
+            track = busy.link + lane * len(self.link_names)
+            if lane and new:
+                yield name_event("thread_name", 1, track, f"{self.link_names[busy.link]}, lane {lane}")
+            yield span_event(1, track, busy.start, busy.end, self.transfers[busy.transfer].label)
+
+
+class _Lanes:
+    """Tracks side by side, as many as a rank or a link does at once: viewers nest what one track holds."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, list[float]] = {}
+
+    def take(self, owner: int, start: float, end: float) -> tuple[int, bool]:
+        """The first of the owner's lanes that is free, and whether it is new; spans come by their start."""
+        ends = self._ends.setdefault(owner, [])
+        lane = next((i for i, free in enumerate(ends) if free <= start), len(ends))
+        new = lane == len(ends)
+        if new:
+            ends.append(end)
+        else:
+            ends[lane] = end
+        return lane, new
 
 
 def name_event(kind: str, process: int, track: int, name: str) -> dict[str, Any]:

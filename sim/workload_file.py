@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sim.workload import Layer, Tensor, Workload, WorkloadError
 from topologies import strict_yaml
 from topologies.catalogue import complaints
+from topologies.disk import regular, write_file
 from topologies.units import Bytes, Seconds, format_duration, format_size
 
 
@@ -59,7 +60,7 @@ class _File(_Strict):
 def read(path: Path) -> Workload:
     """The workload in the file; raise `WorkloadError` with every complaint at once."""
     try:
-        content = strict_yaml.loads(path.read_text(encoding="utf-8"))
+        content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise WorkloadError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +79,7 @@ def read(path: Path) -> Workload:
 
 def write(workload: Workload, path: Path) -> None:
     """Write the workload so that `read` gives an equal one back."""
-    path.write_text(dumps(workload), encoding="utf-8")
+    write_file(path, dumps(workload))
 
 
 def dumps(workload: Workload) -> str:

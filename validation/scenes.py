@@ -19,6 +19,13 @@ LIBRARY = "gloo"
 _ALGORITHMS = ("ring", "double_binary_tree", "tree", LIBRARY)
 _OTHERS = ("broadcast", "all_gather", "reduce_scatter", "all_to_all")
 
+_SHARING = (
+    ("all_reduce", "halving_doubling"),
+    ("all_to_all", "direct"),
+    ("all_reduce", "double_binary_tree"),
+)
+"""What sends over a leaf's uplink from several hosts at once, as a ring does not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
@@ -36,6 +43,7 @@ TOLERANCES = {
     "Gloo all-reduce": Tolerance(median=0.06, p90=0.12),
     "Gloo's other collectives": Tolerance(median=0.10),
     "leaf-spine": Tolerance(median=0.03, worst=0.07),
+    "shared uplinks": Tolerance(median=0.05, worst=0.12),
     "other rank counts": Tolerance(median=0.06),
     "slower link": Tolerance(median=0.06),
     "16 ranks": Tolerance(median=0.08, worst=0.08),
@@ -119,11 +127,21 @@ def _counts(ranks: Sequence[int], algorithms: Sequence[str], sizes: tuple[int, .
             yield Trial(family="other rank counts", algorithm=algorithm, ranks=count, sizes=sizes)
 
 
-def _leaf_spine(bandwidth: float, oversubscription: float, sizes: tuple[int, ...]) -> Scene:
-    trials = tuple(
+def _leaf_spine(
+    bandwidth: float,
+    oversubscription: float,
+    sizes: tuple[int, ...],
+    sharing: Sequence[tuple[str, str]] = _SHARING,
+) -> Scene:
+    rings = tuple(
         Trial(family="leaf-spine", ranks=8, sizes=sizes, placement=placement)
         for placement in ("natural", "interleaved")
     )
+    shared = tuple(
+        Trial(family="shared uplinks", collective=kind, algorithm=algorithm, ranks=8, sizes=sizes)
+        for kind, algorithm in sharing
+    )
+    trials = (*rings, *shared)
     return Scene(hosts=8, leaves=2, bandwidth=bandwidth, oversubscription=oversubscription, trials=trials)
 
 
@@ -144,7 +162,7 @@ SHORT = (
             *_counts((3, 5, 7), ("ring",), (2 * MIB,)),
         ),
     ),
-    _leaf_spine(200 * MBIT, 4, (2 * MIB,)),
+    _leaf_spine(200 * MBIT, 4, (2 * MIB,), _SHARING[:1]),
     _slower_link(200 * MBIT, ("ring",), (2 * MIB,)),
 )
 """Under three minutes, for every change."""

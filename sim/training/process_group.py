@@ -10,6 +10,7 @@ import simpy
 from sim.algorithms import algorithms_for
 from sim.bounds import traffic_bound
 from sim.collective import Collective
+from sim.effort import consider
 from sim.engine import Execution
 from sim.libraries import nccl
 from sim.network import FifoNetwork
@@ -117,7 +118,9 @@ class SimulatedGroup:
 
     def bound(self, collective: Collective) -> float:
         """What the busiest link needs for the collective's bytes, and the launch."""
-        return self.launch_s + traffic_bound(self.schedule(collective), self.graph)
+        plan = self.schedule(collective)
+        consider(plan, self.graph)
+        return self.launch_s + traffic_bound(plan, self.graph)
 
     def carrier(self, env: simpy.Environment) -> Carry:
         """The SimPy engine on one network."""
@@ -126,9 +129,14 @@ class SimulatedGroup:
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
             if self.launch_s:
                 yield env.timeout(self.launch_s)
-            execution = Execution(env, network, self.schedule(collective), self.gamma)
+            plan = self.schedule(collective)
+            consider(plan, self.graph)
+            execution = Execution(env, network, plan, self.gamma)
             execution.start()
             yield execution.done
+            # what counts as one instant may end a trifle later than it began
+            if execution.finished > env.now:
+                yield env.timeout(execution.finished - env.now)
 
         return carry
 

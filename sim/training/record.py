@@ -15,6 +15,7 @@ from sim.training.job import Costs, DataParallel
 from sim.training.process_group import SimulatedGroup
 from sim.training.step import Step
 from sim.workload import Workload
+from topologies.disk import regular
 from topologies.file import loads
 
 SCHEMA = "ringside.ddp/1"
@@ -81,7 +82,7 @@ _ADAPTER = TypeAdapter(DdpRecord)
 def is_ddp_record(path: Path) -> bool:
     """Whether the file begins as one that `read` takes."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             return SCHEMA.encode() in file.read(64)
     except OSError:
         return False
@@ -95,8 +96,8 @@ def workload_of(path: Path) -> Workload:
 def read(path: Path) -> DdpRecord:
     """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise RecordError(f"{path}: no {SCHEMA} file; make one with ringside measure ddp")

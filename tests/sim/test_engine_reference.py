@@ -73,7 +73,7 @@ def test_gloos_ring_costs_what_the_reference_says(ranks: int) -> None:
 
 
 speeds = st.one_of(st.sampled_from([1e8, 1e9, 2e9, 1e10]), st.floats(1e7, 1e12))
-delays = st.one_of(st.sampled_from([1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))
+delays = st.one_of(st.sampled_from([0.0, 1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))
 
 
 @st.composite

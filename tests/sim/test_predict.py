@@ -208,5 +208,5 @@ def test_the_textbook_network_is_recognised() -> None:
 
 def test_a_prediction_is_plain_data() -> None:
     found = predict(Collective("all_reduce", 4, 64), star(4), algorithm="ring")
-    assert replace(found, time_s=1.0).algbw == 64
+    assert replace(found, time_s=1.0, time_hi_s=1.0).algbw == 64
     assert "graph" in inspect.signature(predict).parameters

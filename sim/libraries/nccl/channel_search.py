@@ -19,9 +19,8 @@ from sim.libraries.nccl.ways import Ways
 TREES = ("balanced_tree", "split_tree", "tree")
 
 STEPS = 1 << 14
-"""Steps of a pass."""
 STEPS_SAME_CHANNELS = 1 << 8
-"""Steps of a pass in which every channel is to be like the first."""
+"""Steps of a pass, and of one in which every channel is to be like the first."""
 _STEPS_IN_PCI_ORDER = 1 << 10
 
 _PCI_ORDER, _LIKE_BEFORE = 1, 2

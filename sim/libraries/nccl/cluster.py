@@ -15,6 +15,7 @@ from sim.libraries.nccl.systems import SYSTEMS, find_system
 from sim.libraries.nccl.table_file import system_of_table
 from sim.libraries.nccl.topo_file import system_of
 from topologies.catalogue import split
+from topologies.disk import regular
 from topologies.units import parse_rate
 
 _RATES = ("nvlink", "nic", "pcie", "socket")
@@ -62,7 +63,7 @@ def _communicator(
         return None
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
-    text = graph_file.read_text(encoding="utf-8", errors="replace")
+    text = regular(graph_file).read_text(encoding="utf-8", errors="replace")
     kind = file_kind(text)
     if kind == "topology":
         raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
@@ -98,7 +99,7 @@ def machine(name: str, values: Mapping[str, str]) -> System:
 
 
 def _of_file(path: Path, gpus: str) -> System:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = regular(path).read_text(encoding="utf-8", errors="replace")
     kind = file_kind(text)
     match kind:
         case "topology":

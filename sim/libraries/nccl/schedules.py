@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sim.algorithms.tree import waves
 from sim.collective import Collective
+from sim.effort import consider_chunks
 from sim.libraries.nccl.channels import channel_bytes
 from sim.libraries.nccl.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.communicator import Communicator
@@ -120,6 +121,7 @@ def _schedule(
 def _part(
     comm: Communicator, collective: Collective, algorithm: str, channel: int, nbytes: int, cuts: Chunking
 ) -> Part:
+    consider_chunks(nbytes // cuts.chunk)
     if algorithm == "ring" and collective.kind == "all_reduce":
         loops = all_reduce_loops(nbytes, comm.ranks, cuts.chunk) or (0,)
         # one chunk a rank; in the last loop the last ranks' may be short or empty
@@ -153,7 +155,8 @@ def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
     starts = [block * elements // blocks * collective.itemsize for block in range(blocks)]
     inside = np.cumsum(pieces) - pieces
     bounds = np.append((np.array(starts)[:, None] + inside).ravel(), collective.nbytes)
-    return Chunks(bounds.astype(np.int64), np.repeat(np.arange(blocks), len(pieces)))
+    block = np.repeat(np.arange(blocks), len(pieces))
+    return Chunks(len(block), lambda: (bounds.astype(np.int64), block))
 
 
 def _steps(
