@@ -6,11 +6,14 @@ from sim.libraries.nccl.constants import Constants
 from sim.libraries.nccl.graph import Graph, Graphs
 from sim.libraries.nccl.graphs import graphs as known_graphs
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.releases import DEFAULT_VERSION, constants
+from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, stand_in
 from sim.libraries.nccl.system import GB, System
 from sim.libraries.nccl.systems import find_system
 
 MAX_CHANNELS = 64
+
+FEW_AND_FAST = 45 * GB
+"""Above so many bytes/s fewer than 16 channels are doubled once more on Hopper and newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,11 @@ class Communicator:
     def ranks(self) -> int:
         """How many ranks there are."""
         return self.nodes * self.gpus
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences: facts of the machine, a release that stands for another."""
+        return tuple(filter(None, (self.system.note, stand_in(self.settings.version))))
 
     @property
     def constants(self) -> Constants:
@@ -106,7 +114,8 @@ class Communicator:
         """
         ring, chain = self.graphs.ring, self.graphs.collnet_chain
         count = min(2 * ring.channels, MAX_CHANNELS)
-        if self.system.compute_capability >= 90 and self.nodes > 1 and ring.bw_intra > 45 * GB and count < 16:
+        fast = ring.bw_intra > FEW_AND_FAST and count < 16
+        if self.system.compute_capability >= 90 and self.nodes > 1 and fast:
             count *= 2
         if self.collnet and chain and chain.bw_intra > chain.bw_inter and self.gpus > 1:
             count += count // 2
