@@ -24,7 +24,7 @@ def cell(nodes: int, algorithm: str, protocol: str, nbytes: int) -> str:
     comm = communicator(MACHINE, nodes, settings=pinned)
     tuner = cost_table(comm, "all_reduce").choose(nbytes).time_us
     run = simulated(comm, Collective("all_reduce", comm.ranks, nbytes, 4), algorithm, protocol)
-    engine = (run.time_s + overhead_s(algorithm, protocol) - LAUNCH_S) * 1e6
+    engine = (run.time_s + overhead_s(comm, algorithm, protocol) - LAUNCH_S) * 1e6
     return f"{tuner:.0f} / {engine:.0f}, {engine / tuner:.2f}x"
 
 

@@ -8,9 +8,9 @@ from sim.engine import simulate
 from sim.libraries import ideal
 from sim.libraries.nccl.cluster import communicators, is_machine
 from sim.libraries.nccl.communicator import Communicator, Settings
-from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.plan import model
+from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from sim.parameters import Parameters
 from sim.predict import preset, schedules
 from sim.record import Record, RecordError
@@ -81,7 +81,7 @@ def _communicator(record: Record, cluster: str, settings: Mapping[str, str]) -> 
     if record.library != "nccl" or not is_machine(cluster):
         return None
     pins = Pins(*("" if pin == "auto" else pin for pin in (record.algorithm, record.protocol)))
-    release = record.library_version or DEFAULT_VERSION
+    release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
     name, _ = split(cluster)
     found = communicators(name, settings, [record.num_nodes], record.ranks, Settings(release, pins))
     return found[record.num_nodes]

@@ -170,6 +170,8 @@ RELEASES = {
 
 OLDEST = next(iter(RELEASES))
 
+_NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
+
 
 def release_of(version: str) -> str:
     """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
@@ -182,13 +184,18 @@ def release_of(version: str) -> str:
     return older[-1] if older else OLDEST
 
 
+def names_one(text: str) -> bool:
+    """Whether a text names a version."""
+    return re.search(_NUMBERS, text) is not None
+
+
 def is_older(version: str) -> bool:
     """Whether a version is older than every release that is modelled."""
     return _numbers(version) < _numbers(OLDEST)
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = re.search(r"(\d+)\.(\d+)|\b(\d{4,6})\b", version)
+    found = re.search(_NUMBERS, version)
     if not found:
         raise ValueError(f"{version!r} is no version of NCCL; write for example {DEFAULT_VERSION} or 2.21.5")
     if found[3]:
