@@ -102,7 +102,8 @@ def pick(
     redop: options.Redop = "sum",
     plot: options.Plot = None,
     tuner_csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin; FILE.json: for NCCLX's."),
     ] = None,
     force: options.Force = False,
     json: options.Json = False,

@@ -14,8 +14,10 @@ from sim.collective import check_redop, itemsize, kind_of
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.libraries.nccl.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.tuner_csv import tuner_csv
-from sim.pick import ERROR, Pick, pick, ranges
+from sim.libraries.nccl.tuner_json import tuner_json
+from sim.pick import ERROR, Pick, Times, pick, ranges
 from sim.rankings import ideal_times, nccl_default, pipeline_times, tuner_times
 from topologies import Topology, load, parse_settings
 from topologies.disk import check_outputs, write_file
@@ -60,9 +62,12 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     sizes = console.sizes(*request.sweep)
     if library == "nccl":
         comms = _communicators(request, counts)
-        picks = _pick_nccl(request, comms, kind, counts, sizes)
+        times = _nccl_times(request, comms, kind)
+        default = nccl_default(comms, kind, request.dtype, request.redop)
+        picks = pick(times, counts, sizes, default=default)
+        notes = dict.fromkeys(note for comm in comms.values() for note in comm.notes)
         if csv:
-            write_file(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
+            write_file(csv, _rules(request, comms, picks, times, json=csv.suffix == ".json"))
     elif library == "ideal":
         refuse_nccl_options(
             library, protocol=None if request.protocol == "auto" else request.protocol, times=request.times,
@@ -71,25 +76,37 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         if csv:
             raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
         with console.simulating("simulating"):
-            picks = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes)
+            picks, notes = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes), {}
     else:
         raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
     if plot:
         from ringside.plots import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {library}", plot)
-    _print(request, library, picks, as_json=as_json)
+    _print(request, library, picks, list(notes), as_json=as_json)
 
 
-def _pick_nccl(
-    request: Request, comms: dict[int, Communicator], kind: str, counts: list[int], sizes: list[int]
-) -> list[Pick]:
-    """By the tuner's times, where NCCL's default wins; or by the pipelines', where it may not."""
+def _nccl_times(request: Request, comms: dict[int, Communicator], kind: str) -> Times:
+    """The tuner's times, by which NCCL's default wins; or the pipelines', by which it may not."""
     models = {"tuner": tuner_times, "pipeline": pipeline_times}
     if request.times not in (None, *models):
         raise ValueError(f"{request.times!r} are no known times; write {' or '.join(models)}")
-    times = models[request.times or TIMES](comms, kind, request.dtype, request.redop)
-    return pick(times, counts, sizes, default=nccl_default(comms, kind, request.dtype, request.redop))
+    return models[request.times or TIMES](comms, kind, request.dtype, request.redop)
+
+
+def _rules(
+    request: Request, comms: dict[int, Communicator], picks: list[Pick], times: Times, *, json: bool
+) -> str:
+    """The rules of NCCLX's tuner or of NCCL's example plugin; those of NCCL's own times are exact."""
+    kind, types = kind_of(request.collective), (request.dtype, request.redop)
+    picked = {}
+    for nodes, comm in comms.items():
+        mine = [pick for pick in picks if pick.nodes == nodes]
+        if request.times in (None, "tuner"):
+            picked[nodes] = own_stretches(comm, kind, *types)
+        else:
+            picked[nodes] = picked_stretches(comm, kind, mine, times, *types)
+    return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
 
 
 def _communicators(request: Request, counts: list[int]) -> dict[int, Communicator]:
@@ -120,13 +137,13 @@ def _counts(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) -> None:
+def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     if library == "nccl":
         inputs |= {"times": request.times or TIMES, "nccl_version": request.nccl_version or DEFAULT_VERSION}
     del inputs["sweep"]
     if as_json:
-        found = {"inputs": inputs, "error": ERROR, "rows": [_row(one) for one in picks]}
+        found = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}
         console.print_json("pick", found)
         return
     cells = [
@@ -140,6 +157,7 @@ def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) 
     comments = [
         console.spelled(inputs),
         f"margin: by how much the next takes longer; under {ERROR:.0%} is too close to call; not calibrated",
+        *notes,
     ]
     console.print_table(comments, HEADS, cells)
     for one in picks:

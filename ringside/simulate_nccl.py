@@ -46,7 +46,8 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
     version = request.nccl_version or DEFAULT_VERSION
     inputs = inputs_of(request, "nccl", count) | {"nccl_version": version}
     whose = "the tuner's" if engine == "model" else "the engine's"
-    note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+    added = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+    note = "; ".join([added, *(comm.notes if comm else ())])
     if as_json:
         console.print_json("simulate", {"inputs": inputs, "note": note, "rows": rows})
     else:

@@ -10,6 +10,7 @@ from sim.libraries.nccl.cluster import communicators, is_machine
 from sim.libraries.nccl.communicator import Communicator, Settings
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.plan import model
+from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from sim.parameters import Parameters
 from sim.predict import preset, schedules
 from sim.record import Record, RecordError
@@ -76,12 +77,13 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
 
 
 def _communicator(record: Record, cluster: str, settings: Mapping[str, str]) -> Communicator | None:
-    """NCCL's communicator of a record that NCCL made on a machine that its model knows."""
+    """NCCL's communicator, of the record's own release, where NCCL made it on a machine that it knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
     pins = Pins(*("" if pin == "auto" else pin for pin in (record.algorithm, record.protocol)))
+    release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
     name, _ = split(cluster)
-    found = communicators(name, settings, [record.num_nodes], record.ranks, Settings(pins=pins))
+    found = communicators(name, settings, [record.num_nodes], record.ranks, Settings(release, pins))
     return found[record.num_nodes]
 
 

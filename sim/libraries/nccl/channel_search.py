@@ -8,15 +8,13 @@ decides which passes are run. Bandwidths are whole MB/s here, as fine as NCCL ro
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from sim.libraries.nccl.graph import PathClass
 from sim.libraries.nccl.nodes import Node, device
 from sim.libraries.nccl.paths import Paths
+from sim.libraries.nccl.results import TREES, Request, Result, better
 from sim.libraries.nccl.ways import Ways
-
-TREES = ("balanced_tree", "split_tree", "tree")
 
 STEPS = 1 << 14
 STEPS_SAME_CHANNELS = 1 << 8
@@ -28,37 +26,6 @@ _FOUND = -1
 
 _FRAMES = 20_000
 """The stack is as deep as channels x GPUs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a pass looks for: speeds are MB/s of one channel, classes the worst that are allowed."""
-
-    pattern: str
-    intra: int
-    inter: int
-    type_intra: PathClass
-    type_inter: PathClass
-    cross_nic: int
-    same_channels: bool
-    min_channels: int
-    max_channels: int
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Channels found for a request: GPUs in order and ports in and out, by place, one entry a channel."""
-
-    request: Request
-    gpus: tuple[tuple[int, ...], ...] = ()
-    ports: tuple[tuple[int, int], ...] = ()
-    hops: int = 0
-    latency_us: float = 0.0
-
-    @property
-    def channels(self) -> int:
-        """How many channels there are."""
-        return len(self.gpus)
 
 
 class ChannelSearch:
@@ -244,7 +211,7 @@ class ChannelSearch:
             self._ways.hops,
             self._latency,
         )
-        if _better(found, self._best, len(self._gpus)):
+        if better(found, self._best, len(self._gpus)):
             self._best = found
             if found.channels == self._want.max_channels:
                 self._steps = _FOUND
@@ -356,39 +323,6 @@ class ChannelSearch:
         if self._gpus[-1].host == self._gpus[0].host:
             return [port for ports in of for port in ports]
         return [port for round_ in zip_longest(*of) for port in round_ if port is not None]
-
-
-def _better(found: Result, best: Result, gpus: int) -> bool:
-    want, known = found.request, best.request
-    if found.channels < want.min_channels:
-        return False
-    if want.pattern == "nvls":
-        more = best.channels < found.channels <= gpus
-        return more or found.channels * want.inter > best.channels * known.inter
-    total, before = found.channels * want.intra, best.channels * known.intra
-    if total != before:
-        return total > before
-    same = (want.pattern, want.cross_nic) == (known.pattern, known.cross_nic)
-    return same and found.hops < best.hops
-
-
-def doubled(result: Result, capability: int) -> Result:
-    """Twice the channels at half the speed, where NCCL holds that few fast channels do worse."""
-    speed, channels = result.request.intra, result.channels
-    enough = capability > 80 and speed < 50_000 and channels > 4
-    if not channels or result.request.pattern == "nvls" or speed < 25_000 or enough:
-        return result
-    count = min(2 * channels, result.request.max_channels)
-    parts = -(-count // channels)
-    request = replace(
-        result.request, intra=result.request.intra // parts, inter=result.request.inter // parts
-    )
-    return replace(
-        result,
-        request=request,
-        gpus=(result.gpus * 2)[:count],
-        ports=(result.ports * 2)[:count],
-    )
 
 
 def _slot(gpu: Node) -> int:

@@ -8,7 +8,7 @@ from sim.libraries.nccl.communicator import Communicator, Settings, communicator
 from sim.libraries.nccl.drawing import redrawn
 from sim.libraries.nccl.file_kind import WHAT, file_kind
 from sim.libraries.nccl.graph_file import parse_graphs
-from sim.libraries.nccl.log import parse_log
+from sim.libraries.nccl.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.log_graphs import logged_communicator
 from sim.libraries.nccl.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.systems import SYSTEMS, find_system
@@ -69,10 +69,26 @@ def _communicator(
         raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
     if kind == "graphs" or text.lstrip().startswith("<"):
         return communicator(system, nodes, gpus, graphs=parse_graphs(text), settings=settings)
-    for logged in parse_log(text).communicators:
-        if (logged.nodes, logged.ranks) == (nodes, nodes * gpus):
-            return logged_communicator(logged, system, settings)
-    raise ValueError(f"{graph_file}: no communicator of {nodes * gpus} ranks on {nodes} nodes in this log")
+    return _of_log(text, graph_file, system, nodes, gpus, settings)
+
+
+def _of_log(text: str, path: Path, system: System, nodes: int, gpus: int, settings: Settings) -> Communicator:
+    """The log's communicator of this shape; one whose nodes it does not tell may have this shape."""
+    log, ranks = parse_log(text), nodes * gpus
+    told = [logged for logged in log.communicators if logged.ranks]
+    for logged in told:
+        if logged.ranks == ranks and logged.nodes in (0, nodes):
+            if not logged.nodes:
+                logged = replace(logged, nodes=nodes, gpus=gpus)
+            garbled = f"garbled lines of the log that were passed over: {log.skipped}" if log.skipped else ""
+            noted = replace(system, note="; ".join(filter(None, (system.note, garbled))))
+            return logged_communicator(logged, noted, settings)
+    if not told:
+        return logged_communicator(LoggedCommunicator(version=log.version), system, settings)
+    shapes = dict.fromkeys(f"{logged.ranks} ranks on {logged.nodes or '?'} nodes" for logged in told)
+    raise ValueError(
+        f"{path}: no communicator of {ranks} ranks on {nodes} nodes in this log, but of {', '.join(shapes)}"
+    )
 
 
 def machine(name: str, values: Mapping[str, str]) -> System:

@@ -6,7 +6,7 @@ from sim.libraries.nccl.constants import Constants
 from sim.libraries.nccl.graph import Graph, Graphs
 from sim.libraries.nccl.graphs import graphs as known_graphs
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of
+from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
 from sim.libraries.nccl.system import GB, System
 from sim.libraries.nccl.systems import find_system
 
@@ -14,6 +14,9 @@ MAX_CHANNELS = 64
 
 _SHARED_GPUS_SINCE = "2.30"
 """The release from which NCCL takes several ranks on one GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1."""
+
+FEW_AND_FAST = 45 * GB
+"""Above so many bytes/s fewer than 16 channels are doubled once more on Hopper and newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class Communicator:
     def ranks(self) -> int:
         """How many ranks there are."""
         return self.nodes * self.gpus
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences: facts of the machine, a release that stands for another."""
+        return tuple(filter(None, (self.system.note, stand_in(self.settings.version))))
 
     @property
     def constants(self) -> Constants:
@@ -120,7 +128,8 @@ class Communicator:
         found = [(ring.channels, f"NCCL's search finds {ring.channels} of {self._speeds()}")]
         count = min(2 * ring.channels, MAX_CHANNELS)
         found.append((count, "each is used twice, once for each of the two trees"))
-        if self.system.compute_capability >= 90 and self.nodes > 1 and ring.bw_intra > 45 * GB and count < 16:
+        fast = ring.bw_intra > FEW_AND_FAST and count < 16
+        if self.system.compute_capability >= 90 and self.nodes > 1 and fast:
             count *= 2
             found.append((count, f"and twice again: few channels of over 45 GB/s on {self.nodes} nodes"))
         if self.collnet and chain and chain.bw_intra > chain.bw_inter and self.gpus > 1:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 from sim.libraries.nccl.graph import PathClass
 from sim.libraries.nccl.nodes import LOCAL, PCI, Node, Nodes, cable
@@ -46,8 +47,9 @@ def drawing(system: System, ranks: int) -> Nodes:
 
 def redrawn(system: System, **figures: float) -> System:
     """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket`` (bytes/s), its drawing too."""
+    changed: dict[str, Any] = dict(figures)
     if system.nodes is None:
-        return replace(system, **figures)
+        return replace(system, **changed)
     nodes = system.nodes.copied()
     for node in (node for of in nodes.of.values() for node in of):
         for link in node.links:
@@ -62,7 +64,7 @@ def redrawn(system: System, **figures: float) -> System:
                     link.bandwidth = figures.get("socket", link.bandwidth)
         if node.kind == "net":
             node.bandwidth = figures.get("nic", node.bandwidth)
-    return replace(system, nodes=nodes, **figures)
+    return replace(system, nodes=nodes, **changed)
 
 
 def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:

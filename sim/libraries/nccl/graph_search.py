@@ -9,18 +9,11 @@ the speed is raised while as many channels still fit (src/graph/search.cc, v2.30
 
 from dataclasses import replace
 
-from sim.libraries.nccl.channel_search import (
-    STEPS,
-    STEPS_SAME_CHANNELS,
-    TREES,
-    ChannelSearch,
-    Request,
-    Result,
-    doubled,
-)
+from sim.libraries.nccl.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
 from sim.libraries.nccl.graph import PathClass
 from sim.libraries.nccl.nodes import device
 from sim.libraries.nccl.paths import Path, Paths
+from sim.libraries.nccl.results import TREES, Request, Result, doubled
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32

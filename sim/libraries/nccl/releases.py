@@ -168,30 +168,46 @@ RELEASES = {
 """Every release that is modelled, oldest first."""
 
 
+OLDEST = next(iter(RELEASES))
+
+_NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
+
+
 def release_of(version: str) -> str:
     """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
 
     Older ones than all are taken for the oldest, newer ones for the newest. Of several numbers in a
     text the first counts; a single number as nccl-tests print it (22105) is one too.
     """
-    numbers = re.search(r"(\d+)\.(\d+)|\b(\d{4,6})\b", version)
-    if not numbers:
+    wanted = _numbers(version)
+    older = [name for name in RELEASES if _numbers(name) <= wanted]
+    return older[-1] if older else OLDEST
+
+
+def names_one(text: str) -> bool:
+    """Whether a text names a version."""
+    return re.search(_NUMBERS, text) is not None
+
+
+def is_older(version: str) -> bool:
+    """Whether a version is older than every release that is modelled."""
+    return _numbers(version) < _numbers(OLDEST)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    found = re.search(_NUMBERS, version)
+    if not found:
         raise ValueError(f"{version!r} is no version of NCCL; write for example {DEFAULT_VERSION} or 2.21.5")
-    if numbers[3]:
-        code = int(numbers[3])
-        wanted = (code // 1000, code // 100 % 10) if code < 10_000 else (code // 10_000, code // 100 % 100)
-    else:
-        wanted = int(numbers[1]), int(numbers[2])
-    order = {tuple(map(int, name.split("."))): name for name in RELEASES}
-    older = [key for key in order if key <= wanted]
-    return order[max(older)] if older else next(iter(order.values()))
+    if found[3]:
+        code = int(found[3])
+        return (code // 1000, code // 100 % 10) if code < 10_000 else (code // 10_000, code // 100 % 100)
+    return int(found[1]), int(found[2])
 
 
 def stand_in(version: str) -> str:
     """A sentence where another release stands for this version; empty where it is modelled itself."""
     release = release_of(version)
-    asked = re.search(r"\d+\.\d+", version)
-    if asked and asked[0] == release:
+    if _numbers(version) == _numbers(release):
         return ""
     return f"NCCL {version} is not modelled; {release} stands for it"
 

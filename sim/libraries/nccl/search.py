@@ -6,12 +6,13 @@ alone is a plain rule: its chains are the trees, and it has one head a network c
 """
 
 from sim.libraries.nccl.channel_search import Result
-from sim.libraries.nccl.drawing import drawing, redrawn
+from sim.libraries.nccl.drawing import drawing, drawn, redrawn
 from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
 from sim.libraries.nccl.graph_search import MAX_CHANNELS, MAX_NVLS_HEADS, GraphSearch
 from sim.libraries.nccl.nodes import Nodes
 from sim.libraries.nccl.paths import Paths
 from sim.libraries.nccl.releases import constants, speeds
+from sim.libraries.nccl.results import Result
 from sim.libraries.nccl.system import GB, System, nvlink_link
 
 

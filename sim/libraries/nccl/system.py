@@ -55,7 +55,7 @@ class System:
     ranks_per_gpu: int = 1
     beside: tuple[int, ...] = ()
     nodes: Nodes | None = field(default=None, repr=False)
-    note: str = ""
+    note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):

@@ -63,7 +63,7 @@ SYSTEMS = {
             *("polaris-a100", 80, 4, 2, 25 * GB, 240 * GB, 24 * GB, 16 * GB, False, "amd"),
             gpus_per_switch=0,
             sockets=4,
-            beside=(3, 1),
+            beside=(1, 3),
         ),
         System(
             *("perlmutter-a100", 80, 4, 4, 25 * GB, 240 * GB, 24 * GB, 16 * GB, False, "amd"),

@@ -62,9 +62,9 @@ def _nodes(machine: Topology, cards: list[str], like: System, capability: int) -
     """NCCL's graph of the machine."""
     nodes, made = Nodes(), dict[str, Node]()
     kinds = {"cpu": "cpu", "pcie": "pci", "gpu": "gpu", "nic": "nic"}
-    for place, (device, data) in enumerate(machine.nodes(data=True)):
+    for device, data in machine.nodes(data=True):
         if data["kind"] in kinds:
-            made[device] = nodes.add(Node(kinds[data["kind"]], place, maker=like.cpu, capability=capability))
+            made[device] = nodes.add(Node(kinds[data["kind"]], device, maker=like.cpu, capability=capability))
     for rank, gpu in enumerate(ranks(machine)):
         made[gpu].rank = made[gpu].dev = rank
     if "nvswitch" in machine:

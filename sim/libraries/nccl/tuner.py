@@ -6,6 +6,7 @@ q is 1 unless several collectives are queued in one group. The predicted times a
 in microseconds (`CostTable.times_us`), not measurements.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -79,6 +80,21 @@ class CostTable:
     def rate(self, algorithm: str, protocol: str) -> float:
         """Bytes/s of one pair, 0 where disabled."""
         return float(self.bandwidth[list(ALGORITHMS).index(algorithm), list(PROTOCOLS).index(protocol)])
+
+    def pairs(self, sizes: Sequence[int]) -> list[tuple[str, str]]:
+        """What NCCL chooses at each size: algorithm and protocol."""
+        times = self.times_us(np.array(sizes, dtype=np.int64)).reshape(len(sizes), -1)
+        if len(sizes) and np.isinf(times.min(axis=1)).any():
+            raise ValueError(self._refusal())
+        names = [(algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS]
+        return [names[place] for place in times.argmin(axis=1)]
+
+    def jumps(self, most: int) -> list[int]:
+        """Sizes below ``most`` at which a time may jump; between two of them each is a straight line."""
+        steps = [1 << power for power in range(6, most.bit_length()) if 1 << power < most]
+        ranks = self.comm.ranks
+        by_ranks = self.comm.constants.plateau_by_ranks
+        return sorted({*steps, ranks * 4096 if by_ranks else 64 * self.comm.channels * ranks})
 
     def choose(self, nbytes: int, queued: int = 1) -> Choice:
         """The least time; of equals the earlier row, then the earlier column."""

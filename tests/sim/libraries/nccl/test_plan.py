@@ -42,8 +42,8 @@ def test_the_engines_time_has_base_latency_and_launch():
     collective = Collective("all_reduce", 16, M, 4)
     plan, timeline = simulated_model(collective, comm, traced=True)
     assert (plan.algorithm, plan.protocol) == ("tree", "ll128")
-    assert overhead_s("tree", "ll128") == pytest.approx(14e-6 + LAUNCH_S)
-    expected = simulated(comm, collective, "tree", "ll128").time_s + overhead_s("tree", "ll128")
+    assert overhead_s(comm, "tree", "ll128") == pytest.approx(14e-6 + LAUNCH_S)
+    expected = simulated(comm, collective, "tree", "ll128").time_s + overhead_s(comm, "tree", "ll128")
     assert plan.time_s == expected
     assert timeline is not None
     assert model(collective, comm).tuner_us == plan.tuner_us
