@@ -5,8 +5,7 @@ code printed (a test has them) it finds the same channels, speeds, path classes 
 alone is a plain rule: its chains are the trees, and it has one head a network card.
 """
 
-from sim.libraries.nccl.channel_search import Result
-from sim.libraries.nccl.drawing import drawing, drawn, redrawn
+from sim.libraries.nccl.drawing import drawing, redrawn
 from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
 from sim.libraries.nccl.graph_search import MAX_CHANNELS, MAX_NVLS_HEADS, GraphSearch
 from sim.libraries.nccl.nodes import Nodes
