@@ -3,7 +3,7 @@
 from ringside import console
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.layout import Ints, Tree, rings, trees
+from sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
 from topologies import parse_settings
 
 

@@ -11,7 +11,7 @@ from sim.libraries.ideal import uniform
 from sim.libraries.nccl.cluster import machine
 from sim.parameters import preset_of
 from sim.predict import predict
-from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
+from sim.training.groups import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
 from topologies.catalogue import split
 

@@ -2,8 +2,8 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from sim.libraries.nccl.system import nvlink_as_nccl_reckons
-from sim.libraries.nccl.systems import SYSTEMS
+from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies import MAKERS, Routes, Topology, check, make, num_machines, ranks
 from topologies.catalogue import COMPUTE_CAPABILITY, settings
 from topologies.machines import CUBE_MESH

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from sim.libraries.nccl.drawing import redrawn
-from sim.libraries.nccl.file_kind import WHAT, file_kind
-from sim.libraries.nccl.graph_file import parse_graphs
-from sim.libraries.nccl.log import LoggedCommunicator, parse_log
-from sim.libraries.nccl.log_graphs import logged_communicator
-from sim.libraries.nccl.system import System, nvlink_as_nccl_reckons
-from sim.libraries.nccl.systems import SYSTEMS, find_system
-from sim.libraries.nccl.table_file import system_of_table
-from sim.libraries.nccl.topo_file import system_of
+from sim.libraries.nccl.files.file_kind import WHAT, file_kind
+from sim.libraries.nccl.files.graph_file import parse_graphs
+from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
+from sim.libraries.nccl.files.log_graphs import logged_communicator
+from sim.libraries.nccl.files.table_file import system_of_table
+from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.drawing import redrawn
+from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.units import parse_rate

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from sim.libraries.nccl.constants import Constants
-from sim.libraries.nccl.graph import Graph, Graphs
-from sim.libraries.nccl.graphs import graphs as known_graphs
+from sim.libraries.nccl.graph.graph import Graph, Graphs
+from sim.libraries.nccl.graph.presets import graphs as known_graphs
+from sim.libraries.nccl.graph.system import GB, System
+from sim.libraries.nccl.graph.systems import find_system
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
-from sim.libraries.nccl.system import GB, System
-from sim.libraries.nccl.systems import find_system
 
 MAX_CHANNELS = 64
 

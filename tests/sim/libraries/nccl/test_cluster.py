@@ -4,7 +4,7 @@ import pytest
 
 from sim.libraries.nccl import SYSTEMS, Settings
 from sim.libraries.nccl.cluster import communicators, is_machine, machine
-from sim.libraries.nccl.file_kind import file_kind
+from sim.libraries.nccl.files.file_kind import file_kind
 from topologies import load, ranks
 
 FILES = Path(__file__).parent / "data" / "files"

@@ -21,10 +21,10 @@ from sim.libraries.nccl import (
     parse_graphs,
     system_of,
 )
-from sim.libraries.nccl.graph import PATTERNS
-from sim.libraries.nccl.graph_file import GraphFileError
-from sim.libraries.nccl.layout import ordered
-from sim.libraries.nccl.system import nvlink_as_nccl_reckons
+from sim.libraries.nccl.device.connect import ordered
+from sim.libraries.nccl.files.graph_file import GraphFileError
+from sim.libraries.nccl.graph.graph import PATTERNS
+from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
 
 GB = 1e9
 DATA = Path(__file__).parent / "data"

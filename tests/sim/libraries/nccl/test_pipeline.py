@@ -2,15 +2,15 @@ from functools import cache
 
 import pytest
 
-from sim.bounds import traffic_bound
 from sim.collective import Collective
+from sim.engine.bounds import traffic_bound
 from sim.libraries.nccl import SYSTEMS, communicator
-from sim.libraries.nccl.pipeline import closed_form
-from sim.libraries.nccl.plan import LAUNCH_S, overhead_s
-from sim.libraries.nccl.schedules import schedule
-from sim.libraries.nccl.shares import shares, through_port
+from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.schedules import schedule
+from sim.libraries.nccl.device.shares import shares, through_port
+from sim.libraries.nccl.device.wires import channels, wires
+from sim.libraries.nccl.library import LAUNCH_S, overhead_s
 from sim.libraries.nccl.simulated import simulated
-from sim.libraries.nccl.wires import channels, wires
 from topologies import check, load
 
 K, M, G = 2**10, 2**20, 2**30

@@ -1,0 +1,170 @@
+"""How long NCCL's rings and trees take, without playing every message; docs/model_nccl.md derives it.
+
+Each wire carries its share of bandwidth and adds a latency to every message (`sim.libraries.nccl.device.wires`);
+what is left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import Collective
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
+from sim.libraries.nccl.device.connect import rings, trees
+from sim.libraries.nccl.device.schedules import PIPELINED, check_schedulable, even_pieces
+from sim.libraries.nccl.device.wires import Channel, Wire, channels
+
+Seconds = float
+Floats = NDArray[np.float64]
+
+_PRECISION = 13
+"""Decimals of a second to which two states of a ring are held to be the same."""
+
+
+def closed_form(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
+    """From the first byte sent to the last received, in seconds: that of the slowest channel."""
+    check_schedulable(comm, collective, algorithm, protocol)
+    kind, blocks = collective.kind, comm.ranks if collective.kind in ("all_gather", "reduce_scatter") else 1
+    times = []
+    for channel in channels(comm, collective, algorithm, protocol):
+        cuts = chunking(comm, kind, algorithm, protocol, channel.nbytes * blocks)
+        if algorithm == "tree":
+            times.append(_up_and_down(comm, channel, cuts))
+        elif kind in PIPELINED:
+            way = _along_the_ring(comm, collective, channel, min(cuts.chunk, channel.nbytes))
+            times.append(way + _behind(channel, cuts))
+        else:
+            times.append(_around(comm, kind, channel, cuts, collective.itemsize))
+    return max(times)
+
+
+def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:
+    """Loops of a ring one after another, each as many turns as there are chunks to pass on."""
+    ring = _Ring(comm, channel, cuts, itemsize)
+    turns, loops = comm.ranks - 1, even_pieces(channel.nbytes, cuts.chunk)
+    if kind == "all_reduce":
+        turns, loops = 2 * turns, [*all_reduce_loops(channel.nbytes, comm.ranks, cuts.chunk)] or [0]
+    for chunk in sorted(set(loops), reverse=True):
+        ring.repeat(partial(ring.loop, chunk, turns), loops.count(chunk))
+    return max(float(arrivals.max()) for arrivals in ring.flying)
+
+
+class _Ring:
+    """The sends of one node's ranks, turn after turn; all nodes of a ring do the same at the same time.
+
+    ``flying`` has when the last slices arrive that take up slots, an array of ranks each; ``free``
+    is when each rank's wire is.
+    """
+
+    def __init__(self, comm: Communicator, channel: Channel, cuts: Chunking, itemsize: int) -> None:
+        wires = (
+            [channel.between] if comm.nodes == 1 else [channel.inside] * (comm.gpus - 1) + [channel.between]
+        )
+        self._rate = np.array([wire.bandwidth for wire in wires])
+        self._latency = np.array([wire.latency for wire in wires])
+        self._cuts, self._itemsize = cuts, itemsize
+        self.free: Floats = np.zeros(len(wires))
+        self.flying = deque([self.free] * cuts.credits, maxlen=cuts.credits)
+
+    def loop(self, chunk: int, turns: int) -> None:
+        """A rank sends a chunk of its own, then in each turn the one that its predecessor sent before."""
+        ahead = min(self._cuts.slice_bytes(chunk, self._itemsize), chunk)
+        parts = [ahead] + [chunk - ahead] * (self._cuts.slices - 1)
+        self._turn(parts, own=True)
+        self.repeat(partial(self._turn, parts, own=False), turns - 1)
+
+    def _turn(self, parts: list[int], *, own: bool) -> None:
+        came = [np.roll(self.flying[-place], 1) for place in range(len(parts), 0, -1)]
+        for part, arrival in zip(parts, came, strict=True):
+            start = np.maximum(self.free, self.flying[0])
+            if not own:
+                start = np.maximum(start, arrival)
+            self.free = start + part / self._rate
+            self.flying.append(self.free + self._latency)
+
+    def repeat(self, act: Callable[[], None], times: int) -> None:
+        """Do the same so many times; once it only adds the same time again, add that."""
+        seen: dict[bytes, tuple[int, Seconds]] = {}
+        done = 0
+        while done < times:
+            now = float(self.free[0])
+            state = np.round(np.array([self.free, *self.flying]) - now, _PRECISION).tobytes()
+            if state in seen:
+                before, then = seen[state]
+                skipped, left = divmod(times - done, done - before)
+                self._wait(skipped * (now - then))
+                for _ in range(left):
+                    act()
+                return
+            seen[state] = done, now
+            act()
+            done += 1
+
+    def _wait(self, seconds: Seconds) -> None:
+        self.free = self.free + seconds
+        for _ in range(len(self.flying)):
+            self.flying.append(self.flying[0] + seconds)
+
+
+def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Seconds:
+    """Up to the root and down again, the way of the first chunk and the pace of those behind it.
+
+    Or, where a GPU's port takes both directions: from when it has something to send, twice the data, and
+    the way on.
+    """
+    chunk = min(cuts.chunk, channel.nbytes)
+    parent = trees(comm)[channel.number].parent
+    crossing = parent // comm.gpus != np.arange(comm.ranks) // comm.gpus
+    hops = np.where(crossing, _hop(channel.between, chunk), _hop(channel.inside, chunk))
+    below = _farthest_below(parent, hops)
+    seconds = 2 * float(below.max()) + _behind(channel, cuts)
+    if channel.port:
+        child = np.flatnonzero((parent >= 0) & ~crossing)
+        # those whose parent has a parent inside the node as well
+        child = child[(parent[parent[child]] >= 0) & ~crossing[parent[child]]]
+        waits = below[child] + below[parent[child]]
+        port = channel.inside.latency + 2 * channel.nbytes / channel.inside.bandwidth
+        seconds = max(seconds, float(waits.max()) + port)
+    return seconds
+
+
+def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
+    """How long a chunk takes to each rank from where it is longest, its hop upwards not counted."""
+    child = np.flatnonzero(parent >= 0)
+    below = np.zeros(len(parent))
+    while True:
+        raised = below.copy()
+        np.maximum.at(raised, parent[child], below[child] + hops[child])
+        if (raised == below).all():
+            return below
+        below = raised
+
+
+def _along_the_ring(comm: Communicator, collective: Collective, channel: Channel, chunk: int) -> Seconds:
+    """A chunk's way over all wires but that by which a broadcast enters, and a reduce leaves, the root."""
+    ring = rings(comm)[channel.number]
+    place = int(np.flatnonzero(ring == collective.root)[0]) % comm.gpus
+    spared = place == (0 if collective.kind == "broadcast" else comm.gpus - 1)
+    crossings, hops = comm.nodes - spared, comm.ranks - 1
+    return crossings * _hop(channel.between, chunk) + (hops - crossings) * _hop(channel.inside, chunk)
+
+
+def _behind(channel: Channel, cuts: Chunking) -> Seconds:
+    """What the chunks after the first add: the slower wire's time for them, or a wait for credits."""
+    chunks = even_pieces(channel.nbytes, cuts.chunk)
+    others = len(chunks) - 1
+    if not others:
+        return 0.0
+    nbytes = sum(chunks[1:-1]) + chunks[-1]
+    return max(
+        max(nbytes / wire.bandwidth, others // cuts.credits * _hop(wire, chunks[0]))
+        for wire in (channel.inside, channel.between)
+    )
+
+
+def _hop(wire: Wire, nbytes: float) -> Seconds:
+    return wire.latency + nbytes / wire.bandwidth

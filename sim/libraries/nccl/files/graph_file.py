@@ -1,0 +1,146 @@
+"""NCCL's graph files: what NCCL_GRAPH_DUMP_FILE writes and NCCL_GRAPH_FILE reads, 2.10 to 2.30 (XML).
+
+A file describes one node: a ``graphs`` element with a ``graph`` for each search, in which every
+``channel`` lists a network device, the GPUs in order, and a network device again. Bandwidths are
+GB/s there. Devices are numbers such as ``0x1f`` (older releases: decimal), with the host in the top
+byte where NVLink joins several. GPUs become local indices in the order of their ranks, which
+files have from 2.30.3 on, or of their numbers.
+"""
+
+import re
+from xml.sax.saxutils import quoteattr
+
+from sim.libraries.nccl.graph.graph import PATTERNS, Graph, Graphs, PathClass, SearchChannel
+from sim.libraries.nccl.graph.system import GB
+from topologies.importers.elements import Element, Source, parse
+
+IDS = ("ring", "tree", "collnet_chain", "nvls", "collnet_direct")
+"""The searches, by the number that stands in a file."""
+
+_LOCAL = (1 << 56) - 1
+"""What of a device's number is not its host's."""
+
+
+class GraphFileError(ValueError):
+    """A graph file that cannot be read; the message names the line."""
+
+
+_SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
+
+
+def parse_graphs(text: str) -> Graphs:
+    """The graphs of a graph file's text."""
+    root = parse(text, _SOURCE, "graphs")
+    channels = [channel for element in root.children for channel in element.children]
+    gpus = sorted({gpu for channel in channels for gpu in _gpus(channel)})
+    local = {gpu: index for index, gpu in enumerate(gpus)}
+    found = {}
+    for element in root.children:
+        if element.tag != "graph":
+            raise element.complaint(f"graphs holds graph, not {element.tag!r}")
+        graph = _graph(element, local)
+        found[_name(element, graph)] = graph
+    missing = [name for name in ("ring", "tree") if name not in found or not found[name].channels]
+    if missing:
+        raise root.complaint(f"no channels of {' and '.join(missing)}, without which NCCL does not run")
+    return Graphs.joined(found)
+
+
+def format_graphs(graphs: Graphs) -> str:
+    """A graph file's text; every graph needs its order (`sim.libraries.nccl.device.connect.ordered` gives one)."""
+    lines = ['<graphs version="1">']
+    for number, name in enumerate(IDS):
+        graph: Graph | None = getattr(graphs, name)
+        if graph is None:
+            continue
+        if len(graph.order) != graph.channels:
+            raise ValueError(
+                f"the {name} graph has the order of {len(graph.order)} of {graph.channels} channels; "
+                "complete it with layout.ordered(communicator)"
+            )
+        lines += _graph_lines(number, graph)
+    return "\n".join([*lines, "</graphs>", ""])
+
+
+def _name(element: Element, graph: Graph) -> str:
+    """What a graph is for; up to 2.20 both of CollNet's had the same number."""
+    name = IDS[int(element.one_of("id", tuple(str(number) for number in range(len(IDS)))))]
+    return graph.pattern if graph.pattern == "collnet_direct" else name
+
+
+def _graph(element: Element, local: dict[int, int]) -> Graph:
+    classes = tuple(path.name for path in PathClass)
+    patterns = tuple(str(number + 1) for number in range(len(PATTERNS)))
+    channels = element.count("nchannels")
+    if len(element.children) != channels:
+        raise element.complaint(f"nchannels is {channels}, but {len(element.children)} channels follow")
+    return Graph(
+        pattern=PATTERNS[int(element.one_of("pattern", patterns)) - 1],
+        channels=channels,
+        bw_intra=element.number("speedintra") * GB,
+        bw_inter=element.number("speedinter") * GB,
+        type_intra=PathClass[element.one_of("typeintra", classes)],
+        type_inter=PathClass[element.one_of("typeinter", classes)],
+        cross_nic=element.count("crossnic"),
+        same_channels=element.count("samechannels") > 0,
+        latency_inter_us=element.number("latencyinter") if "latencyinter" in element.attributes else 0.0,
+        order=tuple(_channel(child, local) for child in element.children),
+    )
+
+
+def _channel(element: Element, local: dict[int, int]) -> SearchChannel:
+    gpus = [local[gpu] for gpu in _gpus(element)]
+    if len(set(gpus)) != len(gpus):
+        raise element.complaint("a channel has the same GPU twice")
+    ports = [_device(child) & _LOCAL for child in _devices(element, "net")]
+    return SearchChannel(tuple(gpus), tuple(ports))
+
+
+def _gpus(channel: Element) -> list[int]:
+    """A channel's GPUs by rank, or by device where the release did not write ranks yet."""
+    found = _devices(channel, "gpu")
+    return [child.count("rank") if "rank" in child.attributes else _device(child) for child in found]
+
+
+def _devices(channel: Element, tag: str) -> list[Element]:
+    if channel.tag != "channel":
+        raise channel.complaint(f"a graph holds channels, not {channel.tag!r}")
+    for child in channel.children:
+        if child.tag not in ("gpu", "net"):
+            raise child.complaint(f"a channel holds gpu and net, not {child.tag!r}")
+    return [child for child in channel.children if child.tag == tag]
+
+
+def _device(element: Element) -> int:
+    """A device's number, hexadecimal where it says so."""
+    text = element.text("dev")
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18}", text):
+        raise element.complaint(f"dev is {text!r}, not a number such as 3 or 0x1f")
+    return int(text, 16 if text[:2] in ("0x", "0X") else 10)
+
+
+def _graph_lines(number: int, graph: Graph) -> list[str]:
+    attributes = {
+        "id": number,
+        "pattern": PATTERNS.index(graph.pattern) + 1,
+        "crossnic": graph.cross_nic,
+        "nchannels": graph.channels,
+        "speedintra": repr(graph.bw_intra / GB),
+        "speedinter": repr(graph.bw_inter / GB),
+        "latencyinter": repr(graph.latency_inter_us),
+        "typeintra": graph.type_intra.name,
+        "typeinter": graph.type_inter.name,
+        "samechannels": int(graph.same_channels),
+    }
+    written = " ".join(f"{name}={quoteattr(str(value))}" for name, value in attributes.items())
+    lines = [f"  <graph {written}>"]
+    for channel in graph.order:
+        nets = [f'      <net dev="{_written(nic)}"/>' for nic in channel.nics]
+        gpus = [f'      <gpu dev="{_written(gpu)}" rank="{gpu}"/>' for gpu in channel.gpus]
+        lines += ["    <channel>", *nets[:1], *gpus, *nets[1:], "    </channel>"]
+    return [*lines, "  </graph>"]
+
+
+def _written(device: int) -> str:
+    """A device's number as NCCL writes it, and reads it: hexadecimal, and 0 without a prefix."""
+    return f"{device:#x}" if device else "0"

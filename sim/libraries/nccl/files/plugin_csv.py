@@ -1,0 +1,57 @@
+"""Picks as rules for NCCL's example tuner plugin (plugins/tuner/example/plugin.c, v2.30.7).
+
+    collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks,pipe_ops,reg_buff
+
+The first rule that matches wins. What to avoid:
+
+- The plugin asks for one channel wherever no rule matches or a rule says -1. So every rule names the
+  channels that NCCL would take, and the other collectives of the same communicators get rules of NCCL's
+  own choice. Communicators without rules keep NCCL's algorithm, but have one channel until the
+  plugin is built with ``*nChannels = 0``, by which NCCL knows that nothing was asked for.
+- It knows no header, takes unknown words for allreduce, ring or simple, and breaks lines at 255 characters.
+- Ranges include both ends and leave no gap: from 0 to the largest unsigned 64-bit number.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.files.rules import MOST, Stretch, own_stretches, with_channels
+from sim.libraries.nccl.names import FUNCTIONS, check_function
+
+MAX_BYTES = 2**64 - 1
+
+ANY = -1
+
+
+def tuner_csv(
+    comms: Mapping[int, Communicator],
+    kind: str,
+    picked: Mapping[int, Sequence[Stretch]],
+    dtype: str = "float32",
+    redop: str = "sum",
+) -> str:
+    """The file, ready for NCCL_TUNER_CONFIG_FILE; ``comms`` and what was ``picked`` by node count."""
+    check_function(kind)
+    if not picked:
+        raise ValueError("no picks to write rules of; pick for at least one node count and size")
+    lines = list(_header(next(iter(comms.values())), kind))
+    for nodes, stretches in sorted(picked.items()):
+        comm = comms[nodes]
+        lines += _rules(comm, kind, stretches)
+        for other in FUNCTIONS:
+            if other != kind:
+                lines += _rules(comm, other, own_stretches(comm, other, dtype, redop))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _header(comm: Communicator, kind: str) -> Iterator[str]:
+    yield f"# {kind} as picked by Ringside for {comm.system.name[:80]}, {comm.gpus} GPUs a node."
+    yield "# The other collectives keep NCCL's own choice, and so do communicators without rules here; for"
+    yield "# their channels build the plugin with *nChannels = 0 in place of 1 in pluginGetCollInfo."
+
+
+def _rules(comm: Communicator, kind: str, stretches: Sequence[Stretch]) -> Iterator[str]:
+    for stretch in with_channels(comm, stretches):
+        most = MAX_BYTES if stretch.max_bytes == MOST - 1 else stretch.max_bytes
+        where = kind.replace("_", ""), stretch.min_bytes, most
+        yield ",".join(map(str, (*where, *stretch.pair, stretch.channels, comm.nodes, comm.ranks, ANY, ANY)))

@@ -1,0 +1,93 @@
+"""Machines as NCCL sees them: the facts from which it makes its choices, with their sources."""
+
+from dataclasses import dataclass, field
+
+from sim.libraries.nccl.graph.nodes import Nodes
+from topologies.links import nvlink
+
+GB = 1e9
+"""NCCL counts bandwidth in 10**9 bytes/s."""
+
+CPUS = ("intel", "amd", "arm", "power", "zhaoxin", "other", "mixed")
+
+NVLINK_GBPS = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}
+"""GB/s that NCCL reckons for one NVLink, by the first compute capability it holds for (src/graph/topo.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One kind of machine; a cluster is many of it.
+
+    All bandwidths are bytes/s of one direction, as NCCL reckons them, which is below the data
+    sheet: ``nvlink`` of one GPU over all its links (0: none), ``pcie`` of one GPU's slot, ``nic`` of
+    one network card, ``socket`` from one CPU to the other, ``c2c`` from a GPU to its Grace.
+    ``compute_capability`` is 90 for sm_90. GPUs and cards are spread evenly over ``sockets`` CPUs, on
+    PCIe switches with ``gpus_per_switch`` GPUs each, or straight on the CPU (0); ``beside`` names the GPU
+    that each card sits beside where they are not spread evenly. ``hosts`` of them, each with its share
+    of the CPUs, are one node where one NVSwitch domain joins them.
+
+    ``ranks_per_gpu`` ranks share each GPU (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
+
+    Where there is no NVSwitch, ``mesh`` tells how many NVLinks join which two GPUs and ``cpu_links``
+    how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
+    ``cabling`` is the mesh that is really there, where ``mesh`` is what NCCL was told.
+    ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
+    a summary: the least where GPUs or cards differ. ``note`` says what had to be taken on trust.
+    """
+
+    name: str
+    compute_capability: int
+    gpus: int
+    nics: int
+    nic: float
+    nvlink: float
+    pcie: float
+    socket: float
+    nvswitch: bool
+    cpu: str
+    gpus_per_switch: int = 1
+    sockets: int = 2
+    mesh: tuple[tuple[int, int, int], ...] = ()
+    cabling: tuple[tuple[int, int, int], ...] = ()
+    cpu_links: int = 0
+    c2c: float = 0.0
+    hosts: int = 1
+    ranks_per_gpu: int = 1
+    beside: tuple[int, ...] = ()
+    nodes: Nodes | None = field(default=None, repr=False)
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write 1 or more")
+        for name in ("nics", "gpus_per_switch", "cpu_links"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write 0 or more")
+        for name in ("nic", "nvlink", "pcie", "socket", "c2c"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write bytes/s, 0 or more")
+        if self.cpu not in CPUS:
+            raise ValueError(f"{self.name}: cpu is {self.cpu!r}; write one of {', '.join(CPUS)}")
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of one machine with all its GPUs in use."""
+        return self.gpus * self.ranks_per_gpu
+
+    @property
+    def nic_path(self) -> float:
+        """Bytes/s between a GPU and its NIC: the slower of the card and the slot."""
+        return min(self.nic, self.pcie)
+
+
+def nvlink_as_nccl_reckons(datasheet: float, compute_capability: int) -> float:
+    """What NCCL makes of a GPU's NVLink bandwidth in a data sheet: bytes/s, one direction, over all links."""
+    capability = max(compute_capability, min(NVLINK_GBPS))
+    return datasheet * nvlink_link(capability) / nvlink(capability)
+
+
+def nvlink_link(compute_capability: int) -> float:
+    """Bytes/s that NCCL reckons for one NVLink of a GPU, one direction."""
+    known = [first for first in NVLINK_GBPS if first <= compute_capability]
+    return NVLINK_GBPS[max(known)] * GB if known else 0.0
