@@ -36,8 +36,8 @@ def topo(
     json: options.Json = False,
 ) -> None:
     """List the named clusters, or describe, draw or write one."""
-    from ringside import topo as command
-    from sim.effort import forced
+    from ringside.commands import topo as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
@@ -68,9 +68,9 @@ def simulate(
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
-    from ringside import simulate as command
+    from ringside.commands import simulate as command
     from ringside.request import Request
-    from sim.effort import forced
+    from sim.engine.effort import forced
 
     request = Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
@@ -105,8 +105,8 @@ def pick(
     json: options.Json = False,
 ) -> None:
     """Say which algorithm wins at every size and node count, and by how much."""
-    from ringside import pick as command
-    from sim.effort import forced
+    from ringside.commands import pick as command
+    from sim.engine.effort import forced
 
     request = command.Request(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
@@ -132,8 +132,8 @@ def calibrate(
     force: options.Force = False,
 ) -> None:
     """Fit a cluster's parameters to measurements."""
-    from ringside import calibrate as command
-    from sim.effort import forced
+    from ringside.commands import calibrate as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(files, cluster, settings or [], output, pool_sites=pool_sites)
@@ -154,8 +154,8 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
-    from ringside import compare as command
-    from sim.effort import forced
+    from ringside.commands import compare as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(
@@ -173,7 +173,7 @@ def validate(
     json: options.Json = False,
 ) -> None:
     """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
-    from ringside import validate as command
+    from ringside.commands import validate as command
 
     command.run(what, plot, short=short, as_json=json)
 
@@ -185,6 +185,6 @@ def demo(
     ),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
-    from ringside import demo as command
+    from ringside.commands import demo as command
 
     command.run(output)

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, replace
 
 from sim.algorithms import algorithms_for, caveat, schedule
-from sim.bounds import closed_bounds, latency_bound, traffic_bound
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
-from sim.effort import consider, estimate
-from sim.engine import simulate
-from sim.laws import check_band, check_time
+from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.engine.effort import consider, estimate
+from sim.engine.events import simulate
+from sim.engine.laws import check_band, check_time
+from sim.engine.timeline import Timeline
 from sim.libraries import gloo, ideal
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
-from sim.timeline import Timeline
 from topologies import Topology, ranks
 from topologies.graph import name_of
 
@@ -171,7 +171,7 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    Raise `sim.laws.LawError` where the answer would break a bound.
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     closed = None
     if ideal.uniform(graph) and not traced:

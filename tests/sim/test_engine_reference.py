@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.libraries import gloo
 from sim.schedule import Schedule
 from tests.sim import reference
@@ -121,7 +121,7 @@ TRACE = """
 import sys
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from topologies import dgx_h100, star
 
 for algorithm in ("ring", "tree", "double_binary_tree", "halving_doubling", "direct"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.schedule import Chunks, Schedule, ScheduleError, even_chunks
 from tests.sim.execution import Program, right
 from tests.sim.rewriting import Move, moves, with_moves

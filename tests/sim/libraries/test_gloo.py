@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.libraries import gloo
 from topologies import star
 
