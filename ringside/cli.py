@@ -45,6 +45,7 @@ def topo(
 
 @app.command()
 def simulate(
+    context: typer.Context,
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
     cluster: options.Cluster,
     settings: options.Settings = None,
@@ -72,6 +73,7 @@ def simulate(
     from ringside.request import Request
     from sim.engine.effort import forced
 
+    options.check_sizes(context)
     request = Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ringside import console
-from ringside.request import default_library
+from ringside.request import library_of
 from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.effort import consider
@@ -48,7 +48,7 @@ def show_schedule(
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
     if count == 1:
         raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
-    if default_library(cluster) == "ideal":
+    if library_of(None, cluster) == "ideal":
         return schedule(algorithm, Collective("all_reduce", count, NBYTES, 4))
     values = parse_settings(settings)
     comm = next(iter(communicators(cluster, values, None, None, Settings()).values()))
