@@ -93,8 +93,11 @@ class Chunks:
     """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
 
     def __init__(self, bounds: Ints, block: Ints) -> None:
+        def cut() -> tuple[Ints, Ints]:
+            return bounds, block
+
         self._count = len(block)
-        self._cut = lambda: (bounds, block)
+        self._cut: Callable[[], tuple[Ints, Ints]] = cut
 
     @classmethod
     def later(cls, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> "Chunks":
