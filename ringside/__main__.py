@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 
@@ -12,19 +13,26 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, _interrupted)
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()  # while what goes wrong with it can still be said
     except BrokenPipeError:
         # whoever read our output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except ModuleNotFoundError as error:
-        _complain(ValueError(f"{error.name} is not installed; write pip install 'ringside[all]'"))
+        _complain(f"{error.name} is not installed; write pip install 'ringside[all]'")
         sys.exit(2)
     except (ValueError, OSError) as error:
-        _complain(error)
+        _complain(str(error))
         sys.exit(2)
     except (RuntimeError, ArithmeticError) as error:
-        _complain(error)
+        _complain(str(error) or type(error).__name__)
+        sys.exit(1)
+    except MemoryError:
+        _complain("this machine has not the memory; write a smaller size or fewer ranks")
         sys.exit(1)
 
 
@@ -34,9 +42,10 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _complain(error: Exception) -> None:
-    for line in str(error).splitlines() or [type(error).__name__]:
-        print(f"ringside: {line}", file=sys.stderr)
+def _complain(text: str) -> None:
+    with suppress(OSError):  # where even this cannot be written nobody can be told
+        for line in text.splitlines():
+            print(f"ringside: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -32,12 +32,15 @@ def topo(
     schedule: Annotated[
         str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
     ] = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """List the named clusters, or describe, draw or write one."""
-    from ringside import topo as command
+    from ringside.commands import topo as command
+    from sim.engine.effort import forced
 
-    command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
+    with forced(force):
+        command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
 
 
 @app.command()
@@ -55,25 +58,26 @@ def simulate(
     protocol: options.Protocol = "auto",
     engine: options.Engine = "auto",
     network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
-    nccl_version: options.NcclVersion = "2.30",
+    nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "none",
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
-    from ringside import simulate as command
+    from ringside.commands import simulate as command
     from ringside.request import Request
+    from sim.engine.effort import forced
 
-    command.run(
-        Request(
-            collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
-            algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
-        ),
-        as_json=json,
+    request = Request(
+        collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
+        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
     )  # fmt: skip
+    with forced(force):
+        command.run(request, as_json=json)
 
 
 @app.command()
@@ -88,10 +92,8 @@ def pick(
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
-    times: Annotated[
-        str, typer.Option(help="For nccl: the tuner's, or those of the pipeline model of rings and trees.")
-    ] = "tuner",
-    nccl_version: options.NcclVersion = "2.30",
+    times: options.Times = None,
+    nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
@@ -99,18 +101,19 @@ def pick(
     tuner_csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin.")
     ] = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Say which algorithm wins at every size and node count, and by how much."""
-    from ringside import pick as command
+    from ringside.commands import pick as command
+    from sim.engine.effort import forced
 
-    command.run(
-        command.Request(
-            collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
-            protocol, times, nccl_version, nccl_graph, dtype, redop,
-        ),
-        plot, tuner_csv, as_json=json,
+    request = command.Request(
+        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
+        protocol, times, nccl_version, nccl_graph, dtype, redop,
     )  # fmt: skip
+    with forced(force):
+        command.run(request, plot, tuner_csv, as_json=json)
 
 
 app.command()(train)
@@ -126,11 +129,14 @@ def calibrate(
     output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Where the calibration goes.")],
     settings: options.Settings = None,
     pool_sites: options.PoolSites = False,
+    force: options.Force = False,
 ) -> None:
     """Fit a cluster's parameters to measurements."""
-    from ringside import calibrate as command
+    from ringside.commands import calibrate as command
+    from sim.engine.effort import forced
 
-    command.run(files, cluster, settings or [], output, pool_sites=pool_sites)
+    with forced(force):
+        command.run(files, cluster, settings or [], output, pool_sites=pool_sites)
 
 
 @app.command()
@@ -144,14 +150,17 @@ def compare(
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
     ] = None,
     pool_sites: options.PoolSites = False,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
-    from ringside import compare as command
+    from ringside.commands import compare as command
+    from sim.engine.effort import forced
 
-    command.run(
-        files, cluster, settings or [], calibration, plot, max_error, pool_sites=pool_sites, as_json=json
-    )
+    with forced(force):
+        command.run(
+            files, cluster, settings or [], calibration, plot, max_error, pool_sites=pool_sites, as_json=json
+        )
 
 
 @app.command()
@@ -164,7 +173,7 @@ def validate(
     json: options.Json = False,
 ) -> None:
     """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
-    from ringside import validate as command
+    from ringside.commands import validate as command
 
     command.run(what, plot, short=short, as_json=json)
 
@@ -176,6 +185,6 @@ def demo(
     ),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
-    from ringside import demo as command
+    from ringside.commands import demo as command
 
     command.run(output)

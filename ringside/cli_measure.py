@@ -58,6 +58,9 @@ def measure(
     workers: Annotated[int, typer.Option(help="ddp: collectives that Gloo runs at once.")] = 2,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="ddp: draw the median step.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="ddp: write its Perfetto trace.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start whatever was asked for [most: 16 ranks a core, all memory]")
+    ] = False,
 ) -> None:
     """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
     alien = sorted(_given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
@@ -65,9 +68,9 @@ def measure(
         options_ = ", ".join(f"--{name.replace('_', '-')}" for name in alien)
         raise ValueError(f"{options_} say nothing of {collective}; leave them out")
     if collective == "ddp":
-        from real.ddp_job import DdpJob
-        from ringside import measure_ddp
-        from sim.training.buckets import Bucketing
+        from real.ddp.job import DdpJob
+        from ringside.commands import measure_ddp
+        from sim.training.ddp.buckets import Bucketing
 
         job = DdpJob(
             bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph), backend=backend,
@@ -76,15 +79,15 @@ def measure(
         )  # fmt: skip
         measure_ddp.run(
             model, output, job, ranks=2 if ranks is None else ranks, emulate=emulate, settings=settings,
-            plot=plot, trace=trace,
+            plot=plot, trace=trace, force=force,
         )  # fmt: skip
         return
-    from ringside import measure as command
+    from ringside.commands import measure as command
 
     command.run(
         collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,
         backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
-        timeout_s=timeout, emulate=emulate, settings=settings or [], torchrun=torchrun,
+        timeout_s=timeout, emulate=emulate, settings=settings or [], torchrun=torchrun, force=force,
     )  # fmt: skip
 
 

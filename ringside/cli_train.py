@@ -53,13 +53,15 @@ def train(
     ] = None,
     plot: options.Plot = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    from ringside.train import run
-    from ringside.training_workload import Training
-    from sim.training.buckets import Bucketing
-    from sim.training.job import DataParallel
+    from real.model.find import Training
+    from ringside.commands.train import run
+    from sim.engine.effort import forced
+    from sim.training.ddp.buckets import Bucketing
+    from sim.training.ddp.job import DataParallel
 
     bucketing = Bucketing(bucket_cap_mb, find_unused_parameters, static_graph)
     ddp = DataParallel(
@@ -70,7 +72,8 @@ def train(
         model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
         ddp=ddp, slowdown=tuple(straggler or ()), contention=contention,
     )  # fmt: skip
-    run(
-        cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
-        plot=plot, trace=trace, as_json=json,
-    )  # fmt: skip
+    with forced(force):
+        run(
+            cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
+            plot=plot, trace=trace, as_json=json,
+        )  # fmt: skip

@@ -1,7 +1,9 @@
 """What people read: tables in nccl-tests' manner, JSON for programs, progress on a terminal."""
 
 import json
+import math
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,14 +11,19 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from sim.engine.effort import watched
 from topologies.units import parse_size
 
 Cell = str | int | float
 
+PERIOD_S = 5.0
+"""How long a pipe stays silent while work goes on."""
+
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One JSON object whose first key says what it is."""
-    print(json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2))
+    text = json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
+    print(text)
 
 
 def print_table(
@@ -58,23 +65,67 @@ def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator["Ticker"]:
-    """A bar on a terminal, nothing in a pipe."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        yield Ticker(bar, bar.add_task(what, total=total))
+def progress(what: str, total: int | None) -> Iterator["Ticker"]:
+    """A bar on a terminal, nothing in a pipe; ``total`` says of how many parts, if that is known."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        yield Ticker(bar, bar.add_task(what, total=total), what)
+
+
+@contextmanager
+def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
+    """A bar on a terminal, in a pipe a line from time to time; above it long simulations are announced."""
+    with progress(what, total) as ticker, watched(ticker.announce, ticker.show):
+        over = threading.Event()
+
+        def keep_telling() -> None:
+            while not over.wait(PERIOD_S):
+                ticker.say(ticker.text)
+
+        if sys.stderr.isatty():
+            yield ticker
+            return
+        teller = threading.Thread(target=keep_telling, daemon=True)
+        teller.start()
+        try:
+            yield ticker
+        finally:
+            over.set()
+            teller.join()
 
 
 class Ticker:
-    """Moves a progress bar on."""
+    """Moves a progress bar on; ``text`` is what it says."""
 
-    def __init__(self, bar: Progress, task: TaskID) -> None:
+    def __init__(self, bar: Progress, task: TaskID, what: str) -> None:
+        self.text = what
         self._bar = bar
         self._task = task
+        self._what = what
+        self._announced: set[str] = set()
 
     def done(self, what: str) -> None:
         """One more is finished; ``what`` comes next or was last."""
+        self.text = self._what = what
         self._bar.update(self._task, advance=1, description=what)
+
+    def show(self, done: int, total: int) -> None:
+        """So many transfers of one simulation are finished, of so many in all."""
+        self.text = f"{self._what}: {done:,} of {total:,} transfers"
+        self._bar.update(self._task, description=self.text)
+
+    def announce(self, text: str) -> None:
+        """Say what takes long, once."""
+        if text not in self._announced:
+            self._announced.add(text)
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(f"ringside: {text}", markup=False)
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, float) and not math.isfinite(cell):
+        raise ArithmeticError(f"a figure is {cell}, which is no answer")
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

@@ -28,11 +28,11 @@ Algorithm = Annotated[
 ]
 Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
 Engine = Annotated[str, typer.Option(help="simpy, model, or auto, which says what it took.")]
-NcclVersion = Annotated[str, typer.Option(help="2.28, 2.29 or 2.30.")]
+NcclVersion = Annotated[str | None, typer.Option(help="2.28, 2.29 or 2.30 [default: 2.30]")]
 NcclGraph = Annotated[
     Path | None, typer.Option(metavar="FILE", help="NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.")
 ]
-Redop = Annotated[str, typer.Option(help="Reduction: sum, prod, min, max or avg.")]
+Redop = Annotated[str, typer.Option(help="Reduction: sum, prod, min, max, avg or mulsum.")]
 Dtype = Annotated[str, typer.Option(help="Type of one element.")]
 CalibrationFile = Annotated[
     str, typer.Option(metavar="FILE|none", help="Parameters that ringside calibrate found.")
@@ -40,6 +40,13 @@ CalibrationFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw to an .svg, .png or .pdf file.")]
 PoolSites = Annotated[bool, typer.Option(help="Take records of several sites of one machine together.")]
+Times = Annotated[
+    str | None,
+    typer.Option(help="For nccl: tuner, or pipeline, a model of its rings and trees [default: tuner]"),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Simulate whatever it takes [most: 20,000,000 transfers, 8 GiB]")
+]
 Files = Annotated[
     list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
 ]

@@ -22,7 +22,7 @@ class Request:
     protocol: str
     engine: str
     network: str
-    nccl_version: str
+    nccl_version: str | None
     nccl_graph: Path | None
     dtype: str
     redop: str
@@ -33,6 +33,13 @@ class Request:
 def default_library(cluster: str) -> str:
     """NCCL's on machines that it knows, else the textbook's."""
     return "nccl" if is_machine(cluster) else "ideal"
+
+
+def refuse_nccl_options(library: str, **options: object) -> None:
+    """Refuse what only NCCL understands, where it was given and another library is asked."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{library} knows no {', '.join(given)}; leave it out, or write --library nccl")
 
 
 def inputs_of(request: Request, library: str, count: int) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from typing import Any
 from ringside import console
 from ringside.request import Request, inputs_of
 from sim.collective import KINDS, Collective, itemsize
+from sim.engine.timeline import Timeline
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.constants import DEFAULT_VERSION
+from sim.libraries.nccl.library import LAUNCH_S, Plan, model, simulated_model
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.plan import LAUNCH_S, Plan, model, simulated_model
-from sim.libraries.nccl.tuner import cost_table
-from sim.record import replace
-from sim.timeline import Timeline
+from sim.libraries.nccl.tuning.tuner import cost_table
 from topologies import parse_settings
+from topologies.disk import write_file
 
 HEADS = (
     *(("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
@@ -34,13 +35,16 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
     comm = communicator_of(request)
     count = comm.ranks if comm else 1
     rows = []
-    for nbytes in sizes:
-        collective = Collective(kind, count, nbytes, itemsize(request.dtype))
-        plan, timeline = _plan(request, collective, comm, engine)
-        rows.append(_row(request, collective, comm, plan, engine))
-        if request.trace and timeline:
-            replace(request.trace, timeline.dumps())
-    inputs = inputs_of(request, "nccl", count)
+    with console.simulating("simulating", len(sizes)) as bar:
+        for nbytes in sizes:
+            collective = Collective(kind, count, nbytes, itemsize(request.dtype))
+            plan, timeline = _plan(request, collective, comm, engine)
+            rows.append(_row(request, collective, comm, plan, engine))
+            if request.trace and timeline:
+                write_file(request.trace, timeline.dumps())
+            bar.done(f"simulated {nbytes} B")
+    version = request.nccl_version or DEFAULT_VERSION
+    inputs = inputs_of(request, "nccl", count) | {"nccl_version": version}
     whose = "the tuner's" if engine == "model" else "the engine's"
     note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     if as_json:
@@ -49,10 +53,12 @@ def run(request: Request, kind: str, sizes: list[int], *, as_json: bool) -> None
         _print(inputs, note, rows)
 
 
-def settings_of(algorithm: str, protocol: str, version: str) -> Settings:
+def settings_of(algorithm: str, protocol: str, version: str | None) -> Settings:
     """The pins and the release, from the words of the command line."""
     unset = {"auto": ""}
-    return Settings(version, Pins(unset.get(algorithm, algorithm), unset.get(protocol, protocol)))
+    return Settings(
+        version or DEFAULT_VERSION, Pins(unset.get(algorithm, algorithm), unset.get(protocol, protocol))
+    )
 
 
 def communicator_of(request: Request) -> Communicator | None:

@@ -6,11 +6,12 @@ from ringside import console
 from ringside.request import default_library
 from sim.algorithms import schedule
 from sim.collective import Collective
+from sim.engine.effort import consider
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.schedules import schedule as nccl_schedule
+from sim.libraries.nccl.device.schedules import schedule as nccl_schedule
 from sim.schedule import Schedule
-from topologies import parse_settings
+from topologies import Topology, parse_settings, ranks
 
 NBYTES = 64 << 20
 """Large enough for NCCL to use all its channels."""
@@ -20,14 +21,16 @@ Links = dict[int, dict[tuple[int, int], bool]]
 
 
 def show_schedule(
-    cluster: str, settings: list[str], count: int, algorithm: str, plot: Path | None, *, as_json: bool
+    cluster: str, settings: list[str], graph: Topology, algorithm: str, plot: Path | None, *, as_json: bool
 ) -> None:
     """Print the connections of an all-reduce on the cluster, and draw them where asked to."""
-    plan = _plan(cluster, settings, count, algorithm)
-    plan.check()
-    links = _links(plan)
+    plan = _plan(cluster, settings, len(ranks(graph)), algorithm)
+    with console.simulating("proving"):
+        consider(plan, graph)
+        plan.check()
+        links = _links(plan)
     if plot:
-        from ringside.plots_schedule import draw_schedule
+        from ringside.pictures.schedule import draw_schedule
 
         draw_schedule(links, f"{algorithm} all_reduce on {cluster}", plot)
     if as_json:
@@ -43,12 +46,13 @@ def show_schedule(
 
 
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
+    if count == 1:
+        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
     if default_library(cluster) == "ideal":
         return schedule(algorithm, Collective("all_reduce", count, NBYTES, 4))
     values = parse_settings(settings)
     comm = next(iter(communicators(cluster, values, None, None, Settings()).values()))
-    if comm is None:
-        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more nodes")
+    assert comm is not None
     return nccl_schedule(comm, Collective("all_reduce", comm.ranks, NBYTES, 4), algorithm, "simple")
 
 

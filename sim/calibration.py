@@ -1,17 +1,20 @@
 """What calibration found, as a file: parameters for each way of carrying out a collective, and provenance."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sim.parameters import Parameters
-from sim.record import Record, replace, to_line
+from sim.parameters import Parameters, check_within
+from sim.record import Record, to_line
 from topologies import strict_yaml
+from topologies.catalogue import complaints
+from topologies.disk import regular, write_file
 
 VERSION = 1
 
@@ -42,10 +45,23 @@ class Fit:
     p90_error: float
     worst: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for name in ("rows", "median_error", "p90_error"):
+            check_within(name, getattr(self, name))
+        for name, ends in {"band": self.band, **self.interval}.items():
+            for end in ends:
+                check_within(name, end)
+            if ends[0] > ends[1]:
+                raise ValueError(f"{name} is from {ends[0]} to {ends[1]}; write the lower end first")
+        if not self.band[0] <= 1 <= self.band[1]:
+            raise ValueError(f"band is from {self.band[0]} to {self.band[1]}; write ends on both sides of 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """All fits of one cluster. ``used`` holds the digests of the records that set anything."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     cluster: str
     topology: str
@@ -54,6 +70,12 @@ class Calibration:
     fingerprint: dict[str, str]
     fits: tuple[Fit, ...]
     used: tuple[str, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
+        repeated = [way for way, times in Counter(ways).items() if times > 1]
+        if repeated:
+            raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
 
     def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
         """The fit of exactly this way of carrying out a collective."""
@@ -65,13 +87,13 @@ class Calibration:
     def write(self, path: Path) -> None:
         """Write the YAML file, whole or not at all."""
         content = {"calibration": VERSION, **_plain(asdict(self))}
-        replace(path, yaml.safe_dump(content, sort_keys=False, width=110))
+        write_file(path, yaml.safe_dump(content, sort_keys=False, width=110))
 
 
 def read(path: Path) -> Calibration:
     """The calibration in a YAML file, or `CalibrationError` with all that is wrong with it."""
     try:
-        content = strict_yaml.loads(path.read_text(encoding="utf-8"))
+        content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CalibrationError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or content.pop("calibration", None) != VERSION:
@@ -79,8 +101,8 @@ def read(path: Path) -> Calibration:
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_url=False)]
-        raise CalibrationError("\n".join(f"{path}: {line}" for line in lines)) from None
+        allowed = [entry.name for kind in (Calibration, Fit, Parameters) for entry in fields(kind)]
+        raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 
 def digest(record: Record) -> str:

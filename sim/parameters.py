@@ -1,9 +1,12 @@
 """The few physical numbers of a network: what calibration finds and a prediction needs."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from topologies import Routes, Topology, ranks
+from topologies.units import MAX_DURATION, MIN_RATE
+
+_MOST = {"alpha": MAX_DURATION, "beta": 1 / MIN_RATE, "gamma": 1 / MIN_RATE, "launch": MAX_DURATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,10 @@ class Parameters:
     gamma: float = 0.0
     launch: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):
+            check_within(name, getattr(self, name), _MOST[name])
+
     def on(self, graph: Topology) -> Topology:
         """The topology with its latencies and its bandwidths scaled to ``alpha`` and ``beta``.
 
@@ -36,6 +43,13 @@ class Parameters:
                 link["latency"] * (self.alpha / preset.alpha) if preset.alpha else self.alpha / hops
             )
         return scaled
+
+
+def check_within(name: str, value: float, most: float = math.inf) -> None:
+    """Refuse a figure that is no finite number from 0 to ``most``."""
+    if not (math.isfinite(value) and 0 <= value <= most):
+        limit = f"from 0 to {most:g}" if most < math.inf else "of 0 or more"
+        raise ValueError(f"{name} is {value}; write a number {limit}")
 
 
 def preset_of(graph: Topology) -> Parameters:

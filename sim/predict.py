@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-from sim.algorithms import algorithms_for, schedule
-from sim.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.algorithms import algorithms_for, caveat, schedule
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
-from sim.engine import simulate
-from sim.laws import check_time
+from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.engine.effort import consider, estimate
+from sim.engine.events import simulate
+from sim.engine.laws import check_band, check_time
+from sim.engine.timeline import Timeline
 from sim.libraries import gloo, ideal
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
-from sim.timeline import Timeline
 from topologies import Topology, ranks
 from topologies.graph import name_of
 
@@ -27,7 +28,7 @@ class Prediction:
     """How long one collective takes, and how it is carried out to take so long.
 
     Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated.
+    both equal ``time_s`` where nothing was calibrated. ``caveat`` is what to know before it is believed.
     """
 
     collective: Collective
@@ -38,6 +39,11 @@ class Prediction:
     time_lo_s: float
     time_hi_s: float
     timeline: Timeline | None = None
+    caveat: str = ""
+
+    def __post_init__(self) -> None:
+        what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
+        check_band(what, self.time_lo_s, self.time_s, self.time_hi_s)
 
     @property
     def algbw(self) -> float:
@@ -115,8 +121,10 @@ def _quickest(
     best: Prediction | None = None
     for name in sorted(names, key=lambda name: name not in ("halving_doubling", "ring")):
         plan = schedule(name, collective)
-        if best and calibration is None and traffic_bound(plan, graph) >= best.time_s:
-            continue
+        if best and calibration is None and not _is_closed(plan, graph):
+            consider(plan, graph)
+            if traffic_bound(plan, graph) >= best.time_s:
+                continue
         found = _predict(plan, graph, "ideal", name, engine, calibration, traced)
         if best is None or found.time_s < best.time_s:
             best = found
@@ -154,6 +162,7 @@ def _predict(
         seconds * band[0],
         seconds * band[1],
         timeline,
+        caveat(algorithm, plan.collective) if library == "ideal" else "",
     )
 
 
@@ -162,14 +171,16 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    Raise `sim.laws.LawError` where the answer would break a bound.
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     closed = None
     if ideal.uniform(graph) and not traced:
         closed = ideal.closed_form(plan.algorithm, plan.collective, parameters)
     if engine == "auto":
-        engine = "model" if closed is not None and _more_than(plan, MAX_TRANSFERS) else "simpy"
+        engine = "model" if _is_closed(plan, graph) and not traced else "simpy"
     timeline = None
+    if engine == "simpy":
+        consider(plan, graph)
     bounds = closed_bounds(plan, parameters) if engine == "model" else {
         "traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)
     }  # fmt: skip
@@ -188,11 +199,8 @@ def evaluate(
     return seconds + parameters.launch, engine, timeline
 
 
-def _more_than(plan: Schedule, transfers: int) -> bool:
-    """Whether the schedule has more transfers than so many; looks no further than it must."""
-    seen = 0
-    for moved in plan.steps():
-        seen += len(moved)
-        if seen > transfers:
-            return True
-    return False
+def _is_closed(plan: Schedule, graph: Topology) -> bool:
+    """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
+    if not ideal.has_closed_form(plan.algorithm, plan.collective) or not ideal.uniform(graph):
+        return False
+    return estimate(plan, graph).transfers > MAX_TRANSFERS

@@ -5,9 +5,7 @@ Records live on disk as JSON lines, one record a line, so that files of many run
 """
 
 import json
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sim.collective import KINDS
+from topologies.disk import write_file
 
 VERSION = 1
 
@@ -88,7 +87,7 @@ def from_line(line: str, place: str) -> Record:
     try:
         content: dict[str, Any] = json.loads(line)
         version = content.pop("record")
-    except (ValueError, AttributeError, KeyError, TypeError):
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         raise RecordError(
             f"{place}: not a record; a record is one JSON object a line with 'record'"
         ) from None
@@ -109,31 +108,11 @@ def read_lines(text: str, name: str) -> list[Record]:
     """All records of a JSON lines file's text."""
     return [
         from_line(line, f"{name}, line {number}")
-        for number, line in enumerate(text.splitlines(), start=1)
+        for number, line in enumerate(text.split("\n"), start=1)
         if line.strip()
     ]
 
 
 def write(records: Iterable[Record], path: Path) -> None:
     """Write a file that is whole at every moment: it appears, or changes, at once."""
-    replace(path, "".join(to_line(record) + "\n" for record in records))
-
-
-def replace(path: Path, text: str) -> None:
-    """Put ``text`` in place of whatever the file held, at once."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise RecordError(f"{path}: cannot be written: {error.strerror}; write another path") from None
-
-
-def check_writable(path: Path) -> None:
-    """Refuse an output that could not be written, before any work is done for it."""
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "is a folder" if path.is_dir() else f"{folder} is no folder that can be written to"
-        raise RecordError(f"{path}: {why}; write another path")
+    write_file(path, "".join(to_line(record) + "\n" for record in records))

@@ -1,6 +1,7 @@
 """Topologies by name: what ``--cluster NAME[:NODES] --set key=value`` means."""
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 
 from topologies import fabrics, machines
+from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, check
 from topologies.importers import importer
 from topologies.units import format_duration, format_rate
@@ -29,8 +31,8 @@ MAKERS: dict[str, Callable[..., Topology]] = {
 }
 """Every named topology; the first parameter of a maker is its count, of ranks, of machines or of leaves."""
 
-MAX_COUNT = 2**20
-"""Above a million ranks or machines a count is a slip of the pen."""
+MAX_LINKS = 2**18
+"""As many links a topology by name may have: 131,072 ranks on a star. Its graph is made in seconds."""
 
 
 def settings(name: str) -> dict[str, str]:
@@ -67,8 +69,14 @@ def _made(
     except ValidationError as error:
         raise TopologyError(complaints(error, name, [p.name for p in parameters])) from None
     arguments = checked.model_dump()
-    if arguments[first.name] > MAX_COUNT:
-        raise TopologyError(f"{name}: {first.name} is {arguments[first.name]}; allowed: 1 to {MAX_COUNT}")
+    if arguments[first.name] > 2:
+        links = maker(**arguments | {first.name: 2}).number_of_edges() / 2  # of each rank or machine
+        most = int(MAX_LINKS / links)
+        if arguments[first.name] > most:
+            raise TopologyError(
+                f"{name}: {first.name} is {arguments[first.name]}; allowed: 1 to {most}, "
+                f"which have {MAX_LINKS} links"
+            )
     graph = maker(**arguments)
     check(graph)
     return graph
@@ -106,7 +114,7 @@ def _from_file(
 
     text = ""
     with suppress(OSError):  # what cannot be read is refused below, in words
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = regular(path).read_bytes().decode("utf-8", "replace")
     maker = importer(text)
     if maker:
         graph = _made(str(path), maker, nodes if count is None else count, values)
@@ -125,7 +133,12 @@ def parse_settings(texts: list[str]) -> dict[str, str]:
     for text, (key, _, value) in zip(texts, pairs, strict=True):
         if not key or not value:
             raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
-    return {key: value for key, _, value in pairs}
+    settings: dict[str, str] = {}
+    for key, _, value in pairs:
+        if key in settings:
+            raise TopologyError(f"--set {key} stands twice; write it once")
+        settings[key] = value
+    return settings
 
 
 def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
@@ -134,14 +147,14 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
     for problem in error.errors(include_url=False):
         place = ".".join(str(part) for part in problem["loc"])
         match problem["type"]:
-            case "extra_forbidden":
+            case "extra_forbidden" | "unexpected_keyword_argument":
                 text = f"is not known; allowed: {', '.join(allowed)}"
             case "missing":
                 text = "is missing"
             case "value_error":
                 text = str(problem["ctx"]["error"])
             case _:
-                text = f"{problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+                text = f"{reprlib.repr(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
         lines.append(f"{name}: {place}: {text}")
     return "\n".join(lines)
 

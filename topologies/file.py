@@ -22,6 +22,7 @@ Tiers tell routes what is above what: ranks 0, each layer of switches one more. 
 may take any way, through other hosts too; see `topologies.routing`.
 """
 
+import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies import strict_yaml
 from topologies.catalogue import MAKERS, complaints, make
+from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
 from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
 
@@ -69,7 +71,7 @@ class _File(_Strict):
 def read(path: Path) -> Topology:
     """The topology in the file; raise `TopologyError` with every complaint at once."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         known = ", ".join(MAKERS)
         raise TopologyError(f"{path}: no such file, nor a known cluster ({known})") from None
@@ -90,13 +92,18 @@ def loads(text: str, source: str) -> Topology:
         allowed = ", ".join(_File.model_fields)
         raise TopologyError(f"{source}: keys must be text; allowed: maker, or {allowed}")
     if "maker" in content:
-        return make(str(content.pop("maker")), None, content)
+        maker = content.pop("maker")
+        if not isinstance(maker, str):
+            raise TopologyError(
+                f"{source}: maker {reprlib.repr(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
+            )
+        return make(maker, None, content)
     return _graph(content, source)
 
 
 def write(graph: Topology, path: Path) -> None:
     """Write the graph so that `read` gives the same graph back."""
-    path.write_text(dumps(graph), encoding="utf-8")
+    write_file(path, dumps(graph))
 
 
 def dumps(graph: Topology) -> str:

@@ -7,8 +7,8 @@ node     ``kind``     one of `NODE_KINDS`; every rank sits on a ``gpu`` node (a 
 node     ``rank``     gpu nodes only: 0 .. ranks-1, each once
 node     ``tier``     optional: 0 at the ranks, rising with each layer of switches; routes use it
 edge     ``kind``     one of `LINK_KINDS`
-edge     ``bandwidth``  bytes/s, one direction, above 0
-edge     ``latency``  seconds that a message's head spends on the link, 0 or more
+edge     ``bandwidth``  bytes/s, one direction, `units.MIN_RATE` to `units.MAX_RATE`
+edge     ``latency``  seconds that a message's head spends on the link, 0 to `units.MAX_DURATION`
 graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
@@ -18,10 +18,11 @@ graph    ``window``   bytes that one rank has under way to another at most, ``se
 A full-duplex cable is two edges.
 """
 
-import math
 from typing import TypeAlias
 
 import networkx as nx
+
+from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
 Hop = tuple[Node, Node]
@@ -104,10 +105,15 @@ def _edge_complaints(graph: Topology) -> list[str]:
         link = f"link {a!r} -> {b!r}"
         if data.get("kind") not in LINK_KINDS:
             complaints.append(f"{link} has kind {data.get('kind')!r}; allowed: {', '.join(LINK_KINDS)}")
-        if not _finite(data.get("bandwidth")) or data["bandwidth"] <= 0:
-            complaints.append(f"{link} has bandwidth {data.get('bandwidth')!r}; write bytes/s above 0")
-        if not _finite(data.get("latency")) or data["latency"] < 0:
-            complaints.append(f"{link} has latency {data.get('latency')!r}; write seconds, 0 or more")
+        if not _between(MIN_RATE, data.get("bandwidth"), MAX_RATE):
+            complaints.append(
+                f"{link} has bandwidth {data.get('bandwidth')!r}; "
+                f"write bytes/s from {MIN_RATE:g} to {MAX_RATE:g}"
+            )
+        if not _between(0, data.get("latency"), MAX_DURATION):
+            complaints.append(
+                f"{link} has latency {data.get('latency')!r}; write seconds from 0 to {MAX_DURATION:g}"
+            )
         if a == b:
             complaints.append(f"{link} joins a node to itself")
     return complaints
@@ -133,5 +139,5 @@ def _reach_complaints(graph: Topology) -> list[str]:
     ]
 
 
-def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _between(least: float, value: object, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most

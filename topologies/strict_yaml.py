@@ -1,11 +1,39 @@
-"""YAML in which a key that stands twice is an error: the second would win without a word."""
+"""YAML in which a key that stands twice is an error, for the second would win without a word.
 
+So is nesting beyond all measure, and a value that is not what its form or its tag says.
+"""
+
+import reprlib
 from typing import Any
 
 import yaml
 
+MAX_DEPTH = 64
+"""Lists and mappings inside one another; our files nest half a dozen."""
+
 
 class _Loader(yaml.SafeLoader):
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self._depth == MAX_DEPTH:
+            here = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(problem=f"nested more than {MAX_DEPTH} deep", problem_mark=here)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError):
+            # what the library lets through from int, date and their like
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                problem=f"{reprlib.repr(node.value)} is no {kind}", problem_mark=node.start_mark
+            ) from None
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: list[Any] = []
         for key_node, _ in node.value:

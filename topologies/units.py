@@ -15,6 +15,7 @@ between text and number is decimal, so no rounding hides in a prefix.
 """
 
 import re
+import reprlib
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -22,6 +23,12 @@ from pydantic import BeforeValidator
 
 MAX_SIZE = 2**50
 """Bytes. No rank holds a pebibyte, so a larger size is a slip of the pen."""
+
+MIN_RATE, MAX_RATE = 1e-6, 1e18
+"""Bytes/s. What is slower or faster is no link, and its times would be no numbers."""
+
+MAX_DURATION = 1e9
+"""Seconds, some thirty years."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµμ/]*)\s*")
 _MAX_EXPONENT = 30
@@ -60,12 +67,18 @@ def parse_rate(text: str) -> float:
     value = float(_parse(text, "a rate", _RATE_UNITS, advice))
     if value == 0:
         raise ValueError(f"{text!r} moves nothing: a rate is above 0; {advice}")
+    if not MIN_RATE <= value <= MAX_RATE:
+        raise ValueError(f"{text!r} is an absurd rate: {MIN_RATE:g} to {MAX_RATE:g} B/s is allowed; {advice}")
     return value
 
 
 def parse_duration(text: str) -> float:
     """Seconds from text such as ``5us`` or ``1.5ms``."""
-    return float(_parse(text, "a duration", _DURATION_UNITS, "write for example 5us, 1.5ms or 2s"))
+    advice = "write for example 5us, 1.5ms or 2s"
+    value = float(_parse(text, "a duration", _DURATION_UNITS, advice))
+    if value > MAX_DURATION:
+        raise ValueError(f"{text!r} is absurdly long: up to {MAX_DURATION:g} s is allowed; {advice}")
+    return value
 
 
 def format_size(nbytes: int) -> str:
@@ -88,9 +101,10 @@ def format_duration(seconds: float, digits: int | None = None) -> str:
 
 
 def _parse(text: Any, what: str, units: dict[str, Decimal], advice: str) -> Decimal:
-    match = _NUMBER.fullmatch(str(text))
-    if match is None or match[2] not in units or isinstance(text, bool):
-        raise ValueError(f"{text!r} is not {what}; {advice}")
+    known = isinstance(text, str | int | float) and not isinstance(text, bool)
+    match = _NUMBER.fullmatch(str(text)) if known else None
+    if match is None or match[2] not in units:
+        raise ValueError(f"{reprlib.repr(text)} is not {what}; {advice}")
     try:
         number = Decimal(match[1])
     except InvalidOperation:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.calibration import Calibration, digest
+from sim.engine.laws import check_band
 from sim.record import Record
 from validation.rows import check_one_cluster, rows
 
@@ -22,6 +23,11 @@ class Compared:
     lo_s: float
     hi_s: float
     set: str
+
+    def __post_init__(self) -> None:
+        record = self.record
+        what = f"{record.algorithm} {record.collective} of {record.nbytes} B"
+        check_band(what, self.lo_s, self.predicted_s, self.hi_s)
 
     @property
     def error(self) -> float:

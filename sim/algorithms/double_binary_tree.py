@@ -35,9 +35,12 @@ def halves(collective: Collective) -> tuple[Chunks, range, range]:
     size = chunk_size(middle)
     low = sized_chunks(Collective(collective.kind, 1, middle, collective.itemsize), size)
     high = sized_chunks(Collective(collective.kind, 1, collective.nbytes - middle, collective.itemsize), size)
-    bounds = np.concatenate([low.bounds, middle + high.bounds[1:]])
-    chunks = Chunks(bounds, np.zeros(len(bounds) - 1, dtype=np.int64))
-    return chunks, range(len(low)), range(len(low), len(chunks))
+    count = len(low) + len(high)
+
+    def cut() -> tuple[Ints, Ints]:
+        return np.concatenate([low.bounds, middle + high.bounds[1:]]), np.zeros(count, dtype=np.int64)
+
+    return Chunks(count, cut), range(len(low)), range(len(low), count)
 
 
 def all_reduce(collective: Collective) -> Schedule:

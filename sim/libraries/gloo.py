@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.algorithms import direct
 from sim.collective import Collective
-from sim.schedule import Chunks, Schedule, Step, even_chunks, step
+from sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
 from topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
@@ -138,8 +138,12 @@ def _segments(collective: Collective) -> Chunks:
     """Segments of one size, in whole elements; the last ones are shorter, or empty."""
     segments = _per_rank(collective) * collective.ranks
     size = -(-collective.nbytes // (segments * collective.itemsize)) * collective.itemsize
-    bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
-    return Chunks(bounds, np.zeros(segments, dtype=np.int64))
+
+    def cut() -> tuple[Ints, Ints]:
+        bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
+        return bounds, np.zeros(segments, dtype=np.int64)
+
+    return Chunks(segments, cut)
 
 
 def startup_s(collective: Collective, graph: Topology, latency: float) -> float:

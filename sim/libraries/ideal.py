@@ -72,11 +72,16 @@ def closed_form(algorithm: str, collective: Collective, parameters: Parameters) 
     Chunks count as S/n bytes also where elements do not divide so. Halving and doubling have no form
     for surplus ranks, whose data compete with the first exchange.
     """
-    form = CLOSED_FORMS.get((algorithm, collective.kind))
-    ranks = collective.ranks
-    if form is None or (algorithm == "halving_doubling" and ranks & (ranks - 1)):
+    if not has_closed_form(algorithm, collective):
         return None
-    return form(ranks, collective.nbytes, parameters)
+    form = CLOSED_FORMS[algorithm, collective.kind]
+    return form(collective.ranks, collective.nbytes, parameters)
+
+
+def has_closed_form(algorithm: str, collective: Collective) -> bool:
+    """Whether there is a closed form of this algorithm for so many ranks."""
+    surplus = collective.ranks & (collective.ranks - 1)
+    return (algorithm, collective.kind) in CLOSED_FORMS and not (algorithm == "halving_doubling" and surplus)
 
 
 def uniform(graph: Topology) -> bool:

@@ -1,8 +1,8 @@
 import pytest
 
-from sim.models import MODELS, architecture
-from sim.models.architecture import workload
-from sim.models.devices import DEVICES, device
+from sim.workload.architecture import workload
+from sim.workload.devices import DEVICES, device
+from sim.workload.models import MODELS, architecture
 
 PARAMETERS = {
     "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params

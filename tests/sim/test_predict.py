@@ -9,8 +9,8 @@ import sim.predict
 from sim.algorithms import algorithms_for, schedule
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import KINDS, Collective
-from sim.engine import simulate
-from sim.laws import LawError
+from sim.engine.events import simulate
+from sim.engine.laws import LawError
 from sim.libraries import gloo
 from sim.libraries.ideal import CLOSED_FORMS, closed_form, uniform
 from sim.parameters import Parameters, preset_of
@@ -208,5 +208,5 @@ def test_the_textbook_network_is_recognised() -> None:
 
 def test_a_prediction_is_plain_data() -> None:
     found = predict(Collective("all_reduce", 4, 64), star(4), algorithm="ring")
-    assert replace(found, time_s=1.0).algbw == 64
+    assert replace(found, time_s=1.0, time_hi_s=1.0).algbw == 64
     assert "graph" in inspect.signature(predict).parameters

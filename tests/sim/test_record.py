@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.record import Record, RecordError, from_line, read_lines, to_line, write
+from topologies.disk import OutputError
 
 RECORD = Record(
     source="ringside measure",
@@ -132,6 +133,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "no" / "folder.jsonl", tmp_path / "file" / "under.jsonl", tmp_path):
-        with pytest.raises(RecordError, match="cannot be written"):
+        with pytest.raises(OutputError, match="cannot be written"):
             write([RECORD], path)
     assert os.listdir(tmp_path) == ["file"]

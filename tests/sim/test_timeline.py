@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine import simulate
-from sim.timeline import Timeline
+from sim.engine.events import simulate
+from sim.engine.timeline import Timeline
 from topologies import Routes, Topology, dgx_a100, dgx_h100, make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 GRAPHS = [star(8), dgx_h100(), dgx_a100(2), make("leaf-spine", 2, {"oversubscription": "4"})]
+SEGMENTED = make("leaf-spine", 2, {"oversubscription": "4"})
+SEGMENTED.graph.update(segment=4096, window=16384)
+GRAPHS.append(SEGMENTED)
 ULP = 1e-6
 """Microseconds: what a double cannot tell apart in a trace of seconds."""
 
@@ -70,6 +73,11 @@ def test_a_rank_that_sends_on_two_ports_at_once_gets_a_second_track() -> None:
     timeline = simulate(plan, dgx_h100(2), traced=True).timeline
     assert timeline is not None
     assert "rank 3, port 1" in names(timeline.chrome_trace()).values()
+
+
+def test_a_link_on_which_messages_take_turns_gets_a_track_for_each() -> None:
+    trace = traced(SEGMENTED, "direct").chrome_trace()
+    assert "leaf0 -> spine, lane 1" in names(trace).values()
 
 
 def test_transfers_are_all_there_with_their_times_in_order() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, nvlink_switch, ranks, star
-from topologies.catalogue import MAX_COUNT, parse_settings, settings
+from topologies.catalogue import MAX_LINKS, parse_settings, settings
 
 
 def alpha(graph: Topology, src: int, dst: int) -> float:
@@ -59,7 +59,8 @@ def test_a_number_without_its_unit_is_refused() -> None:
         ("star:-1", {}, ["'-1' is not a count; write for example star:4"]),
         ("star:four", {}, ["'four' is not a count"]),
         ("star", {}, ["star: ranks: is missing"]),
-        (f"star:{MAX_COUNT + 1}", {}, [f"allowed: 1 to {MAX_COUNT}"]),
+        (f"star:{MAX_LINKS // 2 + 1}", {}, [f"allowed: 1 to {MAX_LINKS // 2}"]),
+        ("leaf-spine:1000", {"hosts_per_leaf": "1024"}, ["allowed: 1 to 127"]),
         ("start:4", {}, ["'start' is no known cluster; write one of star"]),
         ("star:4", {"bandwidth": "400G"}, ["star: bandwidth:", "400Gb/s or 50GB/s"]),
         ("star:4", {"bandwidth": "25"}, ["star: bandwidth:", "'25' is not a rate"]),

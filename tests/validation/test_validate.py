@@ -5,9 +5,9 @@ import pytest
 from real.emulate import available
 from topologies import ranks
 from topologies.placement import interleaved
-from validation.links import Link, as_measured
-from validation.scenes import FULL, MBIT, MIB, SHORT, TOLERANCES, Scene, Trial, num_cells
-from validation.validate import QUIET, Cell, Validation, validate, verdicts
+from validation.emulated.collectives import QUIET, Cell, Validation, validate, verdicts
+from validation.emulated.links import Link, as_measured
+from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Scene, Trial, num_cells
 
 CELL = Cell(
     family="leaf-spine",

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sim.record import RecordError, from_line
-from validation.readers.nccl_tests_json import read_json
-from validation.readers.nccl_tests_text import read_text
+from topologies.disk import regular
+from validation.readers.nccl_tests.json import read_json
+from validation.readers.nccl_tests.text import read_text
 from validation.readers.published import read_published
 from validation.readers.reading import EXPECTED, Reading, sound
 
@@ -37,7 +38,7 @@ def read(path: Path) -> Reading:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file; {EXPECTED}") from None
     except (OSError, ValueError) as error:
@@ -59,7 +60,7 @@ def _read(text: str, path: Path) -> Reading:
     if not text.lstrip().startswith("{"):
         return read_text(text, path)
     if _RECORD.search(text.lstrip().partition("\n")[0]):
-        numbered = enumerate(text.splitlines(), start=1)
+        numbered = enumerate(text.split("\n"), start=1)
         places = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
         return Reading(tuple(sound(from_line(line, place), place) for place, line in places))
     content = _json(text, path)

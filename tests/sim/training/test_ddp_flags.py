@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from sim.libraries import nccl
-from sim.training.buckets import Bucketing
-from sim.training.ddp import simulate_step
-from sim.training.job import Costs, DataParallel
-from sim.training.process_group import SimulatedGroup, TimedGroup, nccl_time
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import SimulatedGroup, TimedGroup, nccl_time
 from sim.training.step import Step
-from sim.workload import Layer, Tensor, Workload
+from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 
 MIB = 2**20

@@ -1,0 +1,40 @@
+"""What one run is to measure: handed from the launcher to every rank as a JSON file."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PING_PONG = "ping_pong"
+"""Pairs of ranks that each send one message to and fro; its time is that of one way."""
+
+MAX_ITERATIONS = 1_000_000
+"""More are a slip of the pen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One collective at several sizes, ``iterations`` times each after ``warmup`` untimed ones.
+
+    ``algorithm`` is ``library`` for the backend's own collective, `PING_PONG`, or the name of one of
+    Ringside's algorithms, whose schedule is then run over point-to-point sends and receives.
+    ``timeout_s`` is how long a rank waits for another before it gives up.
+    """
+
+    collective: str
+    algorithm: str
+    backend: str
+    sizes: tuple[int, ...]
+    dtype: str
+    iterations: int
+    warmup: int
+    timeout_s: float
+
+    def write(self, path: Path) -> None:
+        """Write the job for `read`."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Job":
+        """The job in the file."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**content, "sizes": tuple(content["sizes"])})

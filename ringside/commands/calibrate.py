@@ -1,0 +1,37 @@
+"""``ringside calibrate``: from files of measurements to a calibration file."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from ringside import console
+from sim.record import Record
+from topologies import parse_settings
+from topologies.disk import check_outputs
+from validation.calibrate import calibrate, report
+from validation.readers import read
+
+
+def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
+    """Fit, write the file, print the report."""
+    check_outputs([output], inputs=[*files, cluster])
+    records, values = read_all(files), parse_settings(settings)
+    with console.simulating("fitting"):
+        found = calibrate(records, cluster, values, sources_of(files), pool_sites=pool_sites)
+    found.write(output)
+    print(report(found))
+    print(f"\nwritten to {output}")
+
+
+def read_all(files: list[Path]) -> list[Record]:
+    """The records of all files; what had no usable time is counted on stderr."""
+    readings = [read(file) for file in files]
+    skipped = sum(reading.skipped for reading in readings)
+    if skipped:
+        print(f"ringside: {skipped} rows without a usable time were left out", file=sys.stderr)
+    return [record for reading in readings for record in reading.records]
+
+
+def sources_of(files: list[Path]) -> dict[str, str]:
+    """Each file's name and the hash of what it held."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

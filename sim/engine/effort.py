@@ -1,0 +1,156 @@
+"""How much work a simulation is: estimated beforehand, said where it takes long, refused beyond a limit.
+
+Both hold for all that is simulated inside a ``with``, however deep, so nothing between has to hand
+them on; without one nothing is said and the limits hold:
+
+    with watched(print, lambda done, total: None), forced():
+        predict(...)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from sim.schedule import Schedule
+from topologies import Topology
+from topologies.units import format_size
+
+MAX_TRANSFERS = 20_000_000
+"""As many transfers one simulation may have, some quarter of an hour's work, unless it is forced."""
+
+MAX_MEMORY = 8 << 30
+"""Bytes that one simulation may take, as estimated, unless it is forced."""
+
+LONG_S = 10.0
+"""What takes longer is announced."""
+
+EVERY = 10_000
+"""Transfers from one sign of life of a simulation to the next."""
+
+_RATE = 20_000
+"""Transfers a second of a modest core; ``benchmarks`` measures 45,000 to 80,000."""
+
+_CONNECTION_BYTES = 2500
+"""What the engine keeps for each connection, its transfers on the way included; measured."""
+
+_FEW = 50_000
+_WALK = 10_000
+
+
+class TooMuchError(ValueError):
+    """A simulation beyond the limits; the message says how much work it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What one simulation costs, as estimated: transfers, or segments where there are more; connections."""
+
+    transfers: int
+    connections: int
+
+    @property
+    def seconds(self) -> float:
+        """Time on one core."""
+        return self.transfers / _RATE
+
+    @property
+    def memory(self) -> int:
+        """Bytes."""
+        return self.connections * _CONNECTION_BYTES
+
+
+_say: ContextVar[Callable[[str], None]] = ContextVar("say", default=lambda _: None)
+_show: ContextVar[Callable[[int, int], None]] = ContextVar("show", default=lambda *_: None)
+_forced: ContextVar[bool] = ContextVar("forced", default=False)
+
+
+@contextmanager
+def watched(say: Callable[[str], None], show: Callable[[int, int], None]) -> Iterator[None]:
+    """Have long simulations announced by ``say``, and their transfers, done and in all, told to ``show``."""
+    saying, showing = _say.set(say), _show.set(show)
+    try:
+        yield
+    finally:
+        _say.reset(saying)
+        _show.reset(showing)
+
+
+@contextmanager
+def forced(force: bool = True) -> Iterator[None]:
+    """Lift the limits, if ``force`` says so."""
+    token = _forced.set(force)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def consider(plan: Schedule, graph: Topology) -> None:
+    """Announce a simulation that takes long; raise `TooMuchError` where it takes too much, if not forced."""
+    effort = estimate(plan, graph)
+    if effort.seconds < LONG_S and effort.memory < MAX_MEMORY:
+        return
+    collective = plan.collective
+    what = f"{plan.algorithm} {collective.kind} of {format_size(collective.nbytes)} on {plan.ranks} ranks"
+    cost = f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)}"
+    if effort.memory > MAX_MEMORY / 8:
+        cost += f" and {effort.memory / 2**30:.1f} GiB"
+    if not _forced.get() and (effort.transfers > MAX_TRANSFERS or effort.memory > MAX_MEMORY):
+        raise TooMuchError(
+            f"{what}: {cost}; the most is {MAX_TRANSFERS:,} and {format_size(MAX_MEMORY)}; "
+            f"write fewer ranks, a smaller size or another --algorithm, or --force"
+        )
+    _say.get()(f"{what}: {cost}")
+
+
+def consider_chunks(count: int) -> None:
+    """Raise `TooMuchError` for more chunks than a simulation may have transfers, if not forced."""
+    if count > MAX_TRANSFERS and not _forced.get():
+        raise TooMuchError(
+            f"{count:,} chunks; the most is {MAX_TRANSFERS:,}; write a smaller size, or --force"
+        )
+
+
+def show(done: int, total: int) -> None:
+    """Tell who watches that a simulation goes on: so many transfers are done, of so many in all."""
+    _show.get()(done, total)
+
+
+def estimate(plan: Schedule, graph: Topology) -> Effort:
+    """Transfers and connections of a schedule, without a walk through millions of steps.
+
+    The first steps are counted. What follows is taken from what each chunk has to travel, which is
+    exact where no transfer spans several chunks.
+    """
+    collective, ranks = plan.collective, plan.ranks
+    travels = {"all_reduce": 2 * (ranks - 1), "all_to_all": 1, "gather": 1, "scatter": 1, "sendrecv": 1}
+    each = travels.get(collective.kind, ranks - 1)
+    segment = graph.graph.get("segment")
+    segments = each * collective.space // segment if segment else 0
+    transfers = each * len(plan.chunks)
+    connections = min(transfers, ranks * (ranks - 1))
+    if transfers > _FEW:
+        transfers, connections = _walked(plan, transfers)
+    return Effort(transfers + segments, connections)
+
+
+def _walked(plan: Schedule, expected: int) -> tuple[int, int]:
+    """Transfers and connections by a walk along the steps, cut short where there are very many."""
+    transfers, pairs, before = 0, set[int](), b""
+    for number, moved in enumerate(plan.steps()):
+        transfers += len(moved)
+        ends = moved.src * plan.ranks + moved.dst
+        if ends.tobytes() != before:  # a ring's steps are all alike
+            before = ends.tobytes()
+            pairs.update(ends.tolist())
+        if number > _WALK or transfers > MAX_TRANSFERS or len(pairs) * _CONNECTION_BYTES > MAX_MEMORY:
+            return max(transfers, expected), len(pairs)
+    return transfers, len(pairs)
+
+
+def _spoken(seconds: float) -> str:
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,48 @@
+"""Laws that no prediction may break. A violation is a defect of ours and never printed as an answer."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+_ROUNDING = 1e-9
+
+
+class LawError(ArithmeticError):
+    """A prediction that physics forbids; the message shows the numbers."""
+
+
+def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
+    """Refuse a time that is no time or lies below one of the bounds, which are in seconds by name."""
+    if not math.isfinite(time_s) or time_s < 0:
+        raise LawError(f"{what}: predicted time {time_s!r} s is no time")
+    for name, bound in bounds.items():
+        if time_s < bound * (1 - _ROUNDING):
+            raise LawError(f"{what}: predicted time {time_s!r} s is below the {name} bound of {bound!r} s")
+
+
+def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
+    """Refuse a time, or an end of its band, that is no time, and ends that do not enclose it."""
+    check_time(f"{what}, lower end", lo_s, {})
+    check_time(what, time_s, {"lower": lo_s})
+    check_time(f"{what}, upper end", hi_s, {"lower": time_s})
+
+
+def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
+    """Refuse times that fall while the size grows."""
+    by_size = sorted(zip(sizes, times, strict=True))
+    for (small, quick), (large, quicker) in pairwise(by_size):
+        if quicker < quick * (1 - _ROUNDING):
+            raise LawError(f"{what}: {large} B in {quicker!r} s, less than {small} B in {quick!r} s")
+
+
+def check_step(
+    what: str, step_s: float, compute_s: float, communication_s: float, overhead_s: float = 0.0
+) -> None:
+    """Refuse a training step shorter than its compute or its communication, or longer than all its parts."""
+    check_time(what, step_s, {"compute": compute_s, "communication": communication_s})
+    most = compute_s + communication_s + overhead_s
+    if step_s > most * (1 + _ROUNDING):
+        raise LawError(
+            f"{what}: predicted time {step_s!r} s is more than compute {compute_s!r} s + communication "
+            f"{communication_s!r} s + overheads {overhead_s!r} s = {most!r} s"
+        )

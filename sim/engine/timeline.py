@@ -1,0 +1,132 @@
+"""What happened when: the record of one simulated run, and its export for trace viewers."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class TransferSpan(NamedTuple):
+    """One transfer: queued at its first link, sent while it keeps that link busy, delivered at last."""
+
+    queued: float
+    sent: float
+    left: float
+    delivered: float
+    src: int
+    dst: int
+    channel: int
+    chunk: int
+    span: int
+    nbytes: int
+    reduce: bool
+
+    @property
+    def label(self) -> str:
+        """What a viewer writes on the transfer."""
+        chunks = (
+            f"chunk {self.chunk}" if self.span == 1 else f"chunks {self.chunk}-{self.chunk + self.span - 1}"
+        )
+        return f"{chunks}: rank {self.src} to {self.dst}{', sum' if self.reduce else ''}"
+
+
+class LinkSpan(NamedTuple):
+    """A link kept busy by one transfer, which stands at that place among the timeline's transfers."""
+
+    start: float
+    end: float
+    link: int
+    transfer: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A finished run: times in seconds, links by their number in ``link_names``."""
+
+    name: str
+    ranks: int
+    link_names: list[str]
+    transfers: list[TransferSpan]
+    links: list[LinkSpan]
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The Chrome trace format that ui.perfetto.dev opens: a track for each rank and each link used.
+
+        Times are in microseconds, the format's unit. A rank's track shows when it puts its sends on
+        the wire; a rank with several ports that sends on two at once gets a second track, and so does
+        a link on which messages take turns, segment by segment.
+        """
+        return {
+            "displayTimeUnit": "ns",
+            "otherData": {"name": self.name},
+            "traceEvents": [*self._sends(), *self._busy()],
+        }
+
+    def dumps(self) -> str:
+        """The trace as JSON text, the same for the same run."""
+        return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
+
+    def _sends(self) -> Iterator[dict[str, Any]]:
+        yield name_event("process_name", 0, 0, "ranks")
+        for rank in range(self.ranks):
+            yield name_event("thread_name", 0, rank, f"rank {rank}")
+        lanes = _Lanes()
+        for sent in sorted(self.transfers, key=lambda t: (t.sent, t)):
+            lane, new = lanes.take(sent.src, sent.sent, sent.left)
+            track = sent.src + lane * self.ranks
+            if lane and new:
+                yield name_event("thread_name", 0, track, f"rank {sent.src}, port {lane}")
+            args = {
+                "bytes": sent.nbytes,
+                "channel": sent.channel,
+                "queued_us": sent.queued * 1e6,
+                "delivered_us": sent.delivered * 1e6,
+            }
+            yield {**span_event(0, track, sent.sent, sent.left, sent.label), "args": args}
+
+    def _busy(self) -> Iterator[dict[str, Any]]:
+        yield name_event("process_name", 1, 0, "links")
+        lanes = _Lanes()
+        for link in sorted({span.link for span in self.links}):
+            yield name_event("thread_name", 1, link, self.link_names[link])
+        for busy in self.links:
+            lane, new = lanes.take(busy.link, busy.start, busy.end)
+            track = busy.link + lane * len(self.link_names)
+            if lane and new:
+                yield name_event("thread_name", 1, track, f"{self.link_names[busy.link]}, lane {lane}")
+            yield span_event(1, track, busy.start, busy.end, self.transfers[busy.transfer].label)
+
+
+class _Lanes:
+    """Tracks side by side, as many as a rank or a link does at once: viewers nest what one track holds."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, list[float]] = {}
+
+    def take(self, owner: int, start: float, end: float) -> tuple[int, bool]:
+        """The first of the owner's lanes that is free, and whether it is new; spans come by their start."""
+        ends = self._ends.setdefault(owner, [])
+        lane = next((i for i, free in enumerate(ends) if free <= start), len(ends))
+        new = lane == len(ends)
+        if new:
+            ends.append(end)
+        else:
+            ends[lane] = end
+        return lane, new
+
+
+def name_event(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    """The trace event that names a process (kind ``process_name``) or one of its tracks (``thread_name``)."""
+    return {"ph": "M", "pid": process, "tid": track, "name": kind, "args": {"name": name}}
+
+
+def span_event(process: int, track: int, start: float, end: float, name: str) -> dict[str, Any]:
+    """The trace event of something on one track of a process from ``start`` to ``end``, in seconds."""
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": track,
+        "ts": start * 1e6,
+        "dur": (end - start) * 1e6,
+        "name": name,
+    }

@@ -1,0 +1,138 @@
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from topologies.disk import OutputError, check_outputs, is_stream, regular, write_file
+
+
+def test_a_file_is_made_and_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    for text in ("first", "second, longer", ""):
+        write_file(path, text)
+        assert path.read_text() == text
+    write_file(path, b"\x00\xff")
+    assert path.read_bytes() == b"\x00\xff"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_permissions_stay(tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    path.write_text("old")
+    path.chmod(0o600)
+    write_file(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "far").mkdir()
+    target, link, further = tmp_path / "far" / "target", tmp_path / "link", tmp_path / "further"
+    if there:
+        target.write_text("old")
+    link.symlink_to("far/target")
+    further.symlink_to("link")
+    write_file(further, "new")
+    assert target.read_text() == "new"
+    assert (os.readlink(link), os.readlink(further)) == ("far/target", "link")
+    assert os.listdir(tmp_path / "far") == ["target"]
+
+
+def test_what_cannot_be_written_is_refused_before_the_work_and_after_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "lost").symlink_to("no/such/folder/file")
+    for name in ("no/folder.txt", "file/under.txt", ".", "loop", "lost", "x" * 300):
+        with pytest.raises(OutputError, match=r"cannot be written: .*; write another path"):
+            check_outputs([tmp_path / name])
+        with pytest.raises(OutputError, match="cannot be written"):
+            write_file(tmp_path / name, "text")
+    assert sorted(os.listdir(tmp_path)) == ["file", "loop", "lost"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_what_is_write_protected_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    path.write_text("old")
+    path.chmod(0o400)
+    with pytest.raises(OutputError, match="write-protected"):
+        write_file(path, "new")
+
+
+def test_outputs_need_files_of_their_own(tmp_path: Path) -> None:
+    a, b, link = tmp_path / "a", tmp_path / "b", tmp_path / "link"
+    a.write_text("measured")
+    link.symlink_to("a")
+    check_outputs([a, b, None], inputs=["star:4", "none", b])
+    check_outputs([Path(os.devnull), Path(os.devnull)], inputs=[os.devnull])
+    for outputs, inputs in (([b, b], []), ([a], [a]), ([link], [a]), ([a], [link]), ([a, link], [])):
+        with pytest.raises(OutputError, match=r"it is read|something else is written there"):
+            check_outputs(outputs, inputs)
+
+
+def test_a_device_is_written_into_and_stays_a_device() -> None:
+    before = os.stat(os.devnull)
+    write_file(Path(os.devnull), "text")
+    assert os.stat(os.devnull).st_rdev == before.st_rdev
+    assert is_stream(Path(os.devnull))
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full")
+def test_a_full_device_is_an_error_in_words() -> None:
+    check_outputs([Path("/dev/full")])
+    with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left on device"):
+        write_file(Path("/dev/full"), "text")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_pipe_gets_all_of_it_and_one_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError, match="nobody reads from it"):
+        write_file(pipe, "text")
+    got: list[str] = []
+    reading = threading.Event()
+
+    def read() -> None:
+        descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(descriptor, True)
+        reading.set()
+        with open(descriptor) as file:
+            while not (text := file.read()):
+                pass
+            got.append(text)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert reading.wait(5)
+    write_file(pipe, "x" * 500_000)
+    reader.join(5)
+    assert got == ["x" * 500_000]
+    assert pipe.is_fifo()
+
+
+def test_our_own_output_is_written_where_it_stands(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from topologies.disk import write_file;"
+        "print('before'); write_file(Path('/dev/stdout'), 'text\\n'); print('after')"
+    )
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "before\ntext\nafter\n"
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert piped.stdout == "before\ntext\nafter\n"
+
+
+def test_what_may_have_no_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="no regular file"):
+            regular(path)
+    (tmp_path / "file").write_text("x")
+    assert regular(tmp_path / "file").read_text() == "x"
+    with pytest.raises(FileNotFoundError):
+        regular(tmp_path / "missing").read_text()

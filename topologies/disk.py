@@ -1,0 +1,124 @@
+"""How files come onto the disk, whole or not at all with nothing else harmed, and which are read.
+
+A regular file changes at once, by a rename in its own folder; it keeps its permissions, and a symbolic
+link to it stays a link. What is no regular file, such as ``/dev/null``, ``/dev/stdout`` or a named
+pipe, is never replaced: it is written into.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+
+class OutputError(ValueError):
+    """A file that cannot be written; the message says why."""
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | str] = ()) -> None:
+    """Refuse outputs that could not be written or would overwrite each other or what is read.
+
+    To be called before any work is done for them. ``None`` is an output that nobody asked for, an
+    input that is no file is something else by name.
+    """
+    taken = {os.path.realpath(path): "it is read" for path in inputs if Path(path).is_file()}
+    for path in filter(None, outputs):
+        _check_writable(path)
+        real = os.path.realpath(path)
+        if real in taken and not is_stream(path):
+            raise _refusal(path, taken[real])
+        taken[real] = "something else is written there"
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written there is gone: a device, a pipe, or this process's own output.
+
+    So what grows must be written piece by piece, and nothing can be read from there.
+    """
+    return path.exists() and (not path.is_file() or _own_descriptor(path) is not None)
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Put ``content`` in place of whatever the file held; raise `OutputError` where that cannot be."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    _check_writable(path)
+    try:
+        if is_stream(path):
+            _pour(path, data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)
+    except OSError as error:
+        unread = error.errno == errno.ENXIO
+        raise _refusal(path, "nobody reads from it" if unread else error.strerror) from None
+
+
+def regular(path: Path) -> Path:
+    """The path itself; raise OSError where it leads to a device or a pipe, which may have no end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return path
+
+
+def _refusal(path: Path, why: str | None) -> OutputError:
+    return OutputError(f"{path}: cannot be written: {why}; write another path")
+
+
+def _check_writable(path: Path) -> None:
+    folder = Path(os.path.realpath(path)).parent
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG  # as it will be
+    except OSError as error:
+        raise _refusal(path, error.strerror) from None
+    if stat.S_ISDIR(mode):
+        raise _refusal(path, "it is a folder")
+    if stat.S_ISBLK(mode):
+        raise _refusal(path, "it is a disk")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise _refusal(path, "it is write-protected")
+    if not is_stream(path) and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise _refusal(path, f"{folder} is no folder that can be written to")
+
+
+def _replace(target: Path, data: bytes) -> None:
+    beside = target.with_name(f".ringside.{os.getpid()}")
+    with beside.open("xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            if target.exists():
+                shutil.copymode(target, beside)
+            beside.replace(target)
+        except BaseException:  # an interrupt too must leave nothing behind
+            with suppress(OSError):
+                beside.unlink()
+            raise
+
+
+def _pour(path: Path, data: bytes) -> None:
+    own = _own_descriptor(path)
+    if own is not None:
+        # opened anew it would be written from its beginning, over what was printed there
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        descriptor = os.dup(own)
+    else:
+        # without this flag a pipe that nobody reads would be waited for without end
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        os.set_blocking(descriptor, True)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The number of our own standard output or error, if that is where the path leads."""
+    for number, stream in enumerate((sys.stdout, sys.stderr), start=1):
+        with suppress(OSError):
+            if stream and os.path.samestat(path.stat(), os.fstat(number)):
+                return number
+    return None
