@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from sim.algorithms import algorithms_for, caveat, schedule
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
-from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
 from sim.engine.events import simulate
-from sim.engine.laws import check_band, check_time
+from sim.engine.laws import ROUNDING, check_band, check_time
 from sim.engine.timeline import Timeline
 from sim.libraries import gloo, ideal
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
-from topologies import Topology, ranks
+from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
 
 LIBRARIES = ("ideal", "gloo")
@@ -65,10 +65,12 @@ def predict(
     engine: str = "auto",
     calibration: Calibration | None = None,
     traced: bool = False,
+    routes: Routes | None = None,
 ) -> Prediction:
     """How long ``collective`` takes on ``graph``.
 
-    ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest.
+    ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. ``routes``
+    are the graph's, for whoever asks more than once: most of them are found only once then.
     """
     if engine not in ENGINES:
         raise ValueError(f"{engine!r} is no known engine; write one of {', '.join(ENGINES)}")
@@ -77,13 +79,10 @@ def predict(
             f"{collective.ranks} ranks, but {name_of(graph)} has {len(ranks(graph))}; "
             f"write fewer ranks or a larger cluster"
         )
+    asked = _Asked(graph, routes or Routes(graph), engine, calibration, traced)
     if library == "ideal" and algorithm == "auto":
-        names = algorithms_for(collective.kind)
-        if calibration:
-            names = [name for name in names if calibration.fit_for(library, name, "auto")] or names
-        return _quickest(collective, graph, names, engine, calibration, traced)
-    plan = schedules(library, collective, algorithm)
-    return _predict(plan, graph, library, algorithm, engine, calibration, traced)
+        return _quickest(collective, asked)
+    return _predict(schedules(library, collective, algorithm), library, algorithm, asked)
 
 
 def schedules(library: str, collective: Collective, algorithm: str) -> Schedule:
@@ -101,31 +100,40 @@ def schedules(library: str, collective: Collective, algorithm: str) -> Schedule:
     raise ValueError(f"{library!r} is no known library; write one of {', '.join(LIBRARIES)}")
 
 
-def preset(library: str, collective: Collective, graph: Topology) -> Parameters:
+def preset(library: str, collective: Collective, graph: Topology, routes: Routes | None = None) -> Parameters:
     """What the topology says of itself, and the launch that the library's own rules imply."""
-    found = preset_of(graph)
+    found = preset_of(graph, routes)
     if library != "gloo":
         return found
     return replace(found, launch=gloo.startup_s(collective, graph, found.alpha))
 
 
-def _quickest(
-    collective: Collective,
-    graph: Topology,
-    names: list[str],
-    engine: str,
-    calibration: Calibration | None,
-    traced: bool,
-) -> Prediction:
-    """The quickest of several algorithms; one whose traffic alone takes longer is not simulated."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of every algorithm alike."""
+
+    graph: Topology
+    routes: Routes
+    engine: str
+    calibration: Calibration | None
+    traced: bool
+
+
+def _quickest(collective: Collective, asked: _Asked) -> Prediction:
+    """The quickest of several algorithms; one that by its bounds takes longer is not simulated."""
+    graph, calibration = asked.graph, asked.calibration
+    names = algorithms_for(collective.kind)
+    if calibration:
+        names = [name for name in names if calibration.fit_for("ideal", name, "auto")] or names
     best: Prediction | None = None
     for name in sorted(names, key=lambda name: name not in ("halving_doubling", "ring")):
-        plan = schedule(name, collective)
+        plan, bounds = schedule(name, collective), None
         if best and calibration is None and not _is_closed(plan, graph):
             consider(plan, graph)
-            if traffic_bound(plan, graph) >= best.time_s:
+            bounds = lower_bounds(plan, graph, asked.routes)
+            if best.time_s < max(bounds) * (1 - ROUNDING):
                 continue
-        found = _predict(plan, graph, "ideal", name, engine, calibration, traced)
+        found = _predict(plan, "ideal", name, asked, bounds)
         if best is None or found.time_s < best.time_s:
             best = found
     assert best is not None
@@ -133,15 +141,10 @@ def _quickest(
 
 
 def _predict(
-    plan: Schedule,
-    graph: Topology,
-    library: str,
-    algorithm: str,
-    engine: str,
-    calibration: Calibration | None,
-    traced: bool,
+    plan: Schedule, library: str, algorithm: str, asked: _Asked, bounds: Bounds | None = None
 ) -> Prediction:
-    parameters, band = preset(library, plan.collective, graph), (1.0, 1.0)
+    graph, routes, calibration = asked.graph, asked.routes, asked.calibration
+    parameters, band = preset(library, plan.collective, graph, routes), (1.0, 1.0)
     if calibration:
         fit = calibration.fit_for(library, algorithm, "auto")
         if fit is None:
@@ -151,8 +154,10 @@ def _predict(
                 f"{fitted}; write one of these, or --calibration none"
             )
         parameters, band = fit.parameters, fit.band
-        graph = parameters.on(graph)
-    seconds, taken, timeline = evaluate(plan, graph, parameters, engine, traced=traced)
+        graph = parameters.on(graph, routes)
+    seconds, taken, timeline = evaluate(
+        plan, graph, parameters, asked.engine, traced=asked.traced, routes=routes, bounds=bounds
+    )
     return Prediction(
         plan.collective,
         plan.algorithm,
@@ -167,10 +172,18 @@ def _predict(
 
 
 def evaluate(
-    plan: Schedule, graph: Topology, parameters: Parameters, engine: str, *, traced: bool = False
+    plan: Schedule,
+    graph: Topology,
+    parameters: Parameters,
+    engine: str,
+    *,
+    traced: bool = False,
+    routes: Routes | None = None,
+    bounds: Bounds | None = None,
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
+    ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     closed = None
@@ -181,11 +194,9 @@ def evaluate(
     timeline = None
     if engine == "simpy":
         consider(plan, graph)
-    bounds = closed_bounds(plan, parameters) if engine == "model" else {
-        "traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)
-    }  # fmt: skip
-    if engine == "simpy":
-        run = simulate(plan, graph, parameters.gamma, traced=traced)
+        routes = routes or Routes(graph)
+        bounds = bounds or lower_bounds(plan, graph, routes)
+        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
         seconds, timeline = run.time_s, run.timeline
     elif closed is None:
         raise ValueError(
@@ -193,9 +204,9 @@ def evaluate(
             f"{name_of(graph)} has no closed form; write --engine simpy"
         )
     else:
-        seconds = closed
+        seconds, bounds = closed, closed_bounds(plan, parameters)
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
-    check_time(what, seconds, bounds)
+    check_time(what, seconds, bounds._asdict())
     return seconds + parameters.launch, engine, timeline
 
 

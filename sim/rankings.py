@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.algorithms import algorithms_for, schedule
 from sim.collective import Collective, itemsize
-from sim.engine.bounds import traffic_bound
+from sim.engine.bounds import lower_bounds
 from sim.engine.effort import consider
 from sim.engine.events import simulate
 from sim.libraries import ideal
@@ -18,7 +18,7 @@ from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.tuning.tuner import cost_table
 from sim.parameters import preset_of
 from sim.pick import Default, Pair, Times
-from topologies import Topology, ranks
+from topologies import Routes, Topology, ranks
 
 
 def tuner_times(
@@ -68,21 +68,22 @@ def pipeline_times(
 def ideal_times(cluster: Callable[[int], Topology], kind: str, dtype: str = "float32") -> Times:
     """The textbook's algorithms on the cluster of so many nodes.
 
-    Closed forms where there are any, else the engine; but an algorithm whose traffic alone takes as
+    Closed forms where there are any, else the engine; but an algorithm that by its bounds takes as
     long as the second best is not simulated: its bound stands for it, and cannot win.
     """
 
     def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
         graph = cluster(nodes)
+        routes = Routes(graph)
         found, width = len(ranks(graph)), itemsize(dtype)
-        at_sizes = [_textbook(Collective(kind, found, nbytes, width), graph) for nbytes in sizes]
+        at_sizes = [_textbook(Collective(kind, found, nbytes, width), graph, routes) for nbytes in sizes]
         return {(name, "auto"): [seconds[name] for seconds in at_sizes] for name in algorithms_for(kind)}
 
     return times
 
 
-def _textbook(collective: Collective, graph: Topology) -> dict[str, float]:
-    parameters = preset_of(graph)
+def _textbook(collective: Collective, graph: Topology, routes: Routes) -> dict[str, float]:
+    parameters = preset_of(graph, routes)
     found: dict[str, float] = {}
     for name in algorithms_for(collective.kind) if ideal.uniform(graph) else ():
         closed = ideal.closed_form(name, collective, parameters)
@@ -92,9 +93,9 @@ def _textbook(collective: Collective, graph: Topology) -> dict[str, float]:
         if name not in found:
             plan = schedule(name, collective)
             consider(plan, graph)
-            bound = traffic_bound(plan, graph)
+            bound = max(lower_bounds(plan, graph, routes))
             idle = len(found) > 1 and bound >= sorted(found.values())[1]
-            found[name] = bound if idle else simulate(plan, graph).time_s
+            found[name] = bound if idle else simulate(plan, graph, routes=routes).time_s
     return found
 
 

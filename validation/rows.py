@@ -14,7 +14,7 @@ from sim.parameters import Parameters
 from sim.predict import preset, schedules
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
-from topologies import MAKERS, Topology, load, ranks
+from topologies import MAKERS, Routes, Topology, load, ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,13 @@ class Row:
     record: Record
     schedule: Schedule
     graph: Topology
+    routes: Routes
     comm: Communicator | None = None
 
     def preset_time(self) -> float:
         """Predicted seconds without calibration: NCCL's model where it knows the machine, else the preset."""
         if self.comm is None:
-            return self.time(preset(self.record.library, self.schedule.collective, self.graph))
+            return self.time(preset(self.record.library, self.schedule.collective, self.graph, self.routes))
         record = self.record
         return model(
             self.schedule.collective, self.comm, record.dtype or "float32", record.redop or "sum"
@@ -41,26 +42,28 @@ class Row:
         if ideal.uniform(self.graph):
             closed = ideal.closed_form(self.schedule.algorithm, self.schedule.collective, parameters)
         if closed is None:
-            closed = simulate(self.schedule, parameters.on(self.graph), parameters.gamma).time_s
+            graph = parameters.on(self.graph, self.routes)
+            closed = simulate(self.schedule, graph, parameters.gamma, routes=self.routes).time_s
         return closed + parameters.launch
 
 
 def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
-    graphs: dict[tuple[int, int], Topology] = {}
+    graphs: dict[tuple[int, int], tuple[Topology, Routes]] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
         if shape not in graphs:
-            graphs[shape] = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
-            if record.ranks > len(ranks(graphs[shape])):
+            graph = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
+            if record.ranks > len(ranks(graph)):
                 raise RecordError(
-                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graphs[shape]))}; "
+                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graph))}; "
                     f"write a larger cluster"
                 )
+            graphs[shape] = graph, Routes(graph)
         collective = Collective(record.collective, record.ranks, record.nbytes, ITEMSIZE.get(record.dtype, 4))
         comm = _communicator(record, cluster, settings)
-        made.append(Row(record, _schedule(record, collective), graphs[shape], comm))
+        made.append(Row(record, _schedule(record, collective), *graphs[shape], comm))
     return made
 
 
