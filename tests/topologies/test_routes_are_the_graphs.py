@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.algorithms import schedule
 from sim.calibration import Calibration, Fit
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.parameters import preset_of
 from sim.predict import predict
 from topologies import Routes, Topology, check, make, ranks
