@@ -78,6 +78,8 @@ def _made(
                 f"which have {MAX_LINKS} links"
             )
     graph = maker(**arguments)
+    if values:
+        graph.graph["settings"] = dict(values)
     check(graph)
     return graph
 
