@@ -96,7 +96,7 @@ def _algorithm(record: Record) -> str:
     """The record's own, or the textbook's that stands for it."""
     if record.library == "ideal":
         return record.algorithm
-    if record.collective in ("all_to_all", "sendrecv"):
+    if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):
         return "direct"
     return (
         "double_binary_tree" if record.algorithm == "tree" and record.collective == "all_reduce" else "ring"

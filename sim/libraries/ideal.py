@@ -10,6 +10,9 @@ from sim.libraries.library import Candidate
 from sim.libraries.scheduled import Scheduled
 from sim.schedule import Schedule
 
+MAX_TRANSFERS = 100_000
+"""As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
+
 _FIRST = ("halving_doubling", "ring")
 """Weighed first: by what they take, others need not be simulated."""
 
@@ -28,10 +31,10 @@ class Ideal(Scheduled):
             fits = self.calibration.fit_for
             names = [name for name in names if fits(self.name, name, "auto")] or names
         efforts = {name: self._effort(collective, name) for name in names}
-        kept = [name for name in names if efforts[name] <= scheduled.MAX_TRANSFERS]
+        kept = [name for name in names if efforts[name] <= MAX_TRANSFERS]
         kept = kept or [min(names, key=efforts.__getitem__)]
         left = ", ".join(name for name in names if name not in kept)
-        said = f"{left} left out, more than {scheduled.MAX_TRANSFERS:,} transfers to simulate; ask by name"
+        said = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
         return [Candidate(name, caveat=said if left else "") for name in kept]
 
     def choose(self, collective: Collective) -> Candidate:

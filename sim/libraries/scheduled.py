@@ -18,8 +18,8 @@ from sim.schedule import Schedule
 from topologies import Topology, num_machines, ranks
 from topologies.graph import name_of
 
-MAX_TRANSFERS = 100_000
-"""As many transfers ``auto`` simulates where there is another way, some seconds' work."""
+MAX_TRANSFERS = 10_000
+"""As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
 
 
 def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
@@ -39,16 +39,20 @@ def evaluate(
 
     ``simpy`` simulates; ``model`` takes the closed form, and raises ValueError where there is none;
     ``auto`` simulates what is small or has no closed form; ``quick``, for fits, simulates only where
-    there is no closed form. Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
+    quick = engine == "quick"
     if engine in ("auto", "quick"):
-        decides = has_closed_form if engine == "quick" else takes_closed_form
+        decides = has_closed_form if quick else takes_closed_form
         engine = "model" if not traced and decides(plan, graph) else "simpy"
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
     if engine == "simpy":
         consider(plan, graph)
-        bounds = {"traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)}
+        bounds = {} if quick else {
+            "traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)
+        }  # fmt: skip
         run = simulate(plan, graph, parameters.gamma, traced=traced)
         seconds, timeline = run.time_s, run.timeline
     else:
@@ -118,8 +122,11 @@ class Scheduled:
     def bound(self, collective: Collective, candidate: Candidate) -> float:
         """Seconds that the busiest link needs for what the schedule sends over it."""
         plan = self.schedule(collective, candidate)
-        consider(plan, self.graph)
-        return traffic_bound(plan, self._figures(collective, candidate)[1])
+        parameters, graph, _ = self._figures(collective, candidate)
+        if takes_closed_form(plan, graph):
+            return closed_bounds(plan, parameters)["traffic"]
+        consider(plan, graph)
+        return traffic_bound(plan, graph)
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False

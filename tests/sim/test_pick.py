@@ -119,7 +119,7 @@ def test_what_cannot_win_is_not_timed(monkeypatch):
     real = Ideal.time
     monkeypatch.setattr(Ideal, "time", lambda self, c, one: timed.append(one.algorithm) or real(self, c, one))
     (found,) = pick(times_of(lambda nodes: Ideal(star(nodes)), "all_reduce"), [8], [1 << 24])
-    assert {"ring", "halving_doubling"} >= {found.algorithm, found.next_best[0]}
+    assert {found.algorithm, found.next_best[0]} <= set(timed)
     assert "tree" not in timed
 
 
