@@ -1,7 +1,6 @@
 """Topologies by name: what ``--cluster NAME[:NODES] --set key=value`` means."""
 
 import inspect
-import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from topologies import fabrics, machines
 from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, check
 from topologies.importers import importer
-from topologies.units import format_duration, format_rate
+from topologies.units import format_duration, format_rate, shown
 
 MAKERS: dict[str, Callable[..., Topology]] = {
     "star": fabrics.star,
@@ -58,6 +57,8 @@ def _made(
     first = parameters[0]
     given = dict(values or {})
     if count is not None:
+        if first.name in given:
+            raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
         given[first.name] = count
     fields: dict[str, Any] = {
         p.name: (PositiveInt if p is first else p.annotation, ... if p.default is p.empty else p.default)
@@ -78,8 +79,9 @@ def _made(
                 f"which have {MAX_LINKS} links"
             )
     graph = maker(**arguments)
-    if values:
-        graph.graph["settings"] = dict(values)
+    changed = {key: value for key, value in given.items() if key != first.name}
+    if changed:
+        graph.graph["settings"] = changed
     check(graph)
     return graph
 
@@ -105,7 +107,7 @@ def load(
     if name.endswith((".yaml", ".yml")) or Path(name).is_file():
         return _from_file(Path(name), int(count) if count else None, nodes, values)
     counted = next(iter(inspect.signature(_maker(name)).parameters))
-    implied = {"ranks": ranks, "nodes": nodes}.get(counted)
+    implied = {"ranks": ranks, "nodes": nodes}.get(counted) if counted not in (values or {}) else None
     return make(name, count or implied, values)
 
 
@@ -156,7 +158,7 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
             case "value_error":
                 text = str(problem["ctx"]["error"])
             case _:
-                text = f"{reprlib.repr(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+                text = f"{shown(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
         lines.append(f"{name}: {place}: {text}")
     return "\n".join(lines)
 

@@ -3,10 +3,11 @@
 So is nesting beyond all measure, and a value that is not what its form or its tag says.
 """
 
-import reprlib
 from typing import Any
 
 import yaml
+
+from topologies.units import shown
 
 MAX_DEPTH = 64
 """Lists and mappings inside one another; our files nest half a dozen."""
@@ -31,7 +32,7 @@ class _Loader(yaml.SafeLoader):
             # what the library lets through from int, date and their like
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
-                problem=f"{reprlib.repr(node.value)} is no {kind}", problem_mark=node.start_mark
+                problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

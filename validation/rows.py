@@ -11,7 +11,7 @@ from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
-from topologies import MAKERS, Topology, load
+from topologies import MAKERS, Topology, load, ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
         shape = record.ranks, record.num_nodes
         if shape not in graphs:
             graphs[shape] = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
+            if record.ranks > len(ranks(graphs[shape])):
+                raise RecordError(
+                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graphs[shape]))}; "
+                    f"write a larger cluster"
+                )
         way = record.library, record.collective, record.algorithm, record.protocol, *shape
         if way not in libraries:
             textbook = _textbook(record, graphs[shape])

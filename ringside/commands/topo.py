@@ -36,7 +36,7 @@ def run(
     graph = load(cluster, parse_settings(changes))
     if output:
         write_file(output, dumps(graph))
-    if algorithm:
+    if algorithm is not None:
         show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
         return
     if plot:
