@@ -11,7 +11,7 @@ from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
-from topologies import MAKERS, Topology, load, ranks
+from topologies import MAKERS, Routes, Topology, load, ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Row:
     library: Library
     schedule: Schedule
     graph: Topology
+    routes: Routes
 
     def preset_time(self) -> float:
         """Predicted seconds without calibration: what the library's model says."""
@@ -30,30 +31,32 @@ class Row:
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
-        return evaluate(self.schedule, parameters.on(self.graph), parameters, engine)[0]
+        graph = parameters.on(self.graph, self.routes)
+        return evaluate(self.schedule, graph, parameters, engine, routes=self.routes)[0]
 
 
 def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
-    graphs: dict[tuple[int, int], Topology] = {}
+    graphs: dict[tuple[int, int], tuple[Topology, Routes]] = {}
     libraries: dict[tuple[str | int, ...], tuple[Library, Library]] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
         if shape not in graphs:
-            graphs[shape] = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
-            if record.ranks > len(ranks(graphs[shape])):
+            graph = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
+            if record.ranks > len(ranks(graph)):
                 raise RecordError(
-                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graphs[shape]))}; "
+                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graph))}; "
                     f"write a larger cluster"
                 )
+            graphs[shape] = graph, Routes(graph)
         way = record.library, record.collective, record.algorithm, record.protocol, *shape
         if way not in libraries:
-            textbook = _textbook(record, graphs[shape])
+            textbook = _textbook(record, graphs[shape][0])
             libraries[way] = _own(record, cluster, settings) or textbook, textbook
         (library, textbook), collective = libraries[way], _collective(record)
         schedule = textbook.schedule(collective, textbook.choose(collective))
-        made.append(Row(record, collective, library, schedule, graphs[shape]))
+        made.append(Row(record, collective, library, schedule, *graphs[shape]))
     return made
 
 

@@ -19,7 +19,7 @@ from sim.engine import effort
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.fifo import FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
-from topologies import Topology, ranks
+from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
 
 
@@ -345,8 +345,18 @@ class Run:
     timeline: Timeline | None
 
 
-def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced: bool = False) -> Run:
-    """Play one schedule alone on a topology and say how long it takes, in seconds."""
+def simulate(
+    schedule: Schedule,
+    graph: Topology,
+    gamma: float = 0.0,
+    *,
+    traced: bool = False,
+    routes: Routes | None = None,
+) -> Run:
+    """Play one schedule alone on a topology and say how long it takes, in seconds.
+
+    ``routes`` are the topology's, for whoever has them already.
+    """
     if schedule.ranks > len(ranks(graph)):
         raise ValueError(
             f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
@@ -354,7 +364,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced:
         )
     effort.consider(schedule, graph)
     env = simpy.Environment()
-    network = FifoNetwork(env, graph)
+    network = FifoNetwork(env, graph, routes)
     execution = Execution(env, network, schedule, gamma, traced=traced)
     with uncollected():
         execution.start()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sim.algorithms import algorithms_for, caveat, schedule
 from sim.collective import Collective
 from sim.engine.effort import estimate
+from sim.engine.laws import ROUNDING
 from sim.libraries import scheduled
 from sim.libraries.library import Candidate
 from sim.libraries.scheduled import Scheduled
@@ -38,11 +39,11 @@ class Ideal(Scheduled):
         return [Candidate(name, caveat=said if left else "") for name in kept]
 
     def choose(self, collective: Collective) -> Candidate:
-        """The quickest; one whose traffic alone takes longer is not simulated."""
+        """The quickest; one that by its bounds takes longer is not simulated."""
         first, *others = self.candidates(collective)
         best, least = first, self.time(collective, first).time_s if others else 0.0
         for candidate in others:
-            if self.calibration is None and self.bound(collective, candidate) >= least:
+            if self.calibration is None and least < self.bound(collective, candidate) * (1 - ROUNDING):
                 continue
             seconds = self.time(collective, candidate).time_s
             if seconds < least:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
 from sim.engine import model
-from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
 from sim.engine.events import simulate
 from sim.engine.laws import check_time
@@ -15,7 +15,7 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
-from topologies import Topology, num_machines, ranks
+from topologies import Routes, Topology, num_machines, ranks
 from topologies.graph import name_of
 
 MAX_TRANSFERS = 10_000
@@ -33,13 +33,21 @@ def has_closed_form(plan: Schedule, graph: Topology) -> bool:
 
 
 def evaluate(
-    plan: Schedule, graph: Topology, parameters: Parameters, engine: str = "auto", *, traced: bool = False
+    plan: Schedule,
+    graph: Topology,
+    parameters: Parameters,
+    engine: str = "auto",
+    *,
+    traced: bool = False,
+    routes: Routes | None = None,
+    bounds: Bounds | None = None,
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
     ``simpy`` simulates; ``model`` takes the closed form, and raises ValueError where there is none;
     ``auto`` simulates what is small or has no closed form; ``quick``, for fits, simulates only where
     there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
+    ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     quick = engine == "quick"
@@ -50,10 +58,9 @@ def evaluate(
     timeline = None
     if engine == "simpy":
         consider(plan, graph)
-        bounds = {} if quick else {
-            "traffic": traffic_bound(plan, graph), "latency": latency_bound(plan, graph)
-        }  # fmt: skip
-        run = simulate(plan, graph, parameters.gamma, traced=traced)
+        routes = routes or Routes(graph)
+        bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
+        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
         seconds, timeline = run.time_s, run.timeline
     else:
         closed = None
@@ -62,7 +69,7 @@ def evaluate(
         if closed is None:
             raise ValueError(f"{what} on {name_of(graph)} has no closed form; write --engine simpy")
         seconds, bounds = closed, closed_bounds(plan, parameters)
-    check_time(what, seconds, bounds)
+    check_time(what, seconds, bounds._asdict())
     return seconds + parameters.launch, engine, timeline
 
 
@@ -95,8 +102,10 @@ class Scheduled:
         self.graph = graph
         self.algorithm = algorithm
         self.calibration = calibration
-        self._preset = preset_of(graph)
+        self.routes = Routes(graph)
+        self._preset = preset_of(graph, self.routes)
         self._scaled: dict[Parameters, Topology] = {}
+        self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
@@ -120,13 +129,19 @@ class Scheduled:
         return candidate.algorithm
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds that the busiest link needs for what the schedule sends over it."""
+        """Seconds that the busiest link needs for its bytes, or the longest chain of hops for none."""
         plan = self.schedule(collective, candidate)
         parameters, graph, _ = self._figures(collective, candidate)
         if takes_closed_form(plan, graph):
-            return closed_bounds(plan, parameters)["traffic"]
-        consider(plan, graph)
-        return traffic_bound(plan, graph)
+            return max(closed_bounds(plan, parameters))
+        return max(self._lower_bounds(plan, graph, candidate))
+
+    def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
+        key = plan.collective, candidate.algorithm
+        if key not in self._bounds:
+            consider(plan, graph)
+            self._bounds[key] = lower_bounds(plan, graph, self.routes)
+        return self._bounds[key]
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
@@ -147,7 +162,10 @@ class Scheduled:
     def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         plan = self.schedule(collective, candidate)
         parameters, graph, (low, high) = self._figures(collective, candidate)
-        seconds, taken, timeline = evaluate(plan, graph, parameters, engine, traced=traced)
+        bounds = self._bounds.get((collective, candidate.algorithm))
+        seconds, taken, timeline = evaluate(
+            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds
+        )
         return Estimate(
             seconds, seconds * low, seconds * high, taken, plan.algorithm, timeline=timeline,
             caveat=self._caveat(collective, candidate),
@@ -164,7 +182,7 @@ class Scheduled:
             return replace(self._preset, launch=self.launch_s(collective)), self.graph, (1.0, 1.0)
         fit = self._fit(self.calibration, self.fit_name(candidate))
         if fit.parameters not in self._scaled:
-            self._scaled[fit.parameters] = fit.parameters.on(self.graph)
+            self._scaled[fit.parameters] = fit.parameters.on(self.graph, self.routes)
         return fit.parameters, self._scaled[fit.parameters], fit.band
 
     def _fit(self, calibration: Calibration, algorithm: str) -> Fit:

@@ -206,9 +206,9 @@ def _then(rates: Rates, time: float, rate: float) -> None:
 class FifoNetwork:
     """The links of one topology during one simulation, under the ``fifo`` rule."""
 
-    def __init__(self, env: simpy.Environment, graph: Topology) -> None:
+    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
-        self._routes = Routes(graph)
+        self._routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]

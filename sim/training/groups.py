@@ -1,7 +1,7 @@
 """How the ranks of a job carry out their collectives: by a function of time, or transfer by transfer."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ import simpy
 
 from sim.algorithms import algorithms_for, schedule
 from sim.collective import Collective
-from sim.engine.bounds import traffic_bound
+from sim.engine.bounds import lower_bounds
 from sim.engine.effort import consider
 from sim.engine.events import Execution
 from sim.libraries import gloo
@@ -18,7 +18,7 @@ from sim.libraries.library import Library
 from sim.network.fifo import FifoNetwork
 from sim.parameters import preset_of
 from sim.schedule import Schedule
-from topologies import Topology, ranks
+from topologies import Routes, Topology, ranks
 
 NCCL_WORKERS = 1
 """ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
@@ -104,8 +104,10 @@ class SimulatedGroup:
     gamma: float = 0.0
     launch_s: float = 0.0
     workers: int = NCCL_WORKERS
+    routes: Routes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "routes", Routes(self.graph))
         _check(self.ranks, self.workers)
         if self.library not in ("ideal", "gloo"):
             raise ValueError(f"{self.library!r} is not simulated beside others; write ideal or gloo")
@@ -126,11 +128,11 @@ class SimulatedGroup:
         """What the busiest link needs for the collective's bytes, and the launch."""
         plan = self.schedule(collective)
         consider(plan, self.graph)
-        return self.launch_s + traffic_bound(plan, self.graph)
+        return self.launch_s + lower_bounds(plan, self.graph, self.routes).traffic
 
     def carrier(self, env: simpy.Environment) -> Carry:
         """The SimPy engine on one network."""
-        network = FifoNetwork(env, self.graph)
+        network = FifoNetwork(env, self.graph, self.routes)
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
             if self.launch_s:
