@@ -10,6 +10,7 @@ from sim.engine.effort import consider
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Settings
 from sim.libraries.nccl.device.schedules import schedule as nccl_schedule
+from sim.proof import prove
 from sim.schedule import Schedule
 from topologies import Topology, parse_settings, ranks
 
@@ -27,7 +28,7 @@ def show_schedule(
     plan = _plan(cluster, settings, len(ranks(graph)), algorithm)
     with console.simulating("proving"):
         consider(plan, graph)
-        plan.check()
+        prove(plan)
         links = _links(plan)
     if plot:
         from ringside.pictures.schedule import draw_schedule

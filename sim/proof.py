@@ -25,7 +25,14 @@ PARTS_EXECUTED = 1 << 12
 
 
 def prove(schedule: Schedule) -> None:
-    """Raise `ScheduleError` unless the schedule does what its collective promises; see `Schedule.check`."""
+    """Prove that every rank ends with what the collective promises, in whatever order transfers go.
+
+    Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
+    sends what its source does not hold, adds a contribution a second time, brings nothing new
+    or destroys something, and where at the end a rank lacks a contribution; that names both
+    transfers where two meet at a chunk in no certain order; and that names the pairs of ranks
+    where these wait for each other.
+    """
     _check_blocks(schedule)
     together = max(PARTS_COUNTED // schedule.ranks, 1)
     chunks = range(len(schedule.chunks))

@@ -214,16 +214,3 @@ class Schedule:
     def error(self, text: str) -> ScheduleError:
         """What is wrong with it, under its name."""
         return ScheduleError(f"{self.algorithm} {self.collective.kind} on {self.ranks} ranks: {text}")
-
-    def check(self) -> None:
-        """Prove that every rank ends with what the collective promises, in whatever order transfers go.
-
-        Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
-        sends what its source does not hold, adds a contribution a second time, brings nothing new
-        or destroys something, and where at the end a rank lacks a contribution; that names both
-        transfers where two meet at a chunk in no certain order; and that names the pairs of ranks
-        where these wait for each other.
-        """
-        from sim.proof import prove  # the proof reads schedules
-
-        prove(self)

@@ -193,7 +193,7 @@ def test_what_is_too_large_to_be_proved_is_said_to_be(ringside, monkeypatch):
     code, out, err = ringside(*words)
     assert (code, err) == (0, "")
     assert [line for line in out.splitlines() if "proved" in line] == [
-        f"# {said}; Schedule.check() proves it"
+        f"# {said}; sim.proof.prove() proves it"
     ]
     for row in rows_of(ringside(*words, "--json")):
         assert row["caveat"].startswith(said)
