@@ -11,7 +11,8 @@ from sim.libraries.ideal import uniform
 from sim.libraries.nccl.graph.system import find_system, nvlink_as_nccl_reckons
 from sim.parameters import preset_of
 from sim.predict import predict
-from sim.training.groups import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
+from sim.training.ddp.job import GLOO_WORKERS
+from sim.training.groups import ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
 from topologies.units import parse_rate
 

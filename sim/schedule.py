@@ -24,6 +24,9 @@ from sim.collective import Collective
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+Links = dict[int, dict[tuple[int, int], bool]]
+"""By channel, the pairs that talk, and whether the receiver adds what it gets first."""
+
 CREDITS = 8
 """Chunks on their way on one connection: the slots of NCCL's buffers (NCCL_STEPS, src/include/device.h)."""
 
@@ -210,6 +213,15 @@ class Schedule:
             for pair, nbytes in zip(pairs, self.nbytes(moved).tolist(), strict=True):
                 moved_bytes[pair] += nbytes
         return moved_bytes
+
+    def links(self) -> Links:
+        """Who sends to whom on each channel, in order of first use."""
+        links: Links = {}
+        for moved in self.steps():
+            columns = (moved.channel, moved.src, moved.dst, moved.reduce)
+            for channel, src, dst, adds in zip(*(c.tolist() for c in columns), strict=True):
+                links.setdefault(channel, {}).setdefault((src, dst), adds)
+        return dict(sorted(links.items()))
 
     def error(self, text: str) -> ScheduleError:
         """What is wrong with it, under its name."""

@@ -75,7 +75,7 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     else:
         raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
     if plot:
-        from ringside.plots import draw_picks
+        from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {library}", plot)
     _print(request, library, picks, as_json=as_json)
