@@ -105,7 +105,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     ("text", "complaint"),
     [
         ('{"schema": "ringside.ddp/1"', "cannot be read"),
-        ('{"schema": "ringside.commands.train/1"}', "no ringside.ddp/1 file"),
+        ('{"schema": "ringside.train/1"}', "no ringside.ddp/1 file"),
         ('{"schema": "ringside.ddp/1", "ranks": "two"}', "ranks: Input should be a valid integer"),
     ],
 )
