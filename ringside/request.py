@@ -30,8 +30,10 @@ class Request:
     trace: Path | None
 
 
-def default_library(cluster: str) -> str:
-    """NCCL's on machines that it knows, else the textbook's."""
+def library_of(asked: str | None, cluster: str) -> str:
+    """What was asked for; if nothing was, NCCL on machines that it knows, else the textbook."""
+    if asked is not None:
+        return asked
     return "nccl" if is_machine(cluster) else "ideal"
 
 

@@ -93,15 +93,25 @@ def step(
 
 
 class Chunks:
-    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``.
+    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
 
-    ``cut`` gives both when one of them is first looked at: a closed form over a billion chunks only
-    counts them, and needs no room for them.
-    """
+    def __init__(self, bounds: Ints, block: Ints) -> None:
+        def cut() -> tuple[Ints, Ints]:
+            return bounds, block
 
-    def __init__(self, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> None:
-        self._count = count
-        self._cut = cut
+        self._count = len(block)
+        self._cut: Callable[[], tuple[Ints, Ints]] = cut
+
+    @classmethod
+    def later(cls, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> "Chunks":
+        """So many chunks, whose bounds and blocks are made when one of them is first looked at.
+
+        A closed form over a billion chunks only counts them, and needs no room for them.
+        """
+        chunks = cls.__new__(cls)
+        chunks._count = count
+        chunks._cut = cut
+        return chunks
 
     def __len__(self) -> int:
         return self._count
@@ -134,7 +144,7 @@ def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
     def cut() -> tuple[Ints, Ints]:
         return _bounds(collective, blocks * per_block), np.repeat(np.arange(blocks), per_block)
 
-    return Chunks(blocks * per_block, cut)
+    return Chunks.later(blocks * per_block, cut)
 
 
 def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
@@ -145,7 +155,7 @@ def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
     def cut() -> tuple[Ints, Ints]:
         return np.append(np.arange(count) * size, collective.space), np.zeros(count, dtype=np.int64)
 
-    return Chunks(count, cut)
+    return Chunks.later(count, cut)
 
 
 def _bounds(collective: Collective, parts: int) -> Ints:

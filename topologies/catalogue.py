@@ -55,6 +55,8 @@ def made(
     first = parameters[0]
     given = dict(values or {})
     if count is not None:
+        if first.name in given:
+            raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
         given[first.name] = count
     fields: dict[str, Any] = {
         p.name: (PositiveInt if p is first else p.annotation, ... if p.default is p.empty else p.default)

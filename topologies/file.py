@@ -17,7 +17,6 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
     transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
 """
 
-import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from topologies.catalogue import MAKERS, make
 from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
 from topologies.strict_yaml import complaints
-from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
+from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size, shown
 
 
 class _Strict(BaseModel):
@@ -91,7 +90,7 @@ def loads(text: str, source: str) -> Topology:
         maker = content.pop("maker")
         if not isinstance(maker, str):
             raise TopologyError(
-                f"{source}: maker {reprlib.repr(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
+                f"{source}: maker {shown(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
             )
         return make(maker, None, content)
     return _graph(content, source)

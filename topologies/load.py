@@ -33,7 +33,7 @@ def load(
     if name.endswith((".yaml", ".yml")) or Path(name).is_file():
         return _from_file(Path(name), int(count) if count else None, nodes, values)
     counted = next(iter(inspect.signature(maker_of(name)).parameters))
-    implied = {"ranks": ranks, "nodes": nodes}.get(counted)
+    implied = {"ranks": ranks, "nodes": nodes}.get(counted) if counted not in (values or {}) else None
     return make(name, count or implied, values)
 
 

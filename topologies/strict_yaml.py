@@ -3,11 +3,12 @@
 So is nesting beyond all measure, and a value that is not what its form or its tag says.
 """
 
-import reprlib
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
+
+from topologies.units import shown
 
 MAX_DEPTH = 64
 """Lists and mappings inside one another; our files nest half a dozen."""
@@ -32,7 +33,7 @@ class _Loader(yaml.SafeLoader):
             # what the library lets through from int, date and their like
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
-                problem=f"{reprlib.repr(node.value)} is no {kind}", problem_mark=node.start_mark
+                problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -65,6 +66,6 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
             case "value_error":
                 text = str(problem["ctx"]["error"])
             case _:
-                text = f"{reprlib.repr(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+                text = f"{shown(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
         lines.append(f"{name}: {place}: {text}")
     return "\n".join(lines)

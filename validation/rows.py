@@ -14,7 +14,7 @@ from sim.parameters import Parameters
 from sim.predict import preset, schedules
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
-from topologies import MAKERS, Topology, load
+from topologies import MAKERS, Topology, load, ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
         shape = record.ranks, record.num_nodes
         if shape not in graphs:
             graphs[shape] = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
+            if record.ranks > len(ranks(graphs[shape])):
+                raise RecordError(
+                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graphs[shape]))}; "
+                    f"write a larger cluster"
+                )
         collective = Collective(record.collective, record.ranks, record.nbytes, ITEMSIZE.get(record.dtype, 4))
         comm = _communicator(record, cluster, settings)
         made.append(Row(record, _schedule(record, collective), graphs[shape], comm))

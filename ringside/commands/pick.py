@@ -8,7 +8,7 @@ from typing import Any
 
 from ringside import console
 from ringside.pictures.style import check_format
-from ringside.request import default_library, refuse_nccl_options
+from ringside.request import library_of, refuse_nccl_options
 from ringside.simulate_nccl import settings_of
 from sim.collective import check_redop, itemsize, kind_of
 from sim.libraries.nccl.cluster import communicators
@@ -55,7 +55,7 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
     check_redop(request.redop)
     itemsize(request.dtype)
-    library = request.library or default_library(request.cluster)
+    library = library_of(request.library, request.cluster)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
     if library == "nccl":

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console, simulate_nccl
-from ringside.request import Request, default_library, inputs_of, refuse_nccl_options
+from ringside.request import Request, inputs_of, library_of, refuse_nccl_options
 from sim import calibration as calibrations
 from sim.collective import Collective, check_redop, itemsize, kind_of
 from sim.engine.laws import check_monotone
@@ -26,7 +26,10 @@ HEADS = (
 
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
-    sizes, library = console.sizes(*request.sweep), request.library or default_library(request.cluster)
+    sizes, library = (
+        console.sizes(*request.sweep),
+        library_of(request.library, request.cluster),
+    )
     check_outputs([request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""])
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")

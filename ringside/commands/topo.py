@@ -7,7 +7,7 @@ from typing import Any
 
 from ringside import console
 from ringside.pictures.style import check_format
-from ringside.request import default_library
+from ringside.request import library_of
 from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.effort import consider
@@ -47,7 +47,7 @@ def run(
     graph = load(cluster, parse_settings(changes))
     if output:
         write_file(output, dumps(graph))
-    if algorithm:
+    if algorithm is not None:
         _show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
         return
     if plot:
@@ -137,7 +137,7 @@ def _show_schedule(
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
     if count == 1:
         raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
-    if default_library(cluster) == "ideal":
+    if library_of(None, cluster) == "ideal":
         return schedule(algorithm, Collective("all_reduce", count, NBYTES, 4))
     values = parse_settings(settings)
     comm = next(iter(communicators(cluster, values, None, None, Settings()).values()))

@@ -1,5 +1,6 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import lcm
 from pathlib import Path
@@ -102,7 +103,7 @@ def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any])
     """A step for each group and each bucket cap."""
     sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
-    slowdown = dict(map(_slow, training.slowdown))
+    slowdown = _slowdown(training.slowdown)
     bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
     costs = Costs(memory_bandwidth=bandwidth, contention=training.contention, slowdown=slowdown,
                   optimizer_s=optimizer.time_s(work, bandwidth))  # fmt: skip
@@ -149,12 +150,18 @@ def _whole(nodes: float) -> int:
     return int(nodes)
 
 
-def _slow(text: str) -> tuple[int, float]:
-    rank, _, factor = text.partition("=")
-    try:
-        return int(rank), float(factor)
-    except ValueError:
-        raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
+def _slowdown(texts: Iterable[str]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for text in texts:
+        rank, _, factor = text.partition("=")
+        try:
+            number, slower = int(rank), float(factor)
+        except ValueError:
+            raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
+        if number in found:
+            raise ValueError(f"rank {number} is a straggler twice; write --straggler {text} alone")
+        found[number] = slower
+    return found
 
 
 def _draw(

@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
+from typing import ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sim.record import RecordError
 from sim.training.ddp.job import DataParallel
@@ -40,6 +41,8 @@ class DdpRecord:
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
     that. ``workers`` are those of `sim.training.ddp.job`.
     """
+
+    __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
     workload: Workload
     ranks: int
