@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ringside.api import pick as pick
     from ringside.api import read as read
     from ringside.api import train as train
-    from ringside.rows import Cell as Cell
-    from ringside.rows import Result as Result
-    from ringside.rows import rows as rows
+    from ringside.results import Cell as Cell
+    from ringside.results import Result as Result
+    from ringside.results import rows as rows
     from sim.algorithms import register as register
     from sim.algorithms import schedule as schedule
     from sim.calibration import Calibration as Calibration
@@ -41,7 +41,7 @@ else:
     _HOME = {
         "Bucketing": "sim.training.ddp.buckets",
         "Calibration": "sim.calibration",
-        "Cell": "ringside.rows",
+        "Cell": "ringside.results",
         "Collective": "sim.collective",
         "Compared": "validation.compare",
         "DataParallel": "sim.training.ddp.job",
@@ -49,7 +49,7 @@ else:
         "Pick": "sim.pick",
         "Prediction": "sim.predict",
         "Record": "sim.record",
-        "Result": "ringside.rows",
+        "Result": "ringside.results",
         "Schedule": "sim.schedule",
         "Topology": "topologies",
         "TrainingStep": "sim.training.step:Step",
@@ -63,7 +63,7 @@ else:
         "read": "ringside.api",
         "read_calibration": "sim.calibration:read",
         "register": "sim.algorithms",
-        "rows": "ringside.rows",
+        "rows": "ringside.results",
         "schedule": "sim.algorithms",
         "star": "topologies",
         "train": "ringside.api",

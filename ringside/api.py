@@ -107,8 +107,9 @@ def measure(
 ) -> list[Record]:
     """Run a collective for real on this machine, under torchrun, at each size in bytes.
 
-    PyTorch must be there. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's, whose schedule is run.
-    ``on_record`` is called with each record as it comes, so that nothing is lost where a later one fails.
+    PyTorch must be there. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's,
+    whose schedule is run. ``on_record`` is called with each record as it comes, so that nothing is lost
+    where a later one fails.
     """
     from real.collective.measure import Measurement, check_room
     from real.collective.measure import measure as run

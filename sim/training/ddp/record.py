@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sim.parameters import check_within
 from sim.record import RecordError
 from sim.training.ddp.job import DataParallel
 from sim.training.step import Step
@@ -31,6 +32,10 @@ class Wires:
     algorithm: str = "auto"
     gamma: float = 0.0
     launch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "launch_s"):
+            check_within(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

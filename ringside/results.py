@@ -13,6 +13,9 @@ from validation.compare import Compared
 
 Cell = str | int | float | bool | None
 
+_SHAPELESS = {"timeline"}
+"""Attributes that are no single value even where they are None."""
+
 Result = Prediction | Pick | Step | Record | Compared | Fit
 
 
@@ -31,6 +34,8 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
         raise TypeError(f"{result!r} is no result; give what predict, pick, train, read or compare returned")
     for name in (*(field.name for field in fields(result)), *_properties(type(result))):
         value = getattr(result, name)
+        if name in _SHAPELESS:
+            continue
         if isinstance(value, Collective):
             yield from (("collective", value.kind), ("ranks", value.ranks), ("nbytes", value.nbytes))
         elif value is None or isinstance(value, str | int | float):
