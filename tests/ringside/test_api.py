@@ -55,7 +55,7 @@ def test_no_name_has_another_meaning_for_type_checkers() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'forecast'; it has .*predict"):
+    with pytest.raises(AttributeError, match=r"no attribute 'forecast'; it has .*predict"):
         ringside.forecast  # noqa: B018
 
 
