@@ -83,7 +83,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checked(python: Path, folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(program, encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python]
-    return run(*mypy, "--cache-dir", folder / "cache", "program.py", cwd=folder)
+    return run(*mypy, "--cache-dir", python.parents[2] / "cache", "program.py", cwd=folder)
 
 
 def test_it_is_the_wheel_that_is_imported(python: Path, tmp_path: Path) -> None:
