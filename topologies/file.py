@@ -30,9 +30,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies import strict_yaml
-from topologies.catalogue import MAKERS, complaints, make
+from topologies.catalogue import MAKERS, make
 from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from topologies.strict_yaml import complaints
 from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size, shown
 
 

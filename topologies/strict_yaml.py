@@ -6,6 +6,7 @@ So is nesting beyond all measure, and a value that is not what its form or its t
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from topologies.units import shown
 
@@ -50,3 +51,21 @@ class _Loader(yaml.SafeLoader):
 def loads(text: str) -> Any:
     """What the text says; raise `yaml.YAMLError` where it is no YAML or says something twice."""
     return yaml.load(text, _Loader)
+
+
+def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
+    """Pydantic's errors in our words, one a line, each with its place."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        place = ".".join(str(part) for part in problem["loc"])
+        match problem["type"]:
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                text = f"is not known; allowed: {', '.join(allowed)}"
+            case "missing":
+                text = "is missing"
+            case "value_error":
+                text = str(problem["ctx"]["error"])
+            case _:
+                text = f"{shown(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+        lines.append(f"{name}: {place}: {text}")
+    return "\n".join(lines)

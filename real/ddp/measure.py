@@ -29,7 +29,7 @@ class Measured:
     """What was measured of one job: its steps, the buckets in launch order, and what ran them.
 
     ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
-    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.stamps`;
+    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.clock`;
     ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran.
     """
 

@@ -67,7 +67,7 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     if csv:
         write_file(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
     if plot:
-        from ringside.plots import draw_picks
+        from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
     _print(request, name, picks, as_json=as_json)

@@ -18,13 +18,8 @@ from sim.libraries.library import Library
 from sim.network.fifo import FifoNetwork
 from sim.parameters import preset_of
 from sim.schedule import Schedule
+from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
 from topologies import Routes, Topology, ranks
-
-NCCL_WORKERS = 1
-"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
-
-GLOO_WORKERS = 2
-"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
 
 Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""

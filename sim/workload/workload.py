@@ -4,7 +4,7 @@ Nothing here knows a network or a library. Times are seconds of one rank on its 
 is ready when follows from them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -117,6 +117,27 @@ class Workload:
     def activation_nbytes(self) -> int:
         """Bytes that forward keeps for backward, all layers together."""
         return sum(layer.activation_nbytes for layer in self.layers)
+
+
+def rebatched(workload: Workload, batch: int) -> Workload:
+    """The workload with another batch, compute and activations in proportion to it.
+
+    True where layers keep the device busy: a small batch leaves it idle, which this does not know.
+    """
+    factor = batch / workload.batch
+    return replace(
+        workload,
+        batch=batch,
+        layers=tuple(
+            replace(
+                layer,
+                forward_s=layer.forward_s * factor,
+                backward_s=layer.backward_s * factor,
+                activation_nbytes=round(layer.activation_nbytes * factor),
+            )
+            for layer in workload.layers
+        ),
+    )
 
 
 def _tensor_complaints(tensor: Tensor) -> list[str]:

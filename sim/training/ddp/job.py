@@ -9,6 +9,12 @@ from sim.training.ddp.buckets import Bucketing
 COMM_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
 """Hooks that reduce gradients in another dtype, and in which (``torch...ddp_comm_hooks.default_hooks``)."""
 
+NCCL_WORKERS = 1
+"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
+
+GLOO_WORKERS = 2
+"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
+
 MAX_ACCUMULATION = 10_000
 """Passes of one step."""
 

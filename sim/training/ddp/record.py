@@ -1,7 +1,6 @@
 """Measured steps of DistributedDataParallel as a file, with all that a prediction of them needs."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
@@ -9,15 +8,13 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sim.parameters import check_within
 from sim.record import RecordError
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup
+from sim.training.ddp.job import DataParallel
 from sim.training.step import Step
 from sim.workload import file as workload_file
 from sim.workload.workload import Workload
 from topologies.disk import regular
-from topologies.file import loads
 
 SCHEMA = "ringside.ddp/1"
 
@@ -36,6 +33,10 @@ class Wires:
     gamma: float = 0.0
     launch_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("gamma", "launch_s"):
+            check_within(name, getattr(self, name))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpRecord:
@@ -43,7 +44,7 @@ class DdpRecord:
 
     ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
-    that. ``workers`` are `sim.training.groups`'s.
+    that. ``workers`` are those of `sim.training.ddp.job`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
@@ -62,16 +63,6 @@ class DdpRecord:
         """The step of median length, whole, as it happened."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
-
-    def predict(self) -> Step:
-        """The step as the model has it, without a look at the measured ones."""
-        wires = self.wires
-        group = SimulatedGroup(
-            loads(wires.topology, "the measured topology"), self.ranks, library=wires.library,
-            algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=self.workers,
-        )  # fmt: skip
-        costs = Costs(memory_bandwidth=self.memory_bandwidth or math.inf)
-        return simulate_step(self.workload, group, self.ddp, costs)
 
     def dumps(self) -> str:
         """The record as JSON text."""

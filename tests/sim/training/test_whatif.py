@@ -7,11 +7,11 @@ from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import OPTIMIZERS, find_optimizer, memory
-from sim.training.scaling import rebatched, recommended_cap, strong_scaling, sweep_buckets, weak_scaling
+from sim.training.scaling import recommended_cap, strong_scaling, sweep_buckets, weak_scaling
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
-from sim.workload.workload import Layer, Tensor, Workload
+from sim.workload.workload import Layer, Tensor, Workload, rebatched
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
 LAYERS = 32
