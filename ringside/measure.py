@@ -8,7 +8,7 @@ from real.launch import Gang
 from real.measure import Measurement, check_room, measure, warnings
 from ringside import console
 from sim.collective import kind_of
-from sim.record import Record, read_lines, write
+from sim.record import Record, RecordError, read_lines, write
 from topologies import Topology, load, parse_settings, ranks
 from topologies.disk import check_outputs, is_stream
 from topologies.units import format_size
@@ -66,7 +66,7 @@ def run(
 def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
     """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
     grows = not is_stream(output)
-    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if grows and output.exists() else []
+    kept = _kept(output) if grows and output.exists() else []
     fresh: list[Record] = []
     with console.progress("starting", len(what.sizes)) as bar:
 
@@ -85,6 +85,15 @@ def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torc
                 _print(fresh, output)
     if not fresh:
         print(f"# rank 0 runs on another node, which writes the records; {output} was left alone")
+
+
+def _kept(output: Path) -> list[Record]:
+    """The records that the file holds already."""
+    try:
+        text = output.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RecordError(f"{output}: holds no text, so no records; write another name after -o") from None
+    return read_lines(text, str(output))
 
 
 def _print(records: list[Record], output: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from sim.collective import kind_of
 from sim.libraries.nccl.cluster import is_machine
 
+LIBRARIES = ("ideal", "gloo", "nccl")
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -33,6 +35,8 @@ class Request:
 def library_of(asked: str | None, cluster: str) -> str:
     """What was asked for; if nothing was, NCCL on machines that it knows, else the textbook."""
     if asked is not None:
+        if asked not in LIBRARIES:
+            raise ValueError(f"{asked!r} is no known library; write one of {', '.join(LIBRARIES)}")
         return asked
     return "nccl" if is_machine(cluster) else "ideal"
 

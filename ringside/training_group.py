@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ringside.request import LIBRARIES
 from sim.collective import Collective
 from sim.libraries import nccl
 from sim.libraries.gloo import RENDEZVOUS
@@ -14,8 +15,6 @@ from sim.predict import predict
 from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
 from topologies.units import parse_rate
-
-LIBRARIES = ("ideal", "gloo", "nccl")
 
 ALONE = TimedGroup(1, lambda _: 0.0)
 """One rank that shares its gradients with nobody."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 from contextlib import contextmanager
@@ -138,6 +139,7 @@ FILES = {
     "ddp-nan.json": steps().replace('"gamma": 0.0', '"gamma": NaN'),
     "ddp-launch.json": steps().replace('"launch_s": 0.0', '"launch_s": -1.0', 1),
     "ddp-deep.json": '{"schema": "ringside.ddp/1", "steps": ' + "[" * 100_000,
+    "ddp-zero.json": re.sub(r'"step_s": [0-9.]+', '"step_s": 0', steps()),
     "ddp-empty.json": '{"schema": "ringside.ddp/1"}\n',
     "ddp-none.json": json.dumps({**json.loads(steps()), "steps": []}),
     "ddp-wires.json": steps().replace("kind: gpu", "kind: toaster"),
@@ -547,6 +549,7 @@ REFUSED = {
         ddp-deep.json
         ddp-empty.json
         ddp-none.json
+        ddp-zero.json
         ddp-wires.json
     """,
     "measure": """
