@@ -1,8 +1,10 @@
-"""Whatever a command writes: links stay links, devices stay devices, and what is there is not half-written."""
+"""Whatever a command writes: links stay links, devices stay devices."""
 
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ OUTPUTS = [
     "topo star:4 --plot out.svg",
     "topo star:4 --schedule ring --plot out.png",
     "simulate all_reduce --cluster star:4 --size 64K --trace out.json",
-    "simulate all_reduce --cluster dgx-a100 --algorithm ring --protocol simple --engine simpy --size 1M --trace o.json",
+    "simulate all_reduce --cluster dgx-a100 --algorithm ring --engine simpy --size 1M --trace o.json",
     "pick all_reduce --cluster dgx-h100 --nodes 1 -b 1K -e 1M --tuner-csv out.csv",
     "pick all_reduce --cluster dgx-h100 --nodes 1 -b 1K -e 1M --plot out.pdf",
     "train --model resnet50 --cluster star:4 --trace out.json",
@@ -81,6 +83,19 @@ def test_records_are_added_to_a_file_and_poured_into_a_device_once(ringside, fol
     assert ringside(*"measure all_reduce -o pipe --size 1K".split())[0] == 0
     assert len(read_lines(os.read(reader, 1 << 16).decode(), "pipe")) == 2
     os.close(reader)
+
+
+def test_a_full_standard_output_is_complained_of():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ringside", "topo"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "ringside: [Errno 28] No space left on device\n"
 
 
 def test_a_separator_of_unicode_breaks_no_record_in_two(ringside, folder):
