@@ -9,7 +9,7 @@ import simpy
 
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from topologies import star
 
 pytestmark = pytest.mark.benchmark
@@ -23,7 +23,7 @@ MEASURED = f"""
 import resource
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from topologies import star
 
 simulate(schedule("ring", Collective("all_reduce", {RANKS}, 1 << 30)), star({RANKS}))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sim.collective import Collective
 from sim.libraries.nccl import Pins, Settings, communicator, cost_table
-from sim.libraries.nccl.plan import LAUNCH_S, overhead_s
+from sim.libraries.nccl.library import LAUNCH_S, overhead_s
 from sim.libraries.nccl.simulated import simulated
 from topologies.units import format_size
 

@@ -36,8 +36,8 @@ def topo(
     json: options.Json = False,
 ) -> None:
     """List the named clusters, or describe, draw or write one."""
-    from ringside import topo as command
-    from sim.effort import forced
+    from ringside.commands import topo as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
@@ -69,9 +69,9 @@ def simulate(
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
-    from ringside import simulate as command
+    from ringside.commands import simulate as command
     from ringside.request import Request
-    from sim.effort import forced
+    from sim.engine.effort import forced
 
     options.check_sizes(context)
     request = Request(
@@ -107,8 +107,8 @@ def pick(
     json: options.Json = False,
 ) -> None:
     """Say which algorithm wins at every size and node count, and by how much."""
-    from ringside import pick as command
-    from sim.effort import forced
+    from ringside.commands import pick as command
+    from sim.engine.effort import forced
 
     request = command.Request(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
@@ -134,8 +134,8 @@ def calibrate(
     force: options.Force = False,
 ) -> None:
     """Fit a cluster's parameters to measurements."""
-    from ringside import calibrate as command
-    from sim.effort import forced
+    from ringside.commands import calibrate as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(files, cluster, settings or [], output, pool_sites=pool_sites)
@@ -156,8 +156,8 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
-    from ringside import compare as command
-    from sim.effort import forced
+    from ringside.commands import compare as command
+    from sim.engine.effort import forced
 
     with forced(force):
         command.run(
@@ -171,13 +171,16 @@ def validate(
     short: Annotated[
         bool, typer.Option("--short", help="Under three minutes, in place of some twenty.")
     ] = False,
+    family: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this family of cells; repeat for more.")
+    ] = None,
     plot: options.Plot = None,
     json: options.Json = False,
 ) -> None:
     """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
-    from ringside import validate as command
+    from ringside.commands import validate as command
 
-    command.run(what, plot, short=short, as_json=json)
+    command.run(what, plot, short=short, families=family or [], as_json=json)
 
 
 @app.command()
@@ -187,6 +190,6 @@ def demo(
     ),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
-    from ringside import demo as command
+    from ringside.commands import demo as command
 
     command.run(output)

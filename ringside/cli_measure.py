@@ -69,9 +69,9 @@ def measure(
         raise ValueError(f"{options_} say nothing of {collective}; leave them out")
     options.check_sizes(context)
     if collective == "ddp":
-        from real.ddp_job import DdpJob
-        from ringside import measure_ddp
-        from sim.training.buckets import Bucketing
+        from real.ddp.job import DdpJob
+        from ringside.commands import measure_ddp
+        from sim.training.ddp.buckets import Bucketing
 
         job = DdpJob(
             bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph), backend=backend,
@@ -83,7 +83,7 @@ def measure(
             plot=plot, trace=trace, force=force,
         )  # fmt: skip
         return
-    from ringside import measure as command
+    from ringside.commands import measure as command
 
     command.run(
         collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,

@@ -57,11 +57,11 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    from ringside.train import run
-    from ringside.training_workload import Training
-    from sim.effort import forced
-    from sim.training.buckets import Bucketing
-    from sim.training.job import DataParallel
+    from real.model.find import Training
+    from ringside.commands.train import run
+    from sim.engine.effort import forced
+    from sim.training.ddp.buckets import Bucketing
+    from sim.training.ddp.job import DataParallel
 
     bucketing = Bucketing(bucket_cap_mb, find_unused_parameters, static_graph)
     ddp = DataParallel(

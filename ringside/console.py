@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from sim.effort import watched
+from sim.engine.effort import watched
 from topologies.units import parse_size
 
 Cell = str | int | float

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from ringside.pictures import STYLE, save
+from ringside.pictures.style import STYLE, save
 from sim.pick import Pick
 from topologies import Topology
 from topologies.units import format_duration, format_rate, format_size

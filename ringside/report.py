@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from ringside.compare import way
+from ringside.commands.compare import way
 from topologies.units import format_duration, format_rate, format_size
 from validation.compare import Compared, summaries
 

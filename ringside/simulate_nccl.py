@@ -6,14 +6,14 @@ from typing import Any
 from ringside import console
 from ringside.request import Request, inputs_of
 from sim.collective import KINDS, Collective, itemsize
+from sim.engine.timeline import Timeline
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Communicator, Settings
 from sim.libraries.nccl.constants import DEFAULT_VERSION
+from sim.libraries.nccl.library import LAUNCH_S, Plan, model, simulated_model
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.plan import LAUNCH_S, Plan, model, simulated_model
-from sim.libraries.nccl.tuner import cost_table
-from sim.timeline import Timeline
+from sim.libraries.nccl.tuning.tuner import cost_table
 from topologies import parse_settings
 from topologies.disk import write_file
 

@@ -6,10 +6,10 @@ from ringside import console
 from ringside.request import library_of
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.effort import consider
+from sim.engine.effort import consider
 from sim.libraries.nccl.cluster import communicators
 from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.schedules import schedule as nccl_schedule
+from sim.libraries.nccl.device.schedules import schedule as nccl_schedule
 from sim.schedule import Schedule
 from topologies import Topology, parse_settings, ranks
 
@@ -30,7 +30,7 @@ def show_schedule(
         plan.check()
         links = _links(plan)
     if plot:
-        from ringside.plots_schedule import draw_schedule
+        from ringside.pictures.schedule import draw_schedule
 
         draw_schedule(links, f"{algorithm} all_reduce on {cluster}", plot)
     if as_json:

@@ -9,10 +9,10 @@ from sim.collective import Collective
 from sim.libraries import nccl
 from sim.libraries.gloo import RENDEZVOUS
 from sim.libraries.ideal import uniform
-from sim.libraries.nccl.system import find_system, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.system import find_system, nvlink_as_nccl_reckons
 from sim.parameters import preset_of
 from sim.predict import predict
-from sim.training.process_group import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
+from sim.training.groups import GLOO_WORKERS, ProcessGroup, SimulatedGroup, TimedGroup, nccl_time
 from topologies import Topology, load, num_machines, parse_settings, ranks
 from topologies.units import parse_rate
 

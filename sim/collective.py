@@ -130,41 +130,43 @@ class Collective:
         """Bytes of all blocks together."""
         return int(self.nbytes * self.ranks ** KINDS[self.kind].spaces)
 
-    def start(self, rank: int) -> Iterator[tuple[int, int]]:
-        """The blocks in which ``rank`` holds something before the start, and whose contributions."""
+    def blocks_before(self, rank: int) -> range:
+        """The blocks to which ``rank`` holds its own contribution before the start."""
         match self.kind:
             case "all_reduce" | "reduce_scatter" | "reduce":
-                blocks: Iterator[int] = iter(range(self.num_blocks))
+                return range(self.num_blocks)
             case "broadcast" | "scatter":
-                blocks = iter(range(self.num_blocks) if rank == self.root else [])
+                return range(self.num_blocks if rank == self.root else 0)
             case "all_to_all":
-                blocks = iter(range(rank * self.ranks, (rank + 1) * self.ranks))
-            case _:
-                blocks = iter([rank])
-        return ((block, 1 << rank) for block in blocks)
+                return range(rank * self.ranks, (rank + 1) * self.ranks)
+        return range(rank, rank + 1)
+
+    def blocks_after(self, rank: int) -> range:
+        """The blocks that ``rank`` must hold at the end, with every contribution that there is to them."""
+        match self.kind:
+            case "all_reduce" | "broadcast" | "all_gather":
+                return range(self.num_blocks)
+            case "reduce" | "gather":
+                return range(self.num_blocks if rank == self.root else 0)
+            case "all_to_all":
+                return range(rank, self.num_blocks, self.ranks)
+            case "sendrecv":
+                source = (rank - 1) % self.ranks
+                return range(source, source + 1)
+        return range(rank, rank + 1)
+
+    def start(self, rank: int) -> Iterator[tuple[int, int]]:
+        """The blocks in which ``rank`` holds something before the start, and whose contributions."""
+        return ((block, 1 << rank) for block in self.blocks_before(rank))
 
     def goal(self, rank: int) -> Iterator[tuple[int, int]]:
         """The blocks that ``rank`` must hold at the end, and whose contributions each must have."""
-        everyone = (1 << self.ranks) - 1
-        match self.kind:
-            case "all_reduce":
-                yield 0, everyone
-            case "reduce_scatter":
-                yield rank, everyone
-            case "reduce":
-                if rank == self.root:
-                    yield 0, everyone
-            case "broadcast":
-                yield 0, 1 << self.root
-            case "scatter":
-                yield rank, 1 << self.root
-            case "gather":
-                if rank == self.root:
-                    yield from ((block, 1 << block) for block in range(self.ranks))
-            case "all_gather":
-                yield from ((block, 1 << block) for block in range(self.ranks))
-            case "all_to_all":
-                yield from ((src * self.ranks + rank, 1 << src) for src in range(self.ranks))
-            case _:
-                src = (rank - 1) % self.ranks
-                yield src, 1 << src
+        return ((block, self.contributors(block)) for block in self.blocks_after(rank))
+
+    def contributors(self, block: int) -> int:
+        """The set of those who contribute to a block."""
+        if KINDS[self.kind].reduces:
+            return (1 << self.ranks) - 1
+        if self.kind in ("broadcast", "scatter"):
+            return 1 << self.root
+        return 1 << (block // self.ranks if self.kind == "all_to_all" else block)

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-from sim.algorithms import algorithms_for, schedule
-from sim.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.algorithms import algorithms_for, caveat, schedule
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
-from sim.effort import consider, estimate
-from sim.engine import simulate
-from sim.laws import check_band, check_time
+from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
+from sim.engine.effort import consider, estimate
+from sim.engine.events import simulate
+from sim.engine.laws import check_band, check_time
+from sim.engine.timeline import Timeline
 from sim.libraries import gloo, ideal
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
-from sim.timeline import Timeline
 from topologies import Topology, ranks
 from topologies.graph import name_of
 
@@ -28,7 +28,7 @@ class Prediction:
     """How long one collective takes, and how it is carried out to take so long.
 
     Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated.
+    both equal ``time_s`` where nothing was calibrated. ``caveat`` is what to know before it is believed.
     """
 
     collective: Collective
@@ -39,6 +39,7 @@ class Prediction:
     time_lo_s: float
     time_hi_s: float
     timeline: Timeline | None = None
+    caveat: str = ""
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
@@ -161,6 +162,7 @@ def _predict(
         seconds * band[0],
         seconds * band[1],
         timeline,
+        caveat(algorithm, plan.collective) if library == "ideal" else "",
     )
 
 
@@ -169,7 +171,7 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    Raise `sim.laws.LawError` where the answer would break a bound.
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     closed = None
     if ideal.uniform(graph) and not traced:

@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from sim.algorithms import algorithms_for, schedule
-from sim.bounds import traffic_bound
 from sim.collective import Collective, itemsize
-from sim.effort import consider
-from sim.engine import simulate
+from sim.engine.bounds import traffic_bound
+from sim.engine.effort import consider
+from sim.engine.events import simulate
 from sim.libraries import ideal
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.schedules import SCHEDULED
+from sim.libraries.nccl.library import LAUNCH_S, overhead_s
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from sim.libraries.nccl.pipeline import closed_form
-from sim.libraries.nccl.plan import LAUNCH_S, overhead_s
-from sim.libraries.nccl.schedules import SCHEDULED
-from sim.libraries.nccl.tuner import cost_table
+from sim.libraries.nccl.tuning.tuner import cost_table
 from sim.parameters import preset_of
 from sim.pick import Default, Pair, Times
 from topologies import Topology, ranks

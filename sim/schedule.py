@@ -6,14 +6,15 @@ the receiver adds it to what it has or overwrites. It knows no time, no bandwidt
 Its transfers come in steps. A transfer sends what its source holds after all earlier steps: it may
 start as soon as every earlier transfer of that chunk to its source has been received and reduced.
 There is no barrier between steps. On each connection (an ordered pair of ranks within one channel)
-transfers start in order and at most ``credits`` of them are on their way at once; a credit comes
-back, at no cost, when a chunk has been completely received.
+transfers start and arrive in order and at most ``credits`` of them are on their way at once; a credit
+comes back, at no cost, when a chunk has been completely received.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,17 @@ CREDITS = 8
 
 
 class ScheduleError(ValueError):
-    """A schedule that does not do what its collective promises; the message says who lacks what."""
+    """A schedule that does not do what its collective promises; the message says which transfer is wrong."""
+
+
+class Transfer(NamedTuple):
+    """Some neighbouring chunks on their way from one rank to another."""
+
+    src: int
+    dst: int
+    chunks: range
+    channel: int
+    reduce: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,19 @@ class Step:
     def __len__(self) -> int:
         return len(self.src)
 
+    def only(self, some: Bools) -> "Step":
+        """The step without the other transfers."""
+        src, dst, chunk, span, channel = (
+            column[some] for column in (self.src, self.dst, self.chunk, self.span, self.channel)
+        )
+        return Step(src, dst, chunk, span, channel, self.reduce[some])
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Its transfers one by one."""
+        columns = (self.src, self.dst, self.chunk, self.chunk + self.span, self.channel, self.reduce)
+        for src, dst, first, stop, channel, reduce in zip(*(c.tolist() for c in columns), strict=True):
+            yield Transfer(src, dst, range(first, stop), channel, reduce)
+
 
 def step(
     src: ArrayLike,
@@ -66,15 +90,25 @@ def step(
 
 
 class Chunks:
-    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``.
+    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
 
-    ``cut`` gives both when one of them is first looked at: a closed form over a billion chunks only
-    counts them, and needs no room for them.
-    """
+    def __init__(self, bounds: Ints, block: Ints) -> None:
+        def cut() -> tuple[Ints, Ints]:
+            return bounds, block
 
-    def __init__(self, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> None:
-        self._count = count
-        self._cut = cut
+        self._count = len(block)
+        self._cut: Callable[[], tuple[Ints, Ints]] = cut
+
+    @classmethod
+    def later(cls, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> "Chunks":
+        """So many chunks, whose bounds and blocks are made when one of them is first looked at.
+
+        A closed form over a billion chunks only counts them, and needs no room for them.
+        """
+        chunks = cls.__new__(cls)
+        chunks._count = count
+        chunks._cut = cut
+        return chunks
 
     def __len__(self) -> int:
         return self._count
@@ -107,7 +141,7 @@ def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
     def cut() -> tuple[Ints, Ints]:
         return _bounds(collective, blocks * per_block), np.repeat(np.arange(blocks), per_block)
 
-    return Chunks(blocks * per_block, cut)
+    return Chunks.later(blocks * per_block, cut)
 
 
 def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
@@ -118,7 +152,7 @@ def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
     def cut() -> tuple[Ints, Ints]:
         return np.append(np.arange(count) * size, collective.space), np.zeros(count, dtype=np.int64)
 
-    return Chunks(count, cut)
+    return Chunks.later(count, cut)
 
 
 def _bounds(collective: Collective, parts: int) -> Ints:
@@ -162,6 +196,15 @@ class Schedule:
         nbytes: Ints = bounds[moved.chunk + moved.span] - bounds[moved.chunk]
         return nbytes
 
+    def longer_than(self, transfers: int) -> bool:
+        """Whether it has more than so many transfers; looks no further than it must."""
+        seen = 0
+        for moved in self.steps():
+            seen += len(moved)
+            if seen > transfers:
+                return True
+        return False
+
     def connections(self) -> dict[tuple[int, int, int], int]:
         """How many transfers each connection (source, destination, channel) has, in order of first use."""
         counts: Counter[tuple[int, int, int]] = Counter()
@@ -178,69 +221,19 @@ class Schedule:
                 moved_bytes[pair] += nbytes
         return moved_bytes
 
+    def error(self, text: str) -> ScheduleError:
+        """What is wrong with it, under its name."""
+        return ScheduleError(f"{self.algorithm} {self.collective.kind} on {self.ranks} ranks: {text}")
+
     def check(self) -> None:
-        """Prove by symbolic execution that every rank ends with what the collective promises.
+        """Prove that every rank ends with what the collective promises, in whatever order transfers go.
 
         Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
         sends what its source does not hold, adds a contribution a second time, brings nothing new
-        or destroys something, and where at the end a rank lacks a contribution.
+        or destroys something, and where at the end a rank lacks a contribution; that names both
+        transfers where two meet at a chunk in no certain order; and that names the pairs of ranks
+        where these wait for each other.
         """
-        held = {
-            (rank, chunk): contributions
-            for rank in range(self.ranks)
-            for block, contributions in self.collective.start(rank)
-            for chunk in self.chunks.of_block[block]
-        }
-        for number, moved in enumerate(self.steps()):
-            self._take(held, number, moved)
-        for rank in range(self.ranks):
-            for block, wanted in self.collective.goal(rank):
-                for chunk in self.chunks.of_block[block]:
-                    lacking = wanted & ~held.get((rank, chunk), 0)
-                    if lacking:
-                        raise self._error(
-                            f"at the end rank {rank} lacks the contribution of rank {_lowest(lacking)} "
-                            f"to chunk {chunk}"
-                        )
+        from sim.proof import prove  # the proof reads schedules
 
-    def _take(self, held: dict[tuple[int, int], int], number: int, moved: Step) -> None:
-        """Carry out one step: all transfers read what was held before any of them."""
-        ends = [moved.src, moved.dst, moved.chunk, moved.chunk + moved.span, moved.reduce]
-        transfers = list(zip(*(a.tolist() for a in ends), strict=True))
-        for src, dst, first, stop, _ in transfers:
-            inside = 0 <= src < self.ranks and 0 <= dst < self.ranks and src != dst
-            if not (inside and 0 <= first < stop <= len(self.chunks)):
-                raise self._error(
-                    f"step {number} sends chunks {first} to {stop - 1} from rank {src} to rank {dst}; "
-                    f"there are ranks 0 to {self.ranks - 1} and chunks 0 to {len(self.chunks) - 1}"
-                )
-        carried = [
-            [held.get((src, c), 0) for c in range(first, stop)] for src, _, first, stop, _ in transfers
-        ]
-        for (src, dst, first, stop, reduce), contents in zip(transfers, carried, strict=True):
-            for chunk, new in zip(range(first, stop), contents, strict=True):
-                old = held.get((dst, chunk), 0)
-                complaint = _complaint(old, new, reduce)
-                if complaint:
-                    raise self._error(f"step {number}, chunk {chunk}, rank {src} to rank {dst}: {complaint}")
-                held[dst, chunk] = old | new if reduce else new
-
-    def _error(self, text: str) -> ScheduleError:
-        return ScheduleError(f"{self.algorithm} {self.collective.kind} on {self.ranks} ranks: {text}")
-
-
-def _complaint(old: int, new: int, reduce: bool) -> str | None:
-    """What is wrong with ``new`` contributions arriving where ``old`` ones are held."""
-    if not new:
-        return "the sender holds no contribution to it yet"
-    if reduce:
-        return f"the contribution of rank {_lowest(old & new)} would be added twice" if old & new else None
-    if old == new:
-        return f"the receiver already holds it, the contribution of rank {_lowest(new)} included"
-    if old & ~new:
-        return f"the receiver would lose the contribution of rank {_lowest(old & ~new)}"
-    return None
-
-
-def _lowest(contributions: int) -> int:
-    return (contributions & -contributions).bit_length() - 1
+        prove(self)

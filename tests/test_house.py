@@ -15,13 +15,13 @@ FILES = sorted(file for room in ROOMS for file in (TOP / room).rglob("*.py"))
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TOP)))
 def test_file_is_short_and_says_what_it_is(file):
     text = file.read_text(encoding="utf-8")
-    assert text.count("\n") <= 300
+    assert text.count("\n") <= 400
     tree = ast.parse(text)
     if text:
         assert ast.get_docstring(tree), "a file begins with why it exists"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.body[0].lineno < 50, node.name
+            assert node.end_lineno - node.body[0].lineno < 60, node.name
 
 
 def imported_by(code):

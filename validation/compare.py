@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.calibration import Calibration, digest
-from sim.laws import check_band
+from sim.engine.laws import check_band
 from sim.record import Record
 from validation.rows import check_one_cluster, rows
 

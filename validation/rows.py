@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.collective import ITEMSIZE, Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.libraries import ideal
 from sim.libraries.nccl.cluster import communicators, is_machine
 from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.library import model
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.plan import model
 from sim.parameters import Parameters
 from sim.predict import preset, schedules
 from sim.record import Record, RecordError

@@ -143,7 +143,7 @@ def _segments(collective: Collective) -> Chunks:
         bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
         return bounds, np.zeros(segments, dtype=np.int64)
 
-    return Chunks(segments, cut)
+    return Chunks.later(segments, cut)
 
 
 def startup_s(collective: Collective, graph: Topology, latency: float) -> float:

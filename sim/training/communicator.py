@@ -6,7 +6,7 @@ from typing import Any
 import simpy
 
 from sim.collective import Collective
-from sim.training.process_group import ProcessGroup
+from sim.training.groups import ProcessGroup
 from sim.training.step import Reduction
 
 Process = Generator[simpy.Event, Any, None]

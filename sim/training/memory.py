@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from sim.training.job import DataParallel
-from sim.workload import Workload
+from sim.training.ddp.job import DataParallel
+from sim.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

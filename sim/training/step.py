@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sim.laws import check_step, check_time
-from sim.timeline import name_event, span_event
+from sim.engine.laws import check_step, check_time
+from sim.engine.timeline import name_event, span_event
 
 
 class Span(NamedTuple):

@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from real.buffers import Buffers
-from real.execute import GlooProgram
+from real.collective.buffers import Buffers
+from real.collective.schedule_program import GlooProgram
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
 

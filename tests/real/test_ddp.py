@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from real.ddp import measure_ddp, step_of
-from real.ddp_job import DdpJob
-from real.watch import MeasureError
-from sim.training.buckets import Bucketing, layout
-from sim.workload import Layer, Tensor, Workload
+from real.ddp.job import DdpJob
+from real.ddp.measure import measure_ddp, step_of
+from real.launch.follow import MeasureError
+from sim.training.ddp.buckets import Bucketing, layout
+from sim.workload.workload import Layer, Tensor, Workload
 
 LAYERS = 6
 WORKLOAD = Workload(

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+from real.collective.emulated import Cluster, cluster, measure_emulated, spread
+from real.collective.measure import Measurement
 from real.emulate import available, sweep
-from real.emulated import Cluster, cluster, measure_emulated, spread
-from real.forks import Forks
-from real.launch import Gang
-from real.measure import Measurement
-from real.watch import MeasureError
+from real.launch.follow import MeasureError
+from real.launch.forks import Forks
+from real.launch.torchrun import Gang
 from sim.collective import KINDS
 from sim.record import Record
 from topologies import TopologyError, star
@@ -32,9 +32,9 @@ RING = Measurement(
 )
 
 RUN = """
-from real.emulated import measure_emulated
-from real.launch import Gang
-from real.measure import Measurement
+from real.collective.emulated import measure_emulated
+from real.launch.torchrun import Gang
+from real.collective.measure import Measurement
 from topologies import star
 what = Measurement(
     collective="all_reduce", algorithm="ring", gang=Gang(3), sizes=[4096, 65536, 131072], iterations=2
@@ -209,7 +209,7 @@ def remains() -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == "1" and b"real.zygote" in (process / "cmdline").read_bytes():
+            if parent == "1" and b"real.launch.zygote" in (process / "cmdline").read_bytes():
                 launchers.append(process.name)
     return namespaces.orphaned() + launchers
 

@@ -40,7 +40,9 @@ def workers(process):
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
-                if b"real.worker" in (folder / "cmdline").read_bytes() and ancestor(folder, process.pid):
+                if b"real.collective.worker" in (folder / "cmdline").read_bytes() and ancestor(
+                    folder, process.pid
+                ):
                     environ = (folder / "environ").read_bytes().split(b"\0")
                     ranks = [int(word[5:]) for word in environ if word.startswith(b"RANK=")]
                     found.update({rank: int(folder.name) for rank in ranks})
@@ -183,9 +185,9 @@ def test_a_rank_that_disagrees_is_reported(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "if os.environ.get('RANK') == '1':\n"
-        "    import real.buffers\n"
-        "    true = real.buffers.Buffers.reset\n"
-        "    real.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
+        "    import real.collective.buffers\n"
+        "    true = real.collective.buffers.Buffers.reset\n"
+        "    real.collective.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 8K -n 2"

@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from real.module import architecture
-from sim.models.architecture import workload
-from sim.models.devices import device
-from sim.workload import Tensor as Described
+from real.model.architecture import architecture
+from sim.workload.architecture import workload
+from sim.workload.devices import device
+from sim.workload.workload import Tensor as Described
 
 
 class ConvNet(nn.Module):

@@ -179,3 +179,21 @@ def test_compare_exits_1_past_the_limit(ringside, tmp_path):
     code, _, err = ringside(*"compare rest.jsonl --cluster star --max-error 1%".split())
     assert code == 1
     assert "median error above 1% in rows unfitted" in err
+
+
+def test_what_is_too_large_to_be_proved_is_said_to_be(ringside, monkeypatch):
+    from sim import algorithms
+
+    monkeypatch.setitem(algorithms.ALGORITHMS, "mine", {})
+    monkeypatch.setattr(algorithms, "_REGISTERED", set())
+    monkeypatch.setattr(algorithms, "MAX_PROVED", 99)
+    algorithms.register("mine", "all_reduce", algorithms.ALGORITHMS["ring"]["all_reduce"])
+    words = "simulate all_reduce --cluster star:9 -b 1M -e 2M --algorithm mine".split()
+    said = "mine all_reduce on 9 ranks is not proved, because it has more than 99 transfers"
+    code, out, err = ringside(*words)
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if "proved" in line] == [
+        f"# {said}; Schedule.check() proves it"
+    ]
+    for row in rows_of(ringside(*words, "--json")):
+        assert row["caveat"].startswith(said)

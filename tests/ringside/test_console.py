@@ -6,7 +6,7 @@ import pytest
 
 from ringside import console
 from ringside.options import Force
-from sim import effort
+from sim.engine import effort
 from topologies.units import format_size
 
 

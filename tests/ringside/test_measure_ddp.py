@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from real.ddp_job import DdpJob
-from ringside import compare, compare_ddp
-from ringside.measure_ddp import run
-from sim.training.buckets import Bucketing
-from sim.training.record import read
+from real.ddp.job import DdpJob
+from ringside.commands import compare, compare_ddp
+from ringside.commands.measure_ddp import run
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.record import read
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models.py"
 WORKLOAD = """
@@ -104,7 +104,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     ("text", "complaint"),
     [
         ('{"schema": "ringside.ddp/1"', "cannot be read"),
-        ('{"schema": "ringside.train/1"}', "no ringside.ddp/1 file"),
+        ('{"schema": "ringside.commands.train/1"}', "no ringside.ddp/1 file"),
         ('{"schema": "ringside.ddp/1", "ranks": "two"}', "ranks: Input should be a valid integer"),
     ],
 )

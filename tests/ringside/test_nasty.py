@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import pytest
 
 from sim.record import Record, to_line
-from sim.training.ddp import simulate_step
-from sim.training.job import DataParallel
-from sim.training.process_group import TimedGroup
-from sim.training.record import DdpRecord, Wires
+from sim.training.ddp.job import DataParallel
+from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
-from validation.ddp_steps import sleeping_layers
+from validation.emulated.training import sleeping_layers
 
 PATIENCE_S = 10
 DEVICES = ("/dev/null", "/dev/full", "/dev/zero")

@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
         keep(RECORD)
         keep(RECORD)
 
-    monkeypatch.setattr("ringside.measure.measure", measure)
+    monkeypatch.setattr("ringside.commands.measure.measure", measure)
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from sim.training.ddp import simulate_step
+from sim.training.ddp.simulate import simulate_step
 
 WORKLOAD = """
 name: even
@@ -41,7 +41,7 @@ def train(monkeypatch, capsys, tmp_path):
 
 def rows(out):
     content = json.loads(out)
-    assert content["schema"] == "ringside.train/1"
+    assert content["schema"] == "ringside.commands.train/1"
     return content["rows"]
 
 
@@ -154,10 +154,10 @@ def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(trai
 
 
 def test_measured_steps_are_a_workload_too(train, tmp_path):
-    from sim.training.job import DataParallel
-    from sim.training.process_group import TimedGroup
-    from sim.training.record import DdpRecord, Wires
-    from sim.workload_file import read
+    from sim.training.ddp.job import DataParallel
+    from sim.training.ddp.record import DdpRecord, Wires
+    from sim.training.groups import TimedGroup
+    from sim.workload.file import read
     from topologies import star
     from topologies.file import dumps
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from real.watch import MeasureError
-from sim.training.ddp import simulate_step
-from sim.training.job import DataParallel
-from sim.training.process_group import TimedGroup
-from sim.training.record import DdpRecord, Wires
+from real.launch.follow import MeasureError
+from sim.training.ddp.job import DataParallel
+from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
-from validation.ddp_steps import Judged, sleeping_layers, trials
-from validation.scenes import MIB, SHORT, num_cells
-from validation.validate import Cell
+from validation.emulated.collectives import Cell
+from validation.emulated.plan import MIB, SHORT, num_cells
+from validation.emulated.training import Judged, sleeping_layers, trials
 
 KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
         "predicted_s", "repeats", "spread"}  # fmt: skip
@@ -40,7 +40,7 @@ def measured(monkeypatch):
             if error:
                 raise error
 
-        monkeypatch.setattr("ringside.validate.validate", validate)
+        monkeypatch.setattr("ringside.commands.validate.validate", validate)
 
     return put
 
@@ -106,7 +106,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         def put(plan, on_judged):
             on_judged(trials()[0], judged(factor))
 
-        monkeypatch.setattr("ringside.validate_ddp.judge", put)
+        monkeypatch.setattr("ringside.commands.validate_ddp.judge", put)
 
     judge(1.01)
     code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg")

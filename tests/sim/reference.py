@@ -6,11 +6,16 @@ It shares nothing with the engine but its input, so that an agreement of both me
 import heapq
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from math import inf
 
 from sim.schedule import Schedule
 from topologies import Routes, Topology
 
 DELIVERED, ARRIVED = 0, 1
+
+
+Flow = tuple[float, float, float]
+"""Bytes/s from one moment to another."""
 
 
 @dataclass
@@ -24,15 +29,73 @@ class Transfer:
     key: tuple[int, int, int, int] = (0, 0, 0, 0)
     missing: int = 0
     waiters: "list[Transfer]" = field(default_factory=list)
-    tail: float = 0.0
+    ready: float = 0.0
+    pieces: int = 0
     complete: float = -1.0
 
 
 @dataclass
+class Piece:
+    """A message, or a part of one, and how it comes to its next link; all at once where ``flows`` is None."""
+
+    transfer: Transfer
+    nbytes: int
+    flows: list[Flow] | None = None
+    tail: float = 0.0
+
+
+@dataclass
 class Link:
+    """Who has carried what: ``used`` are the flows of all messages so far."""
+
     bandwidth: float
     latency: float
     free: float = 0.0
+    used: list[Flow] = field(default_factory=list)
+
+    def occupy(self, piece: Piece, at: float) -> float:
+        """The same where all links are equally fast, which is one message after another."""
+        start = max(at, self.free)
+        self.free = start + piece.nbytes / self.bandwidth
+        piece.tail = max(self.free, piece.tail) + self.latency
+        return start
+
+    def carry(self, piece: Piece, at: float) -> float:
+        """Let it through with what all before it leave; say when the first byte leaves."""
+        self.used = [flow for flow in self.used if flow[1] > at]
+        # what counts as simultaneous may have been put before it although it begins a trifle later
+        at = max(at, min((flow[0] for flow in self.used), default=at))
+        coming = piece.flows or []
+        waiting = float(piece.nbytes) if piece.flows is None else 0.0
+        moments = sorted({at, *(t for flow in [*coming, *self.used] for t in flow[:2] if t > at)})
+        through: list[Flow] = []
+        for begin, end in zip(moments, [*moments[1:], inf], strict=True):
+            room = self.bandwidth - sum(rate for a, b, rate in self.used if a <= begin < b)
+            room = room if room > 1e-12 * self.bandwidth else 0.0
+            rate = sum(rate for a, b, rate in coming if a <= begin < b)
+            if waiting:
+                empty = begin + waiting / (room - rate) if room > rate else inf
+                through.append((begin, min(empty, end), room))
+                waiting = 0.0 if empty <= end else waiting + (rate - room) * (end - begin)
+                begin = min(empty, end)
+            if begin < end < inf and rate:
+                passed = rate if rate <= room * (1 + 1e-12) else room
+                through.append((begin, end, passed))
+                waiting = (rate - passed) * (end - begin)
+            elif not waiting and end == inf:
+                break
+        through = [flow for flow in through if flow[1] > flow[0] and flow[2]]
+        first_room = min((t for t in moments if self._room(t)), default=at)
+        start = through[0][0] if through else first_room
+        piece.tail = max(piece.tail, through[-1][1] if through else start)
+        self.used += through
+        piece.flows = [(a + self.latency, b + self.latency, rate) for a, b, rate in through]
+        piece.tail += self.latency
+        return start
+
+    def _room(self, time: float) -> bool:
+        busy = sum(rate for a, b, rate in self.used if a <= time < b)
+        return self.bandwidth - busy > 1e-12 * self.bandwidth
 
 
 def transfers_of(schedule: Schedule) -> list[Transfer]:
@@ -74,15 +137,29 @@ class Simulation:
     def __init__(self, schedule: Schedule, graph: Topology, gamma: float = 0.0) -> None:
         self.transfers = transfers_of(schedule)
         self.gamma = gamma
-        self.events: list[tuple[float, int, tuple[int, int, int, int], int, Transfer]] = []
+        self.events: list[tuple[float, int, tuple[int, int, int, int], int, int, Piece]] = []
+        self.number = 0
         self.adder_free: dict[int, float] = defaultdict(float)
         self.credits: dict[tuple[int, int], int] = defaultdict(lambda: schedule.credits)
+        self.clear: dict[tuple[int, int], float] = defaultdict(float)
         self.waiting: dict[tuple[int, int], deque[Transfer]] = defaultdict(deque)
         links = {(a, b): Link(data["bandwidth"], data["latency"]) for a, b, data in graph.edges(data=True)}
+        alike = len({(link.bandwidth, link.latency) for link in links.values()}) <= 1
+        self.simultaneous = 0.0 if alike else 1e-8
+        self.carry = Link.occupy if alike else Link.carry
         routes = Routes(graph)
         self.paths = {
             (t.src, t.dst): [links[hop] for hop in routes.route(t.src, t.dst)] for t in self.transfers
         }
+        self.cut = {pair for pair, path in self.paths.items() if any(map(self.crowded, path[1:-1]))}
+
+    def crowded(self, link: Link) -> bool:
+        """Whether both the ports that send over a link and those that it leads to are too much for it."""
+        over = [path for path in self.paths.values() if any(link is inner for inner in path[1:-1])]
+        return all(
+            1.01 * link.bandwidth < sum({id(path[end]): path[end].bandwidth for path in over}.values())
+            for end in (0, -1)
+        )
 
     def run(self) -> float:
         for transfer in self.transfers:
@@ -90,43 +167,62 @@ class Simulation:
         for connection in self.waiting:
             self.advance(connection, 0.0)
         while self.events:
-            time, what, _, hop, transfer = heapq.heappop(self.events)
-            if what == ARRIVED:
-                self.arrive(transfer, hop, time)
-            elif hop == 0:
-                self.received(transfer, time)
-            else:
-                self.added(transfer, time)
+            until, now = self.events[0][0] * (1 + self.simultaneous), []
+            while now or (self.events and self.events[0][0] <= until):
+                while self.events and self.events[0][0] <= until:
+                    time, *event = heapq.heappop(self.events)
+                    heapq.heappush(now, (*event[:4], time, event[4]))
+                what, _, hop, _, time, piece = heapq.heappop(now)
+                self.happen(time, what, hop, piece)
         assert all(t.complete >= 0 for t in self.transfers), "the schedule never ends"
         return max((t.complete for t in self.transfers), default=0.0)
 
+    def happen(self, time: float, what: int, hop: int, piece: Piece) -> None:
+        if what == ARRIVED:
+            self.arrive(piece, hop, time)
+        elif hop == 0:
+            self.received(piece.transfer, time)
+        else:
+            self.added(piece.transfer, time)
+
+    def post(self, time: float, what: int, piece: Piece, hop: int) -> None:
+        self.number += 1
+        heapq.heappush(self.events, (time, what, piece.transfer.key, hop, self.number, piece))
+
     def advance(self, connection: tuple[int, int], time: float) -> None:
+        self.clear[connection] = max(self.clear[connection], time)
         queue = self.waiting[connection]
         while queue and not queue[0].missing and self.credits[connection]:
             self.credits[connection] -= 1
             transfer = queue.popleft()
-            heapq.heappush(self.events, (time, ARRIVED, transfer.key, 0, transfer))
+            start = max(self.clear[connection], transfer.ready)
+            most = transfer.nbytes or 1
+            if (transfer.src, transfer.dst) in self.cut:
+                most = -(-most // 16)
+            sizes = [min(most, transfer.nbytes - done) for done in range(0, transfer.nbytes, most)] or [0]
+            transfer.pieces = len(sizes)
+            for size in sizes:
+                self.post(start, ARRIVED, Piece(transfer, size), 0)
 
-    def arrive(self, transfer: Transfer, hop: int, time: float) -> None:
-        path = self.paths[transfer.src, transfer.dst]
-        link = path[hop]
-        start = max(time, link.free)
-        link.free = start + transfer.nbytes / link.bandwidth
-        left = max(link.free, transfer.tail)
-        transfer.tail = left + link.latency
+    def arrive(self, piece: Piece, hop: int, time: float) -> None:
+        path = self.paths[piece.transfer.src, piece.transfer.dst]
+        start = self.carry(path[hop], piece, time)
         if hop + 1 < len(path):
-            heapq.heappush(self.events, (start + link.latency, ARRIVED, transfer.key, hop + 1, transfer))
+            self.post(start + path[hop].latency, ARRIVED, piece, hop + 1)
         else:
-            heapq.heappush(self.events, (transfer.tail, DELIVERED, transfer.key, 0, transfer))
+            self.post(piece.tail, DELIVERED, piece, 0)
 
     def received(self, transfer: Transfer, time: float) -> None:
+        transfer.pieces -= 1
+        if transfer.pieces:
+            return
         connection = transfer.key[:2]
         self.credits[connection] += 1
         self.advance(connection, time)
         if transfer.reduce and self.gamma:
             start = max(time, self.adder_free[transfer.dst])
             done = self.adder_free[transfer.dst] = start + self.gamma * transfer.nbytes
-            heapq.heappush(self.events, (done, DELIVERED, transfer.key, 1, transfer))
+            self.post(done, DELIVERED, Piece(transfer, 0), 1)
         else:
             self.added(transfer, time)
 
@@ -134,6 +230,7 @@ class Simulation:
         transfer.complete = time
         for waiter in transfer.waiters:
             waiter.missing -= 1
+            waiter.ready = max(waiter.ready, time)
             self.advance(waiter.key[:2], time)
 
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim import effort
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
-from sim.engine import simulate
+from sim.engine import effort
+from sim.engine.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
+from sim.engine.events import simulate
 from sim.libraries import gloo
 from sim.predict import predict
 from sim.schedule import Schedule

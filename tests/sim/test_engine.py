@@ -6,7 +6,7 @@ import pytest
 
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.schedule import Schedule, Step, even_chunks, step
 from topologies import Topology, make, star
 

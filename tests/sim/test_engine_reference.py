@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.libraries import gloo
 from sim.schedule import Schedule
 from tests.sim import reference
@@ -73,7 +73,7 @@ def test_gloos_ring_costs_what_the_reference_says(ranks: int) -> None:
 
 
 speeds = st.one_of(st.sampled_from([1e8, 1e9, 2e9, 1e10]), st.floats(1e7, 1e12))
-delays = st.one_of(st.sampled_from([1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))
+delays = st.one_of(st.sampled_from([0.0, 1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))
 
 
 @st.composite
@@ -121,7 +121,7 @@ TRACE = """
 import sys
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from topologies import dgx_h100, star
 
 for algorithm in ("ring", "tree", "double_binary_tree", "halving_doubling", "direct"):

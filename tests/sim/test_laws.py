@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
-from sim.bounds import latency_bound, traffic_bound
 from sim.collective import Collective
-from sim.engine import simulate
-from sim.laws import LawError, check_monotone, check_time
+from sim.engine.bounds import latency_bound, traffic_bound
+from sim.engine.events import simulate
+from sim.engine.laws import LawError, check_monotone, check_time
 from topologies import make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from real.module import architecture as traced
-from sim.models import MODELS, architecture
-from sim.models.architecture import Architecture
+from real.model.architecture import architecture as traced
+from sim.workload.architecture import Architecture
+from sim.workload.models import MODELS, architecture
 
 # The models as torch modules, with the names that torchvision and Hugging Face give their parts
 

@@ -1,8 +1,8 @@
 import pytest
 
-from sim.models import MODELS, architecture
-from sim.models.architecture import workload
-from sim.models.devices import DEVICES, device
+from sim.workload.architecture import workload
+from sim.workload.devices import DEVICES, device
+from sim.workload.models import MODELS, architecture
 
 PARAMETERS = {
     "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params
@@ -113,5 +113,5 @@ def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
         workload(model, device("v100"), 1, "bfloat16")
     with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share above 0 and up to 1"):
         workload(model, device("v100"), 1, compute_efficiency=2)
-    with pytest.raises(ValueError, match="a batch of 0; write 1 or more"):
+    with pytest.raises(ValueError, match="a batch of 0; write 1 to"):
         workload(model, device("v100"), 0)

@@ -9,8 +9,8 @@ import sim.predict
 from sim.algorithms import algorithms_for, schedule
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import KINDS, Collective
-from sim.engine import simulate
-from sim.laws import LawError
+from sim.engine.events import simulate
+from sim.engine.laws import LawError
 from sim.libraries import gloo
 from sim.libraries.ideal import CLOSED_FORMS, closed_form, uniform
 from sim.parameters import Parameters, preset_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
+from sim.algorithms import ALGORITHMS, algorithms_for, schedule
 from sim.collective import Collective
 from sim.libraries import gloo
 from sim.schedule import even_chunks, step
@@ -26,17 +26,8 @@ def test_every_algorithm_is_proved_for_1_to_64_ranks(algorithm: str, kind: str) 
         schedule(algorithm, Collective(kind, ranks, nbytes, itemsize, root)).check()
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "ranks"),
-    [
-        *((algorithm, ranks) for algorithm in ("ring", "direct") for ranks in (100, 127, 256)),
-        *(
-            (algorithm, ranks)
-            for algorithm in ("tree", "double_binary_tree", "halving_doubling")
-            for ranks in (100, 257, 1024)
-        ),
-    ],
-)
+@pytest.mark.parametrize("algorithm", algorithms_for("all_reduce"))
+@pytest.mark.parametrize("ranks", [100, 257, 1024])
 def test_every_all_reduce_is_proved_for_many_ranks(algorithm: str, ranks: int) -> None:
     schedule(algorithm, Collective("all_reduce", ranks, 30_000, 4)).check()
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
-from sim.bounds import traffic_bound
 from sim.collective import Collective
-from sim.engine import Execution, simulate
+from sim.engine.bounds import traffic_bound
+from sim.engine.events import Execution, simulate
 from sim.libraries import gloo
-from sim.network import FifoNetwork
+from sim.network.fifo import FifoNetwork
 from sim.schedule import Schedule, Step, even_chunks, step
 from topologies import Topology, TopologyError, star
 from topologies.graph import check

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine import simulate
-from sim.timeline import Timeline
+from sim.engine.events import simulate
+from sim.engine.timeline import Timeline
 from topologies import Routes, Topology, dgx_a100, dgx_h100, make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]

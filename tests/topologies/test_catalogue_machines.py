@@ -2,7 +2,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from sim.libraries.nccl.system import SYSTEMS, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.system import SYSTEMS, nvlink_as_nccl_reckons
 from topologies import MAKERS, Routes, Topology, check, make, num_machines, ranks
 from topologies.catalogue import settings
 from topologies.machines import CUBE_MESH

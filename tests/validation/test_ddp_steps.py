@@ -3,15 +3,15 @@ from dataclasses import replace
 import pytest
 
 from real.emulate import available
-from sim.training.buckets import Bucketing, layout
-from sim.training.ddp import simulate_step
-from sim.training.job import DataParallel
-from sim.training.process_group import TimedGroup
-from sim.training.record import DdpRecord, Wires
+from sim.training.ddp.buckets import Bucketing, layout
+from sim.training.ddp.job import DataParallel
+from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
-from validation.ddp_steps import Judged, Trial, checks, judge, sleeping_layers, trials
-from validation.scenes import MBIT
+from validation.emulated.plan import MBIT
+from validation.emulated.training import Judged, Trial, checks, judge, sleeping_layers, trials
 
 TRIAL = Trial(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 

@@ -1,7 +1,7 @@
 import pytest
 
-from validation.ddp import sources
-from validation.ddp_throughput import Judged, judge, summarize, table
+from validation.published.throughput import Judged, judge, summarize, table
+from validation.published.training.sources import sources
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 
 from sim.record import RecordError, from_line
 from topologies.disk import regular
-from validation.readers.nccl_tests_json import read_json
-from validation.readers.nccl_tests_text import read_text
+from validation.readers.nccl_tests.json import read_json
+from validation.readers.nccl_tests.text import read_text
 from validation.readers.published import read_published
 from validation.readers.reading import EXPECTED, Reading, sound
 

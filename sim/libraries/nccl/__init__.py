@@ -5,19 +5,19 @@ code printed. NCCL's times are its beliefs, in microseconds: good enough for NCC
 not measurements.
 """
 
-from sim.libraries.nccl.channels import channel_bytes
-from sim.libraries.nccl.chunks import Chunking, chunking
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from sim.libraries.nccl.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph_file import format_graphs, parse_graphs
-from sim.libraries.nccl.layout import Tree, rings, trees
-from sim.libraries.nccl.log import Log, LoggedCommunicator, parse_log
-from sim.libraries.nccl.log_graphs import logged_communicator
-from sim.libraries.nccl.p2p import PointToPoint, point_to_point
+from sim.libraries.nccl.device.chunks import Chunking, chunking
+from sim.libraries.nccl.device.connect import Tree, rings, trees
+from sim.libraries.nccl.device.p2p import PointToPoint, point_to_point
+from sim.libraries.nccl.files.graph_file import format_graphs, parse_graphs
+from sim.libraries.nccl.files.log import Log, LoggedCommunicator, parse_log
+from sim.libraries.nccl.files.log_graphs import logged_communicator
+from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from sim.libraries.nccl.graph.system import SYSTEMS, System
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.system import SYSTEMS, System
-from sim.libraries.nccl.topo_file import system_of
-from sim.libraries.nccl.tuner import Choice, CostTable, cost_table
+from sim.libraries.nccl.tuning.channels import channel_bytes
+from sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table
 
 __all__ = [
     "SYSTEMS",

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from sim.libraries.nccl.graph_file import parse_graphs
-from sim.libraries.nccl.log import parse_log
-from sim.libraries.nccl.log_graphs import logged_communicator
-from sim.libraries.nccl.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
-from sim.libraries.nccl.topo_file import system_of
+from sim.libraries.nccl.files.graph_file import parse_graphs
+from sim.libraries.nccl.files.log import parse_log
+from sim.libraries.nccl.files.log_graphs import logged_communicator
+from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
 from topologies.disk import regular
 from topologies.units import parse_rate
 

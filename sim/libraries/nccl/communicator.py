@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from sim.libraries.nccl.constants import DEFAULT_VERSION, Constants, constants
-from sim.libraries.nccl.graph import Graph, Graphs
-from sim.libraries.nccl.graphs import graphs as known_graphs
+from sim.libraries.nccl.graph.graph import Graph, Graphs
+from sim.libraries.nccl.graph.presets import graphs as known_graphs
+from sim.libraries.nccl.graph.system import GB, System, find_system
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.system import GB, System, find_system
 
 MAX_CHANNELS = 64
 

@@ -1,10 +1,10 @@
 """NCCL's rings and trees played by the SimPy engine, each channel over its own wires."""
 
 from sim.collective import Collective
-from sim.engine import Run, simulate
+from sim.engine.events import Run, simulate
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.schedules import channel_schedule
-from sim.libraries.nccl.wires import channels, wires
+from sim.libraries.nccl.device.schedules import channel_schedule
+from sim.libraries.nccl.device.wires import channels, wires
 
 
 def simulated(

@@ -2,19 +2,20 @@ import numpy as np
 import pytest
 
 from sim.collective import Collective
-from sim.engine import simulate
+from sim.engine.events import simulate
 from sim.libraries import gloo
 from topologies import star
 
 BANDWIDTH, LATENCY = 1e9, 1e-4
-COUNTS = [*range(1, 18), 31, 32, 33, 64]
+COUNTS = range(1, 65)
 
 
 @pytest.mark.parametrize("ranks", COUNTS)
 @pytest.mark.parametrize("kind", gloo.BUILDS)
 def test_every_collective_is_proved(kind: str, ranks: int) -> None:
     roots = {0, ranks // 2, ranks - 1} if kind in ("broadcast", "reduce") else {0}
-    for nbytes in (0, 4, 4 * ranks, 4 * (1000 * ranks + 1), 3 * gloo.MAX_SEGMENT):
+    sizes = (0, 4, 4 * ranks, 4 * (1000 * ranks + 1), 3 * gloo.MAX_SEGMENT)
+    for nbytes in sizes if ranks < 18 else (sizes[ranks % 5],):
         for root in roots:
             gloo.BUILDS[kind](Collective(kind, ranks, nbytes, itemsize=4, root=root)).check()
 

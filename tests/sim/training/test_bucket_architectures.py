@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from real.module import architecture
-from sim.training.buckets import Bucket, Bucketing, first_layout, layout, rebuilt_layout
+from real.model.architecture import architecture
+from sim.training.ddp.buckets import Bucket, Bucketing, first_layout, layout, rebuilt_layout
 
 Inputs = tuple[torch.Tensor, ...]
 Watch = Callable[..., Any]
@@ -214,7 +214,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def arrivals() -> dict[str, tuple[int, ...]]:
-    """The order of gradients that `real.module` foresees, by tracing each architecture without data."""
+    """The order of gradients that `real.model.architecture` foresees, by tracing without data."""
     found = {}
     for name, make in ARCHITECTURES.items():
         module, inputs = make()

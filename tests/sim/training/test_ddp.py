@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.collective import Collective
-from sim.laws import LawError
-from sim.training.buckets import Bucketing, layout
-from sim.training.ddp import simulate_step
-from sim.training.job import Costs, DataParallel
-from sim.training.process_group import GLOO_WORKERS, SimulatedGroup, TimedGroup
+from sim.engine.laws import LawError
+from sim.training.ddp.buckets import Bucketing, layout
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import GLOO_WORKERS, SimulatedGroup, TimedGroup
 from sim.training.step import Step
-from sim.workload import Layer, Tensor, Workload
+from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 
 HALF_MIB = 131072
@@ -200,11 +200,11 @@ def test_contention_stretches_compute_only_while_a_collective_runs() -> None:
 
 
 SCRIPT = """
-from sim.training.ddp import simulate_step
-from sim.training.job import Costs, DataParallel
-from sim.training.buckets import Bucketing
-from sim.training.process_group import SimulatedGroup
-from sim.workload import Layer, Tensor, Workload
+from sim.training.ddp.simulate import simulate_step
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.buckets import Bucketing
+from sim.training.groups import SimulatedGroup
+from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 work = Workload("w", tuple(Tensor(f"p{i}", 40000 + i) for i in range(9)),
                 tuple(Layer(f"l{i}", (i,), 1e-3, 2e-3) for i in reversed(range(9))))

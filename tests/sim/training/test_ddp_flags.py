@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from sim.libraries import nccl
-from sim.training.buckets import Bucketing
-from sim.training.ddp import simulate_step
-from sim.training.job import Costs, DataParallel
-from sim.training.process_group import SimulatedGroup, TimedGroup, nccl_time
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import SimulatedGroup, TimedGroup, nccl_time
 from sim.training.step import Step
-from sim.workload import Layer, Tensor, Workload
+from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 
 MIB = 2**20
@@ -174,7 +174,7 @@ def test_the_tuners_time_stands_in_for_nccl() -> None:
     ("make", "message"),
     [
         (lambda: DataParallel(comm_hook="powerSGD"), "write one of fp16_compress, bf16_compress"),
-        (lambda: DataParallel(accumulation=0), "write 1 or more"),
+        (lambda: DataParallel(accumulation=0), "write 1 to 10000"),
         (lambda: DataParallel(iteration=0), "counted from 1"),
         (lambda: Costs(launch_s=-1), "launch_s is -1 s"),
         (lambda: Costs(memory_bandwidth=0), "write more than 0"),

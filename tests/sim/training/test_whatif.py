@@ -3,20 +3,14 @@ import time
 import pytest
 
 from sim.libraries import nccl
-from sim.models import architecture
-from sim.models.architecture import workload
-from sim.models.devices import device
-from sim.training.job import Costs, DataParallel
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.groups import TimedGroup, nccl_time
 from sim.training.memory import OPTIMIZERS, find_optimizer, memory
-from sim.training.process_group import TimedGroup, nccl_time
-from sim.training.whatif import (
-    rebatched,
-    recommended_cap,
-    strong_scaling,
-    sweep_buckets,
-    weak_scaling,
-)
-from sim.workload import Layer, Tensor, Workload
+from sim.training.scaling import rebatched, recommended_cap, strong_scaling, sweep_buckets, weak_scaling
+from sim.workload.architecture import workload
+from sim.workload.devices import device
+from sim.workload.models import architecture
+from sim.workload.workload import Layer, Tensor, Workload
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
 LAYERS = 32

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.libraries.nccl.system import SYSTEMS
-from sim.libraries.nccl.topo_file import system_of
+from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.system import SYSTEMS
 from topologies import Routes, Topology, TopologyError, check, load, ranks
 from topologies.file import dumps, read
 from topologies.importers import nccl_xml

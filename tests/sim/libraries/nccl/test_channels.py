@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
-from sim.libraries.nccl.channels import launch
-from sim.libraries.nccl.chunks import all_reduce_loops
-from sim.libraries.nccl.graphs import ROWS_OF
+from sim.libraries.nccl.device.chunks import all_reduce_loops
+from sim.libraries.nccl.graph.presets import ROWS_OF
 from sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
+from sim.libraries.nccl.tuning.channels import launch
 
 K, M = 2**10, 2**20
 

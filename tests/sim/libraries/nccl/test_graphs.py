@@ -17,12 +17,12 @@ from sim.libraries.nccl import (
     format_graphs,
     parse_graphs,
 )
-from sim.libraries.nccl.graph import PATTERNS
-from sim.libraries.nccl.graph_file import GraphFileError
-from sim.libraries.nccl.graphs import ROWS_OF, graphs, rows
-from sim.libraries.nccl.layout import ordered
-from sim.libraries.nccl.search import search
-from sim.libraries.nccl.system import nvlink_as_nccl_reckons
+from sim.libraries.nccl.device.connect import ordered
+from sim.libraries.nccl.files.graph_file import GraphFileError
+from sim.libraries.nccl.graph.graph import PATTERNS
+from sim.libraries.nccl.graph.presets import ROWS_OF, graphs, rows
+from sim.libraries.nccl.graph.search import search
+from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
 
 GB = 1e9
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.libraries.nccl import SYSTEMS, communicator, point_to_point
-from sim.libraries.nccl.p2p import KINDS
+from sim.libraries.nccl.device.p2p import KINDS
 
 K, M = 2**10, 2**20
 

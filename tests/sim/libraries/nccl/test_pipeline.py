@@ -5,9 +5,9 @@ import pytest
 from sim.collective import Collective
 from sim.libraries.nccl import communicator
 from sim.libraries.nccl.constants import HOP_US
-from sim.libraries.nccl.pipeline import closed_form
+from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.wires import channels, wires
 from sim.libraries.nccl.simulated import simulated
-from sim.libraries.nccl.wires import channels, wires
 from topologies import check
 
 K, M = 2**10, 2**20

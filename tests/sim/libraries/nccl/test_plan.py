@@ -2,7 +2,7 @@ import pytest
 
 from sim.collective import Collective
 from sim.libraries.nccl import Pins, Settings, communicator, cost_table, point_to_point
-from sim.libraries.nccl.plan import ALONE, LAUNCH_S, model, overhead_s, simulated_model
+from sim.libraries.nccl.library import ALONE, LAUNCH_S, model, overhead_s, simulated_model
 from sim.libraries.nccl.simulated import simulated
 
 M = 2**20

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.libraries.nccl import Settings, communicator, cost_table
-from sim.libraries.nccl.channels import launch
+from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.names import FUNCTIONS
-from sim.libraries.nccl.tuner_csv import tuner_csv
+from sim.libraries.nccl.tuning.channels import launch
 from sim.pick import pick
 from sim.rankings import pipeline_times, tuner_times
 

@@ -1,0 +1,133 @@
+"""Measure on an emulated network: ranks in the hosts of a topology, instead of all in one place."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from real.collective.measure import Measurement, job_of, record_of
+from real.emulate import Host, Network, emulate
+from real.emulate.queues import BURST, MTU, SEND_WINDOW
+from real.launch.follow import Row
+from real.launch.forks import Forks
+from real.launch.torchrun import Agent, run_agents
+from sim.record import Record
+from topologies.file import dumps
+from topologies.graph import Topology, ranks
+from topologies.placement import check_placement
+from topologies.units import format_rate
+
+_PORT = 29400
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """An emulated network that is up; ranks are started by ``forks``, or by torchrun where that is none."""
+
+    graph: Topology
+    network: Network
+    forks: Forks | None
+
+    def measure(
+        self, what: Measurement, on_record: Callable[[Record], None], placement: Sequence[int] | None = None
+    ) -> None:
+        """Measure with rank r on host ``placement[r]``; call ``on_record`` with each size's record.
+
+        Several ranks may share a host. Without a placement ranks fill the hosts in order, as evenly
+        as can be. The gang of ``what`` says how many ranks there are, the placement where. Raise
+        `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been killed.
+        """
+        if placement is None:
+            placement = spread(what.gang.ranks, len(self.network.hosts))
+        check_placement(self.graph, placement)
+        if len(placement) != what.gang.ranks or what.backend != "gloo":
+            raise ValueError(
+                f"{what.gang.ranks} ranks of {what.backend} on hosts {list(placement)}; "
+                f"write one host for each rank, and the backend gloo"
+            )
+        hosts = [self.network.hosts[host] for host in placement]
+        settings = self._settings(placement)
+
+        def on_row(row: Row) -> None:
+            record = record_of(what, {**row, "fingerprint": {**row["fingerprint"], **settings}})
+            on_record(
+                replace(
+                    record,
+                    cluster=f"emulated {self.graph.graph.get('name', 'topology')}",
+                    num_nodes=len(set(placement)),
+                )
+            )
+
+        job = job_of(what)
+        if self.forks:
+            self.forks.run(job, hosts, on_row)
+        else:
+            run_agents(job, _agents(self.network, hosts), on_row)
+
+    def _settings(self, placement: Sequence[int]) -> dict[str, str]:
+        """What a record's reader must know of the network: its rates, its queues, who sat where."""
+        rates = [data["bandwidth"] for _, _, data in self.graph.edges(data=True)]
+        return {
+            "emulated_hosts": str(len(ranks(self.graph))),
+            "emulated_slowest_link": format_rate(min(rates, default=0.0)),
+            "emulated_fastest_link": format_rate(max(rates, default=0.0)),
+            "emulated_topology_sha256": sha256(dumps(self.graph).encode()).hexdigest()[:16],
+            "emulated_queue": f"htb, burst {BURST} B, acknowledgements first, MTU {MTU}",
+            "emulated_tcp": f"reno, send window {SEND_WINDOW} B",
+            "started_by": "fork" if self.forks else "torchrun",
+            "placement": " ".join(map(str, placement)),
+        }
+
+
+@contextmanager
+def cluster(graph: Topology, forks: Forks | None = None, *, torchrun: bool = False) -> Iterator[Cluster]:
+    """The topology as an emulated network that can be measured, until the block ends.
+
+    ``forks`` may be shared by several networks, one after another. With ``torchrun`` every host runs
+    an agent of its own, as a cluster's nodes do. Raise as `real.emulate.emulate` does.
+    """
+    with emulate(graph) as network:
+        if torchrun or forks:
+            yield Cluster(graph, network, forks)
+            return
+        with Forks() as own:
+            yield Cluster(graph, network, own)
+
+
+def measure_emulated(
+    graph: Topology,
+    what: Measurement,
+    on_record: Callable[[Record], None],
+    *,
+    placement: Sequence[int] | None = None,
+    torchrun: bool = False,
+) -> None:
+    """Build the network, measure as `Cluster.measure` does, and take it down again."""
+    with cluster(graph, torchrun=torchrun) as built:
+        built.measure(what, on_record, placement)
+
+
+def spread(count: int, hosts: int) -> tuple[int, ...]:
+    """The host of each of ``count`` ranks when they fill the hosts in order, as evenly as can be."""
+    return tuple(rank * min(hosts, count) // count for rank in range(count))
+
+
+def _agents(network: Network, hosts: Sequence[Host]) -> list[Agent]:
+    """One torchrun for each host, which all meet at the first; ranks are numbered host by host."""
+    nodes = list(dict.fromkeys(hosts))
+    share = len(hosts) // len(nodes)
+    if list(hosts) != [node for node in nodes for _ in range(share)]:
+        raise ValueError(
+            "torchrun numbers ranks host by host and starts as many on each; place them so, or fork them"
+        )
+    return [
+        Agent(
+            [
+                *["--nnodes", str(len(nodes)), "--node-rank", str(number), "--nproc-per-node", str(share)],
+                *["--master-addr", nodes[0].address, "--master-port", str(_PORT)],
+            ],
+            network.inside(node.rank),
+            {"GLOO_SOCKET_IFNAME": node.interface},
+        )
+        for number, node in enumerate(nodes)
+    ]

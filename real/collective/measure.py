@@ -1,0 +1,175 @@
+"""Measure a collective for real and write down records."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from real.collective.job import MAX_ITERATIONS, PING_PONG, Job
+from real.launch.follow import Row
+from real.launch.torchrun import Gang, run
+from sim.algorithms import schedule
+from sim.collective import KINDS, Collective, itemsize
+from sim.record import Record
+from topologies.units import format_size
+
+BACKENDS = ("gloo", "nccl")
+
+RANKS_PER_CORE = 16
+"""As many ranks of one machine may share a core unless it is forced: each is a process with torch in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What to measure: one collective, one algorithm, several sizes.
+
+    ``algorithm`` is ``library`` for the backend's own collective, ``ping_pong`` for a sendrecv of
+    pairs of ranks that take turns, else one of Ringside's, whose schedule is run over the backend's sends and
+    receives. Sizes are nccl-tests'; those that do not
+    divide into equal parts of whole elements are rounded down, as nccl-tests does.
+    """
+
+    collective: str
+    gang: Gang
+    sizes: Sequence[int]
+    backend: str = "gloo"
+    algorithm: str = "library"
+    dtype: str = "float32"
+    iterations: int = 20
+    warmup: int = 2
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ValueError(f"{self.backend!r} is no known backend; write one of {', '.join(BACKENDS)}")
+        itemsize(self.dtype)
+        if self.gang.per_node < 1 or self.gang.nodes < 1:
+            raise ValueError(
+                f"{self.gang.per_node} ranks on each of {self.gang.nodes} nodes; write 1 or more"
+            )
+        if self.gang.nodes > 1 and self.gang.endpoint is None:
+            raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
+        if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
+            raise ValueError(
+                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0, "
+                f"and at most {MAX_ITERATIONS}"
+            )
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        if self.algorithm == PING_PONG:
+            if self.collective != "sendrecv" or self.gang.ranks < 2:
+                raise ValueError(
+                    f"{PING_PONG} of {self.collective} on {self.gang.ranks} ranks; write sendrecv on 2"
+                )
+        elif self.algorithm != "library":
+            schedule(self.algorithm, Collective(self.collective, self.gang.ranks, 0))
+        if self.backend == "nccl":
+            _check_gpus(self.gang.per_node)
+
+
+def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
+    """Measure under torchrun; call ``on_record`` with each size's record as soon as it is there.
+
+    Raise `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without rank 0
+    there are no records: they are written where rank 0 is.
+    """
+    run(job_of(what), what.gang, lambda row: on_record(record_of(what, row)))
+
+
+def job_of(what: Measurement) -> Job:
+    """What every rank is told to do."""
+    return Job(
+        collective=what.collective,
+        algorithm=what.algorithm,
+        backend=what.backend,
+        sizes=tuple(dict.fromkeys(_whole_parts(what, size) for size in what.sizes)),
+        dtype=what.dtype,
+        iterations=what.iterations,
+        warmup=what.warmup,
+        timeout_s=what.timeout_s,
+    )
+
+
+def check_room(ranks: int, nbytes: int) -> None:
+    """Refuse more ranks, or larger buffers of theirs, than this machine can hold."""
+    cores = os.cpu_count() or 1
+    if ranks > RANKS_PER_CORE * cores:
+        raise ValueError(
+            f"{ranks} ranks on {cores} cores; the most is {RANKS_PER_CORE * cores}, {RANKS_PER_CORE} a core; "
+            f"write fewer after -g, or --force"
+        )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if ranks * nbytes > memory:
+        raise ValueError(
+            f"{ranks} ranks with {format_size(nbytes)} each need more than this machine's "
+            f"{memory / 2**30:.0f} GiB; write a smaller size, or --force"
+        )
+
+
+def warnings(what: Measurement) -> list[str]:
+    """What makes this measurement less than it could be."""
+    cores = os.cpu_count() or 1
+    if what.backend == "gloo" and what.gang.per_node > cores:
+        return [
+            f"{what.gang.per_node} ranks share {cores} cores: times hold waiting for a core "
+            f"and say little about the network"
+        ]
+    return []
+
+
+def _whole_parts(what: Measurement, nbytes: int) -> int:
+    """The size rounded down so that the library's equal parts are whole elements."""
+    parts = what.gang.ranks if KINDS[what.collective].blocks and what.collective != "sendrecv" else 1
+    grain = itemsize(what.dtype) * (parts if what.algorithm == "library" else 1)
+    if nbytes and nbytes < grain:
+        raise ValueError(f"{nbytes} B is less than one {what.dtype} for each part; write {grain} or more")
+    return nbytes // grain * grain
+
+
+def record_of(what: Measurement, row: Row) -> Record:
+    """What rank 0 wrote of one size, with all that it was measured under."""
+    print_ = row["fingerprint"]
+    own = what.algorithm == "library"
+    pinned = own and what.backend == "nccl"
+    return Record(
+        source="ringside measure",
+        cluster=print_.get("gpu") or print_["cpu"],
+        site=print_["host"],
+        library=what.backend if own else "ideal",
+        library_version=print_.get("nccl", "") if what.backend == "nccl" else print_["torch"],
+        backend=what.backend,
+        collective=what.collective,
+        algorithm=_pin("NCCL_ALGO", pinned) if own else what.algorithm,
+        protocol=_pin("NCCL_PROTO", pinned),
+        num_nodes=what.gang.nodes,
+        ranks=what.gang.ranks,
+        nbytes=row["nbytes"],
+        dtype=what.dtype,
+        redop="sum" if KINDS[what.collective].reduces else "",
+        time_s=row["time_s"],
+        statistic="median of the slowest rank",
+        min_s=row["min_s"],
+        max_s=row["max_s"],
+        p95_s=row["p95_s"],
+        iterations=what.iterations,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=print_,
+    )
+
+
+def _pin(variable: str, applies: bool) -> str:
+    """What an NCCL_ALGO or NCCL_PROTO pin fixes, as a record's word for it."""
+    return os.environ.get(variable, "auto").lower() if applies else "auto"
+
+
+def _check_gpus(per_node: int) -> None:
+    import torch
+
+    found = torch.cuda.device_count()
+    if per_node > found:
+        raise ValueError(
+            f"{per_node} ranks need as many GPUs and this machine has {found}; write -g {found} "
+            f"or less, or --backend gloo"
+            if found
+            else "NCCL needs a CUDA GPU and this machine has none; write --backend gloo"
+        )

@@ -1,0 +1,189 @@
+"""Run a schedule for real: the very transfers that are simulated, as torch.distributed sends and receives."""
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+
+import torch
+import torch.distributed as dist
+
+from real.collective.buffers import Buffers
+from sim.schedule import Schedule, Step
+
+
+@dataclass(slots=True)
+class _Receive:
+    """A receive of this rank: where it lands, and which chunks it then brings up to date."""
+
+    chunks: range
+    src: int
+    channel: int
+    reduce: bool
+    beside: torch.Tensor | None
+    work: dist.Work | None = None
+    lock: Lock = field(default_factory=Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Send:
+    """A send of this rank, and the receives that have to be in before it may go."""
+
+    chunks: range
+    dst: int
+    channel: int
+    needs: list[int]
+
+
+class GlooProgram:
+    """One rank's part of a schedule over Gloo's send and receive.
+
+    Each connection walks its own sends, in a thread of its own where there are several: before each
+    it waits for the receives whose chunks the send carries and, where ``credits`` sends are under
+    way, for the oldest of them. All receives are posted before the first send, because Gloo
+    announces a posted receive over the same socket that carries the bulk data.
+    """
+
+    def __init__(self, schedule: Schedule, rank: int, buffers: Buffers) -> None:
+        self._buffers = buffers
+        self._credits = schedule.credits
+        self._receives: list[_Receive] = []
+        self._ordered = False
+        """Whether a chunk changes after it was sent, so that sends must go in order, from copies."""
+        self._summing = Lock()
+        into: dict[int, list[int]] = {}
+        times_sent: dict[int, int] = {}
+        sends: list[_Send] = []
+        for moved in schedule.steps():
+            own = _own_transfers(moved, rank)
+            for src, dst, chunks, channel, _ in own:
+                if src == rank:
+                    needs = sorted({number for chunk in chunks for number in into.get(chunk, ())})
+                    sends.append(_Send(chunks, dst, channel, needs))
+                    for chunk in chunks:
+                        times_sent[chunk] = times_sent.get(chunk, 0) + 1
+            for src, dst, chunks, channel, reduce in own:
+                if dst == rank:
+                    # What overwrites contains this rank's own part, so a chunk that was sent at most
+                    # once has left before it can come back. Else it lands beside and waits its turn.
+                    sent = max(times_sent.get(chunk, 0) for chunk in chunks)
+                    aside = reduce or sent > 1
+                    self._ordered |= sent > (0 if reduce else 1)
+                    beside = torch.empty_like(buffers.chunk(chunks)) if aside else None
+                    for chunk in chunks:
+                        into.setdefault(chunk, []).append(len(self._receives))
+                    self._receives.append(_Receive(chunks, src, channel, reduce, beside))
+        self._lanes = [sends] if self._ordered else _by_connection(sends)
+        self._threads = ThreadPoolExecutor(max(len(self._lanes) - 1, 1))
+
+    def prepare(self) -> None:
+        """Put the rank's contribution back; not timed."""
+        self._buffers.reset()
+
+    def run(self) -> None:
+        """Carry out the rank's part once, to the end."""
+        for receive in self._receives:
+            landing = self._buffers.chunk(receive.chunks) if receive.beside is None else receive.beside
+            receive.work = dist.irecv(landing, receive.src, tag=receive.channel)
+        others = [self._threads.submit(self._walk, lane) for lane in self._lanes[1:]]
+        for lane in self._lanes[:1]:
+            self._walk(lane)
+        for other in others:
+            other.result()
+        for receive in self._receives:
+            self._take(receive)
+
+    def collect(self) -> None:
+        """Bring the result to the buffers; it is there already."""
+
+    def _walk(self, sends: Sequence[_Send]) -> None:
+        """Send one after another, each as soon as it may go, until all have left."""
+        under_way: dict[tuple[int, int], deque[dist.Work]] = {}
+        for send in sends:
+            for number in send.needs:
+                self._take(self._receives[number])
+            works = under_way.setdefault((send.dst, send.channel), deque())
+            if len(works) == self._credits:
+                works.popleft().wait()
+            data = self._buffers.chunk(send.chunks)
+            work = dist.isend(data.clone() if self._ordered else data, send.dst, tag=send.channel)
+            assert work is not None
+            works.append(work)
+        for works in under_way.values():
+            for work in works:
+                work.wait()
+
+    def _take(self, receive: _Receive) -> None:
+        """Wait for a receive and bring its chunks up to date, once."""
+        with receive.lock:
+            if receive.work is None:
+                return
+            receive.work.wait()
+            receive.work = None
+            if receive.beside is not None:
+                target = self._buffers.chunk(receive.chunks)
+                with self._summing:
+                    target.add_(receive.beside) if receive.reduce else target.copy_(receive.beside)
+
+
+def _by_connection(sends: Sequence[_Send]) -> list[list[_Send]]:
+    lanes: dict[tuple[int, int], list[_Send]] = {}
+    for send in sends:
+        lanes.setdefault((send.dst, send.channel), []).append(send)
+    return list(lanes.values())
+
+
+class NcclProgram:
+    """One rank's part of a schedule over NCCL's send and receive: a group call for each step.
+
+    NCCL has no tags and orders what one group holds by peer, so a step's transfers go together;
+    sums run on the same stream behind them.
+    """
+
+    def __init__(self, schedule: Schedule, rank: int, buffers: Buffers) -> None:
+        self._buffers = buffers
+        self._rank = rank
+        self._steps = [own for moved in schedule.steps() if (own := _own_transfers(moved, rank))]
+        self._beside = [
+            torch.empty_like(buffers.chunk(chunks))
+            for own in self._steps
+            for _, dst, chunks, _, reduce in own
+            if dst == rank and reduce
+        ]
+
+    def prepare(self) -> None:
+        """Put the rank's contribution back; not timed."""
+        self._buffers.reset()
+
+    def run(self) -> None:
+        """Queue the rank's part once on the current stream."""
+        beside = iter(self._beside)
+        for own in self._steps:
+            operations, sums = [], []
+            for src, dst, chunks, _, reduce in own:
+                piece = self._buffers.chunk(chunks)
+                if src == self._rank:
+                    operations.append(dist.P2POp(dist.isend, piece, dst))
+                    continue
+                if reduce:
+                    sums.append((piece, next(beside)))
+                    piece = sums[-1][1]
+                operations.append(dist.P2POp(dist.irecv, piece, src))
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+            for piece, landed in sums:
+                piece.add_(landed)
+
+    def collect(self) -> None:
+        """Bring the result to the buffers; it is there already."""
+
+
+def _own_transfers(moved: Step, rank: int) -> list[tuple[int, int, range, int, bool]]:
+    """A step's transfers from or to ``rank``: source, destination, chunks, channel, whether they add."""
+    own = (moved.src == rank) | (moved.dst == rank)
+    columns = (moved.src, moved.dst, moved.chunk, moved.span, moved.channel, moved.reduce)
+    return [
+        (src, dst, range(chunk, chunk + span), channel, reduce)
+        for src, dst, chunk, span, channel, reduce in zip(*(c[own].tolist() for c in columns), strict=True)
+    ]

@@ -1,0 +1,132 @@
+"""One rank's work: carry out a job, check every result, write down every time.
+
+torchrun starts it as ``python -m real.collective.worker JOB ROWS``; rank 0 appends one JSON line a size
+to ROWS.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from real.clock import StartingGun
+from real.collective.buffers import Buffers
+from real.collective.job import PING_PONG, Job
+from real.collective.library_program import LibraryProgram
+from real.collective.ping_pong import PingPong
+from real.collective.schedule_program import GlooProgram, NcclProgram
+from real.host import fingerprint, run_first
+from real.launch.follow import die_with_parent, show_life
+from sim.algorithms import schedule
+from sim.collective import Collective, itemsize
+from sim.schedule import even_chunks
+
+Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
+
+
+def main() -> None:
+    """Carry out the job on this rank, as one of torchrun's."""
+    die_with_parent()
+    carry_out(Job.read(Path(sys.argv[1])), Path(sys.argv[2]))
+
+
+def carry_out(job: Job, rows: Path) -> None:
+    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    if job.backend == "gloo":
+        run_first()
+    if job.backend == "nccl":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        job.backend,
+        timeout=timedelta(seconds=job.timeout_s),
+        device_id=device if device.type == "cuda" else None,
+    )
+    gun = StartingGun(device)
+    try:
+        for nbytes in job.sizes:
+            row = _measure(job, nbytes, device, gun, rows)
+            if dist.get_rank() == 0:
+                with rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+    finally:
+        dist.destroy_process_group()
+
+
+def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows: Path) -> dict[str, Any]:
+    """One size: every iteration's time on its slowest rank; leave with an error where a sum is wrong."""
+    collective = Collective(job.collective, dist.get_world_size(), nbytes, itemsize(job.dtype))
+    program, buffers = _program(job, collective, device)
+    messages = PingPong.MESSAGES if job.algorithm == PING_PONG else 1
+    seconds, wrong = [], 0
+    for iteration in range(job.warmup + job.iterations):
+        program.prepare()
+        gun.wait()
+        seconds.append(_timed(program, device) / messages)
+        if dist.get_rank() == 0:
+            show_life(rows)
+        if iteration in (0, job.warmup + job.iterations - 1):
+            dist.barrier()  # a rank that checks its result takes a core from one that is not done
+            program.collect()
+            wrong += buffers.num_wrong()
+    if wrong:
+        print(f"{wrong} elements differ from the exact {job.collective} of {nbytes} B", file=sys.stderr)
+    reached = torch.tensor([*seconds[job.warmup :], wrong], dtype=torch.float64, device=device)
+    dist.all_reduce(reached, dist.ReduceOp.MAX)
+    *slowest, worst = reached.tolist()
+    if worst:
+        raise SystemExit(1)
+    slowest.sort()
+    return {
+        "nbytes": nbytes,
+        "time_s": statistics.median(slowest),
+        "min_s": slowest[0],
+        "max_s": slowest[-1],
+        "p95_s": slowest[min(len(slowest) - 1, round(0.95 * (len(slowest) - 1)))],
+        "fingerprint": fingerprint(),
+    }
+
+
+def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Program, Buffers]:
+    dtype, rank = getattr(torch, job.dtype), dist.get_rank()
+    if job.algorithm == "library":
+        buffers = Buffers(collective, even_chunks(collective), rank, dtype, device)
+        return LibraryProgram(collective, rank, buffers), buffers
+    if job.algorithm == PING_PONG:
+        members = min(2, collective.ranks - rank // 2 * 2)
+        pair = replace(collective, ranks=members)
+        buffers = Buffers(pair, even_chunks(pair), rank % 2, dtype, device)
+        return PingPong(rank, collective.ranks, buffers), buffers
+    plan = schedule(job.algorithm, collective)
+    plan.check()
+    buffers = Buffers(collective, plan.chunks, rank, dtype, device)
+    over = NcclProgram if job.backend == "nccl" else GlooProgram
+    return over(plan, rank, buffers), buffers
+
+
+def _timed(program: Program, device: torch.device) -> float:
+    """Seconds of one run: by the device's own events on CUDA, by the clock on a CPU."""
+    if device.type == "cuda":
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        program.run()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
+    begun = time.perf_counter()
+    program.run()
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    main()

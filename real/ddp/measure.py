@@ -1,0 +1,193 @@
+"""Measure real DistributedDataParallel steps, under torchrun or on an emulated network."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+from real.ddp.job import DdpJob
+from real.ddp.profile import parameters_of, profile
+from real.emulate import Network
+from real.launch.follow import START_S, MeasureError, Row, last_lines
+from real.launch.torchrun import Agent, started, watched
+from sim.training.ddp.buckets import Bucket
+from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
+from sim.workload.file import dumps
+from sim.workload.workload import Workload
+
+_PORT = 29600
+
+_ALL_REDUCES = tuple(2**power for power in range(14, 27, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one job: its steps, the buckets in launch order, and what ran them.
+
+    ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
+    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.stamps`;
+    ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran.
+    """
+
+    workload: Workload
+    steps: tuple[Step, ...]
+    buckets: tuple[Bucket, ...]
+    memory_bandwidth: float
+    all_reduces: tuple[tuple[int, float], ...]
+    fingerprint: dict[str, str]
+
+    @property
+    def median(self) -> Step:
+        """The step of median length, whole, as it happened."""
+        middle = median_low(step.step_s for step in self.steps)
+        return next(step for step in self.steps if step.step_s == middle)
+
+
+def measure_ddp(
+    model: Workload | str,
+    job: DdpJob,
+    ranks: int,
+    on_step: Callable[[Measured], None] = lambda _: None,
+    *,
+    network: Network | None = None,
+) -> Measured:
+    """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
+
+    ``model`` is a workload, whose layers sleep, or `real.model.user_model`'s text; it replaces the job's own.
+    ``on_step`` is called with all that there is after each step. Raise `real.launch.follow.MeasureError`
+    where a rank dies or hangs.
+    """
+    if ranks < 2:
+        raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")
+    if network and ranks > len(network.hosts):
+        raise ValueError(f"{ranks} ranks, but the network has {len(network.hosts)} hosts; write fewer")
+    if isinstance(model, Workload):
+        # ranks that compute need what is left of their cores for the network, in fair shares
+        job = replace(job, workload=dumps(model), model="", realtime=network is not None)
+        pass_s = model.forward_s + model.backward_s
+    else:
+        job, pass_s = replace(job, model=str(Path(model).absolute())), job.timeout_s
+    if not network:
+        job = replace(job, all_reduces=_ALL_REDUCES)
+    bare = model if isinstance(model, Workload) else parameters_of(model)
+    rows: list[Row] = []
+
+    def keep(row: Row) -> None:
+        rows.append(row)
+        on_step(_measured(bare, rows, job.workers))
+
+    with tempfile.TemporaryDirectory(prefix="ringside-") as name:
+        folder = Path(name)
+        file = folder / "rows.jsonl"
+        file.touch()
+        job.write(folder / "job.json")
+        worker = ["-m", "real.ddp.worker", str(folder / "job.json"), str(file)]
+        agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
+        _run(agents, file, START_S + job.timeout_s + pass_s, keep)
+    return _measured(bare, rows, job.workers)
+
+
+def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
+    first = rows[0]
+    workload = profile(model, [row["ranks"] for row in rows]) if "alone" in first["ranks"][0] else model
+    steps = tuple(step_of(workload, row["ranks"], workers) for row in rows)
+    buckets = tuple(
+        Bucket(tuple(b["parameters"]), b["nbytes"], workload.parameters[b["parameters"][0]].dtype)
+        for b in first["ranks"][0]["buckets"]
+    )
+    all_reduces = tuple((nbytes, seconds) for nbytes, seconds in first["all_reduce"])
+    return Measured(workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"])
+
+
+def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> Step:
+    """One step as all ranks saw it: a bucket is ready, launched and finished when it is on the last rank.
+
+    When a worker takes a bucket up nobody can see; it is taken to do so as soon as one is free.
+    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited for them.
+    """
+    zero = min(own["begin"] for own in everybody)
+    paces = tuple(
+        Pace(
+            (rank,),
+            1.0,
+            tuple(Span(begin - zero, end - zero, kind, name) for begin, end, kind, name in own["spans"]),
+        )
+        for rank, own in enumerate(everybody)
+    )
+    ends = [own["end"] - zero for own in everybody]
+    slowest = paces[ends.index(max(ends))]
+    buckets = _reductions(everybody, zero, workers)
+    compute_s = slowest.total("forward") + slowest.total("backward")
+    exposed_s = exposed(slowest.spans, buckets)
+    return Step(
+        workload=workload.name,
+        ranks=len(everybody),
+        samples=workload.batch * len(everybody),
+        step_s=max(ends),
+        forward_s=slowest.total("forward"),
+        backward_s=slowest.total("backward"),
+        optimizer_s=0.0,
+        compute_s=compute_s,
+        contention_s=0.0,
+        copy_s=0.0,
+        communication_s=busy(buckets),
+        exposed_s=exposed_s,
+        overhead_s=max(ends) - compute_s - exposed_s,
+        buckets=tuple(buckets),
+        others=(),
+        paces=paces,
+    )
+
+
+def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) -> list[Reduction]:
+    runs: list[Reduction] = []
+    for index, views in enumerate(zip(*(own["buckets"] for own in everybody), strict=True)):
+        ready, launch, finish = (
+            max(view[key] for view in views) - zero for key in ("ready", "launch", "finish")
+        )
+        free = sorted(run.end_s for run in runs)[-workers] if index >= workers else 0.0
+        start = min(max(launch, free), finish)
+        nbytes = views[0]["nbytes"]
+        runs.append(Reduction(f"bucket {index}", "all_reduce", nbytes, ready, launch, start, finish, finish))
+    return runs
+
+
+def _torchrun(worker: list[str], ranks: int, folder: Path) -> Agent:
+    outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
+    return Agent(
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *outputs, *worker]
+    )
+
+
+def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
+    """A rank in each host, told what torchrun would tell it: agents would need cores of their own."""
+    meeting = {"MASTER_ADDR": network.hosts[0].address, "MASTER_PORT": str(_PORT), "WORLD_SIZE": str(ranks)}
+    return [
+        Agent(
+            worker,
+            network.inside(rank),
+            {**meeting, "RANK": str(rank), "GLOO_SOCKET_IFNAME": host.interface, "OMP_NUM_THREADS": "1"},
+        )
+        for rank, host in enumerate(network.hosts[:ranks])
+    ]
+
+
+def _run(agents: Sequence[Agent], rows: Path, patience_s: float, on_row: Callable[[Row], None]) -> None:
+    """Start all agents and follow their rows; all are gone when this is over, however it ends."""
+    folder = rows.parent
+    logs = [folder / f"{number}.log" for number in range(len(agents))]
+    with ExitStack() as stack:
+        processes = []
+        for agent, log in zip(agents, logs, strict=True):
+            with agent.place:
+                process = started([sys.executable, *agent.arguments], log, agent.environment)
+                processes.append(stack.enter_context(process))
+        complaint = watched(processes, rows, patience_s, on_row)
+    if complaint:
+        outputs = sorted(folder.glob("ranks/*/attempt_0/*/stderr.log")) or logs
+        wrote = [line for rank, log in enumerate(outputs) for line in last_lines(log, f"rank {rank}")]
+        raise MeasureError("\n".join([complaint, *wrote]))

@@ -1,0 +1,90 @@
+"""A workload as a model that PyTorch trains: real parameters and gradients, layers that sleep."""
+
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from sim.training.step import Span
+from sim.workload.workload import Layer, Workload
+
+
+class Sleeping(nn.Module):
+    """The workload's parameters, and layers that take its times.
+
+    A layer begins when the one before it was due to end, as on a device that computes on its own: what
+    the host does in between, and how late the system wakes it, adds nothing as long as it fits into
+    the layers' times. All of a rank's gradients are its number plus 1, so that their average is known.
+    ``spans`` are what the layers did since `begin`, by the monotonic clock.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.spans: list[Span] = []
+        self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward
+        self._due = 0.0
+        self._workload = workload
+        self._gradient = dist.get_rank() + 1.0
+        self.tensors = nn.ParameterList(
+            torch.zeros(tensor.count, dtype=getattr(torch, tensor.dtype)) for tensor in workload.parameters
+        )
+
+        for number, buffer in enumerate(workload.buffers):
+            data = torch.zeros(buffer.count, dtype=getattr(torch, buffer.dtype))
+            self.register_buffer(f"buffer{number}", data)
+
+    @property
+    def module(self) -> nn.Module:
+        """What DistributedDataParallel wraps."""
+        return self
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, one forward pass later."""
+        for layer in reversed(self._workload.layers):
+            tensors = [self.tensors[index] for index in layer.gradients]
+            value = _Sleep.apply(value, self, layer, *tensors)  # type: ignore[no-untyped-call]
+        return value
+
+    def prepare(self) -> None:
+        """Be as before the first step: nothing changes here."""
+
+    def begin(self) -> None:
+        """The step begins now."""
+        self.spans.clear()
+        self._due = time.monotonic()
+
+    def wrong(self) -> int:
+        """How many parameters have another gradient than the average over all ranks."""
+        average = (dist.get_world_size() + 1) / 2
+        gradients = [self.tensors[index].grad for index in self._workload.arrival]
+        return sum(grad is None or not bool((grad == average).all()) for grad in gradients)
+
+    def sleep(self, kind: str, layer: Layer, seconds: float) -> None:
+        """Sleep until the layer is due."""
+        begin, self._due = self._due, self._due + seconds
+        time.sleep(max(self._due - time.monotonic(), 0.0))
+        self.spans.append(Span(begin, self._due, kind, layer.name))
+
+    def gradients(self, layer: Layer) -> list[torch.Tensor]:
+        """New gradients of the layer's parameters."""
+        return [torch.full_like(self.tensors[index], self._gradient) for index in layer.gradients]
+
+
+class _Sleep(torch.autograd.Function):
+    """One layer's sleep, forward and backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, value: torch.Tensor, model: Sleeping, layer: Layer, *_: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.model, ctx.layer = model, layer
+        model.sleep("forward", layer, layer.forward_s)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *values: torch.Tensor) -> Any:
+        gradients = ctx.model.gradients(ctx.layer)
+        ctx.model.sleep("backward", ctx.layer, ctx.layer.backward_s)
+        return values[0], None, None, *gradients

@@ -1,0 +1,233 @@
+"""One rank of a measured DistributedDataParallel: train, and write down what happened when.
+
+Started as ``python -m real.ddp.worker JOB ROWS`` with torchrun's environment variables. For each timed
+step rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds of the machine's
+monotonic clock.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+from torch.nn.parallel import DistributedDataParallel
+
+from real.clock import StartingGun
+from real.ddp.computing import Computing
+from real.ddp.job import DdpJob
+from real.ddp.sleeping import Sleeping
+from real.host import fingerprint, run_first
+from real.launch.follow import die_with_parent, show_life
+from real.model.user_model import loss
+from real.stamps import memory_bandwidth, stamps
+from sim.training.step import Span
+from sim.workload.file import read
+from sim.workload.workload import Workload
+
+_REPEATS = 9
+"""Of an all-reduce alone."""
+
+Tensors = torch.futures.Future[list[torch.Tensor]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one rank saw of one pass, as stamps of its clock; parameters and buckets by their index."""
+
+    begin: Any = None
+    forwarded: Any = None
+    end: Any = None
+    arrived: dict[int, Any] = field(default_factory=dict)
+    members: dict[int, list[int]] = field(default_factory=dict)
+    nbytes: dict[int, int] = field(default_factory=dict)
+    launch: dict[int, Any] = field(default_factory=dict)
+    finish: dict[int, Any] = field(default_factory=dict)
+
+
+class Trainee:
+    """The model under DistributedDataParallel, with a hook that watches each bucket."""
+
+    def __init__(self, job: DdpJob, group: Any, device: torch.device) -> None:
+        self.subject = Computing(job.model, device) if job.model else Sleeping(_workload(job))
+        self._group = group
+        self._clock = stamps(device)
+        self._seen = Seen()
+        trained = [tensor for tensor in self.subject.module.parameters() if tensor.requires_grad]
+        self._position = {id(tensor): index for index, tensor in enumerate(trained)}
+        for index, tensor in enumerate(trained):
+            tensor.register_post_accumulate_grad_hook(self._arrival(index))  # type: ignore[no-untyped-call]
+        self._ddp = DistributedDataParallel(
+            self.subject.module,
+            bucket_cap_mb=job.bucketing.bucket_cap_mb,
+            find_unused_parameters=job.bucketing.find_unused_parameters,
+            static_graph=job.bucketing.static_graph,
+            gradient_as_bucket_view=job.gradient_as_bucket_view,
+        )
+        self._ddp.register_comm_hook(None, self._reduce)
+
+    def step(self, gun: StartingGun) -> dict[str, Any]:
+        """One step of all ranks, begun together, as this rank saw it."""
+        seen, seconds = self._pass(self._ddp, gun), self._clock.seconds
+        begin, end, forwarded = seconds(seen.begin), seconds(seen.end), seconds(seen.forwarded)
+        arrived = {index: seconds(stamp) for index, stamp in seen.arrived.items()}
+        buckets = [
+            {
+                "parameters": seen.members[index],
+                "nbytes": seen.nbytes[index],
+                "ready": max((arrived[i] for i in seen.members[index] if i in arrived), default=forwarded),
+                "launch": seconds(seen.launch[index]),
+                "finish": seconds(seen.finish[index]),
+            }
+            for index in sorted(seen.launch)
+        ]
+        spans = self.subject.spans or [
+            Span(begin, forwarded, "forward", "forward"),
+            Span(forwarded, max(arrived.values()), "backward", "backward"),
+        ]
+        spans = [*spans, Span(max(span.end for span in spans), end, "wait", "wait for buckets")]
+        return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
+
+    def alone(self, gun: StartingGun) -> dict[str, Any]:
+        """A pass of all ranks, begun together, that shares nothing; seconds from its begin."""
+        seen, seconds = self._pass(self.subject.module, gun), self._clock.seconds
+        begin = seconds(seen.begin)
+        return {
+            "forwarded": seconds(seen.forwarded) - begin,
+            "arrived": {index: seconds(stamp) - begin for index, stamp in seen.arrived.items()},
+            "end": seconds(seen.end) - begin,
+        }
+
+    def all_reduces(
+        self, sizes: Sequence[int], gun: StartingGun, device: torch.device
+    ) -> list[tuple[int, float]]:
+        """Bytes and seconds of all-reduces that nothing runs beside: medians, on the last rank."""
+        found = []
+        for nbytes in sizes:
+            data, seconds = torch.ones(nbytes // 4, device=device), []
+            for _ in range(_REPEATS):
+                gun.wait()
+                self._clock.begin()
+                begin = self._clock.now()
+                self._group.allreduce([data]).wait()
+                seconds.append(self._clock.seconds(self._clock.now()) - self._clock.seconds(begin))
+            slowest = torch.tensor(seconds, dtype=torch.float64, device=device)
+            dist.all_reduce(slowest, dist.ReduceOp.MAX)
+            found.append((nbytes, float(slowest.median())))
+        return found
+
+    def close(self) -> None:
+        """Let go of the process group: its threads must end before the interpreter does."""
+        del self._group
+
+    def _pass(self, model: nn.Module, gun: StartingGun) -> Seen:
+        seen = self._seen = Seen()
+        model.zero_grad(set_to_none=True)
+        self.subject.prepare()
+        gun.wait()
+        self._clock.begin()
+        seen.begin = self._clock.now()
+        self.subject.begin()
+        outputs = model(*self.subject.inputs)
+        seen.forwarded = self._clock.now()
+        loss(outputs).backward()  # type: ignore[no-untyped-call]
+        seen.end = self._clock.now()
+        return seen
+
+    def _arrival(self, index: int) -> Callable[[torch.Tensor], None]:
+        def arrived(_: torch.Tensor) -> None:
+            self._seen.arrived[index] = self._clock.now()
+
+        return arrived
+
+    def _reduce(self, state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        seen, index, data = self._seen, bucket.index(), bucket.buffer()
+        seen.members[index] = [self._position[id(tensor)] for tensor in bucket.parameters()]
+        seen.nbytes[index] = data.numel() * data.element_size()
+        data.div_(dist.get_world_size())
+        seen.launch[index] = self._clock.now()
+
+        def finished(reduced: Tensors) -> torch.Tensor:
+            seen.finish[index] = self._clock.now()
+            return reduced.value()[0]
+
+        done: torch.futures.Future[torch.Tensor] = self._group.allreduce([data]).get_future().then(finished)
+        return done
+
+
+def main() -> None:
+    """Carry out the job as one of its ranks."""
+    die_with_parent()
+    job, rows = DdpJob.read(Path(sys.argv[1])), Path(sys.argv[2])
+    torch.set_num_threads(1)
+    if job.realtime:
+        run_first()
+    device = torch.device("cpu")
+    if job.backend == "nccl":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group(job.backend, timeout=timedelta(seconds=job.timeout_s))
+    try:
+        _train(job, rows, device)
+    finally:
+        dist.destroy_process_group()
+
+
+def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
+    trainee, gun = Trainee(job, _group(job), device), StartingGun(device)
+    alone = {
+        "memory_bandwidth": memory_bandwidth(device),
+        "all_reduce": trainee.all_reduces(job.all_reduces, gun, device),
+    }
+    for iteration in range(job.warmup + job.iterations):
+        seen = trainee.step(gun)
+        dist.barrier()  # a rank that checks its gradients takes a core from one that is not done
+        seen["wrong"] = trainee.subject.wrong()
+        if job.model and iteration >= job.warmup:
+            seen["alone"] = trainee.alone(gun)
+        everybody: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, seen)
+        if any(own["wrong"] for own in everybody):
+            raise SystemExit("a gradient is not the average over all ranks")
+        if dist.get_rank() == 0:
+            show_life(rows)
+        if iteration >= job.warmup and dist.get_rank() == 0:
+            row = {"ranks": everybody, **alone, "fingerprint": fingerprint()}
+            with rows.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+    trainee.close()
+
+
+def _group(job: DdpJob) -> Any:
+    """The process group that reduces buckets; Gloo's of so many workers, for which c10d has no word."""
+    if job.backend == "nccl":
+        return dist.group.WORLD
+    make: Any = dist.ProcessGroupGloo
+    options = make._Options()
+    options._threads = job.workers
+    options._timeout = timedelta(seconds=job.timeout_s)
+    interface = os.environ.get("GLOO_SOCKET_IFNAME")
+    device = make.create_device(interface=interface) if interface else make.create_default_device()
+    options._devices = [device]
+    store = PrefixStore("buckets", _get_default_store())
+    return make(store, dist.get_rank(), dist.get_world_size(), options)
+
+
+def _workload(job: DdpJob) -> Workload:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        file.write(job.workload)
+        file.flush()
+        return read(Path(file.name))
+
+
+if __name__ == "__main__":
+    main()

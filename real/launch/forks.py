@@ -1,0 +1,125 @@
+"""Start the ranks of an emulated network by forking them from one process that has torch loaded.
+
+Ranks of torchrun import torch each for itself, two seconds of a core and 200 MB a rank; forked ones
+start within milliseconds and share its memory.
+"""
+
+import json
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from real.collective.job import Job
+from real.emulate import Host
+from real.launch.follow import START_S, MeasureError, Row, die_with_parent, follow, how, last_lines
+
+_FIRST_PORT, _PORTS = 29500, 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One job in a folder, the namespace of each rank, the interface there, and where ranks meet."""
+
+    folder: str
+    homes: tuple[str, ...]
+    interface: str
+    address: str
+    port: int
+
+
+class Forks:
+    """The process that ranks are forked from, from its first job to the end of the ``with`` block."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ringside-")
+        self._zygote: subprocess.Popen[str] | None = None
+        self._orders = 0
+
+    def __enter__(self) -> "Forks":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def run(self, job: Job, hosts: Sequence[Host], on_row: Callable[[Row], None]) -> None:
+        """Carry out the job with rank r in ``hosts[r]``; call ``on_row`` with each size's row.
+
+        Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after all have been killed.
+        """
+        order = self._order(job, hosts)
+        folder = Path(order.folder)
+        try:
+            complaint = self._carry_out(order, job, on_row)
+        except BaseException:
+            self._stop()
+            raise
+        if complaint:
+            self._stop()
+            logs = [last_lines(folder / str(rank), f"rank {rank}") for rank in range(len(hosts))]
+            own = last_lines(Path(self._folder.name, "log"), "the process that forks the ranks")
+            raise MeasureError("\n".join([complaint, *(line for log in (*logs, own) for line in log)]))
+
+    def _order(self, job: Job, hosts: Sequence[Host]) -> Order:
+        self._orders += 1
+        folder = Path(self._folder.name, str(self._orders))
+        folder.mkdir()
+        job.write(folder / "job.json")
+        (folder / "rows.jsonl").touch()
+        return Order(
+            folder=str(folder),
+            homes=tuple(host.namespace for host in hosts),
+            interface=hosts[0].interface,
+            address=hosts[0].address,
+            port=_FIRST_PORT + self._orders % _PORTS,
+        )
+
+    def _carry_out(self, order: Order, job: Job, on_row: Callable[[Row], None]) -> str | None:
+        """Have the order carried out; what went wrong, if anything."""
+        zygote = self._zygote or self._start()
+        assert zygote.stdin
+        assert zygote.stdout
+        answers = zygote.stdout
+
+        def answered() -> bool:
+            return bool(select.select([answers], [], [], 0.05)[0])
+
+        with suppress(BrokenPipeError):  # it has died: there will be no answer
+            zygote.stdin.write(json.dumps(asdict(order)) + "\n")
+            zygote.stdin.flush()
+        hangs = follow(Path(order.folder, "rows.jsonl"), START_S + job.timeout_s, on_row, answered)
+        if hangs:
+            return hangs
+        answer = answers.readline()
+        if not answer:
+            return f"the run failed: the process that forks the ranks {how(zygote.wait())}"
+        failure: dict[str, int] | None = json.loads(answer)
+        return f"the run failed: rank {failure['rank']} {how(failure['code'])}" if failure else None
+
+    def _start(self) -> "subprocess.Popen[str]":
+        with Path(self._folder.name, "log").open("w") as log:
+            self._zygote = subprocess.Popen(
+                [sys.executable, "-P", "-m", "real.launch.zygote"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        return self._zygote
+
+    def _stop(self) -> None:
+        """Kill the process; its ranks follow, for each dies with it."""
+        if self._zygote:
+            self._zygote.kill()
+            self._zygote.communicate()
+            self._zygote = None

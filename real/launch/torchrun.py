@@ -1,0 +1,182 @@
+"""Start torchrun, watch it, and leave nothing of it behind."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from real.collective.job import Job
+from real.launch.follow import (
+    LAST_LINES,
+    START_S,
+    MeasureError,
+    Row,
+    die_with_parent,
+    follow,
+    how,
+    last_lines,
+)
+
+_ASK_S = 20.0
+
+__all__ = ["Agent", "Gang", "MeasureError", "Row", "run", "run_agents"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The processes of a run: so many on each of so many nodes, which meet at ``endpoint`` (host:port)."""
+
+    per_node: int
+    nodes: int = 1
+    endpoint: str | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Processes in all."""
+        return self.per_node * self.nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One torchrun: its arguments, the place that it is started in, and what it adds to the environment."""
+
+    arguments: Sequence[str]
+    place: AbstractContextManager[None] = field(default_factory=nullcontext)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(job: Job, gang: Gang, on_row: Callable[[Row], None]) -> None:
+    """Carry out the job under torchrun; call ``on_row`` with each size's row as soon as it is measured.
+
+    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
+    """
+    if gang.endpoint:
+        _check_endpoint(gang)
+    run_agents(job, [Agent(["--nproc-per-node", str(gang.per_node), *_meeting(gang)])], on_row)
+
+
+def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None]) -> None:
+    """Carry out the job under the agents of several nodes at once, as `run` does under one."""
+    with tempfile.TemporaryDirectory(prefix="ringside-") as name:
+        folder = Path(name)
+        job_file, rows_file = folder / "job.json", folder / "rows.jsonl"
+        job.write(job_file)
+        rows_file.touch()
+        logs = [folder / f"agent{number}" for number in range(len(agents))]
+        with ExitStack() as stack:
+            processes = []
+            for agent, log in zip(agents, logs, strict=True):
+                command = [
+                    *[sys.executable, "-m", "torch.distributed.run", *agent.arguments],
+                    *["--log-dir", str(log), "--redirects", "3"],
+                    *["-m", "real.collective.worker", str(job_file), str(rows_file)],
+                ]
+                with agent.place:
+                    process = started(command, log.with_suffix(".log"), agent.environment)
+                    processes.append(stack.enter_context(process))
+            complaint = watched(processes, rows_file, START_S + job.timeout_s, on_row)
+        if complaint:
+            outputs = [line for log in logs for line in _outputs(log)]
+            raise MeasureError("\n".join([complaint, *outputs]))
+
+
+def _meeting(gang: Gang) -> list[str]:
+    if gang.endpoint is None:
+        return ["--standalone"]
+    return [
+        *["--nnodes", str(gang.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", gang.endpoint],
+        *["--rdzv-id", "ringside", "--rdzv-conf", f"join_timeout={int(START_S)}"],
+    ]
+
+
+@contextmanager
+def started(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own; gone, with all that it started, when the block is left."""
+    with log.open("wb") as output:
+        agent = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            preexec_fn=die_with_parent, env={**os.environ, "PYTHONSAFEPATH": "1", **environment},
+        )  # fmt: skip
+    try:
+        yield agent
+    finally:
+        agent.terminate()
+        try:
+            agent.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            agent.kill()  # the ranks follow: each dies with its parent
+            agent.wait()
+
+
+def watched(
+    processes: Sequence["subprocess.Popen[bytes]"],
+    rows: Path,
+    patience_s: float,
+    on_row: Callable[[Row], None],
+) -> str | None:
+    """Hand rows on until all processes have ended; what is wrong where one ends badly or nothing moves."""
+    return follow(rows, patience_s, on_row, lambda: _ended(processes)) or _failure(processes)
+
+
+def _ended(agents: Sequence["subprocess.Popen[bytes]"]) -> bool:
+    """Whether all agents have ended, or one badly; takes a moment to look."""
+    time.sleep(0.05)
+    codes = [agent.poll() for agent in agents]
+    return None not in codes or any(codes)
+
+
+def _failure(agents: Sequence["subprocess.Popen[bytes]"]) -> str | None:
+    codes = [agent.returncode for agent in agents if agent.returncode]
+    return f"the run failed, exit code {codes[0]}" if codes else None
+
+
+def _outputs(logs: Path) -> Iterator[str]:
+    """Which rank failed, and the last lines that each rank of an agent wrote."""
+    report = logs.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+    cause = report.partition("Root Cause")[2] or report
+    failure = re.search(r"rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", cause, re.DOTALL)
+    if failure:
+        yield f"first to fail: rank {failure[1]} {how(int(failure[2]))}"
+    elif report:
+        yield from report.splitlines()[-LAST_LINES:]
+    for error in sorted(logs.glob("*/attempt_0/*/stderr.log"), key=lambda path: int(path.parent.name)):
+        yield from last_lines(error, f"local rank {error.parent.name}")
+
+
+def _check_endpoint(gang: Gang) -> None:
+    """Refuse an endpoint that is none, or whose port somebody else has."""
+    assert gang.endpoint is not None
+    host, _, port = gang.endpoint.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{gang.endpoint!r} is no rendezvous endpoint; write host:port, such as node0:29500")
+    try:
+        with socket.create_connection((host, int(port)), timeout=2):
+            pass
+    except OSError:
+        return
+    if gang.nodes == 1 or not _is_rendezvous(host, int(port)):
+        raise ValueError(f"port {port} of {host} is busy; write a free one after --rdzv-endpoint {host}:")
+
+
+def _is_rendezvous(host: str, port: int) -> bool:
+    """Whether torchrun's store answers there; asked by a process, for a stranger may never answer."""
+    ask = (
+        "import sys; from datetime import timedelta; from torch.distributed import TCPStore; "
+        "TCPStore(sys.argv[1], int(sys.argv[2]), is_master=False, timeout=timedelta(seconds=5))"
+    )
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", ask, host, str(port)], capture_output=True, timeout=_ASK_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0

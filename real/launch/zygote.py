@@ -1,0 +1,83 @@
+"""The process that imports torch once and forks every rank from itself, each into its emulated host.
+
+``python -m real.launch.zygote`` reads orders (`real.launch.forks.Order`), one JSON object a line, from its
+standard input. It carries them out one after another and answers each with a line: null if all
+went well, else the first rank to fail and its exit code. It ends with its input, or with the
+process that started it.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from real.collective.job import Job
+from real.collective.worker import carry_out
+from real.emulate import namespaces
+from real.launch.follow import die_with_parent
+from real.launch.forks import Order
+
+
+def main() -> None:
+    """Serve orders until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    for line in sys.stdin:
+        answers.write(json.dumps(_serve(Order(**json.loads(line)))) + "\n")
+        answers.flush()
+
+
+def _serve(order: Order) -> dict[str, int] | None:
+    """Fork the ranks and wait for them; the first that fails, after the others have been killed."""
+    parent = os.getpid()
+    ranks = {}
+    for rank in range(len(order.homes)):
+        child = os.fork()
+        if child == 0:
+            _live(order, rank, parent)
+        ranks[child] = rank
+    failure = None
+    while ranks:
+        child, status = os.wait()
+        rank, code = ranks.pop(child), os.waitstatus_to_exitcode(status)
+        if code and failure is None:
+            failure = {"rank": rank, "code": code}
+            for other in ranks:
+                os.kill(other, signal.SIGKILL)
+    return failure
+
+
+def _live(order: Order, rank: int, parent: int) -> None:
+    """A rank's whole life, from the fork to its exit."""
+    die_with_parent()
+    code = 1
+    try:
+        if os.getppid() != parent:  # it died before it could take this rank with it
+            return
+        log = os.open(Path(order.folder, str(rank)), os.O_CREAT | os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        namespaces.enter(order.homes[rank])
+        os.environ.update(
+            RANK=str(rank),
+            WORLD_SIZE=str(len(order.homes)),
+            LOCAL_RANK=str(order.homes[:rank].count(order.homes[rank])),
+            MASTER_ADDR=order.address,
+            MASTER_PORT=str(order.port),
+            GLOO_SOCKET_IFNAME=order.interface,
+            OMP_NUM_THREADS="1",
+        )
+        carry_out(Job.read(Path(order.folder, "job.json")), Path(order.folder, "rows.jsonl"))
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

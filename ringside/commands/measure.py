@@ -1,0 +1,123 @@
+"""``ringside measure``: run a collective for real and keep what was measured, whatever happens."""
+
+import sys
+from pathlib import Path
+
+from real.collective.emulated import measure_emulated
+from real.collective.measure import Measurement, check_room, measure, warnings
+from real.launch.torchrun import Gang
+from ringside import console
+from sim.collective import kind_of
+from sim.record import Record, RecordError, read_lines, write
+from topologies import Topology, load, parse_settings, ranks
+from topologies.disk import check_outputs, is_stream
+from topologies.units import format_size
+
+
+def run(
+    collective: str,
+    output: Path,
+    sweep: tuple[str, str, int, str | None],
+    *,
+    per_node: int | None,
+    nodes: int,
+    endpoint: str | None,
+    backend: str,
+    algorithm: str,
+    iterations: int,
+    warmup: int,
+    dtype: str,
+    timeout_s: float,
+    emulate: str | None,
+    settings: list[str],
+    torchrun: bool,
+    force: bool,
+) -> None:
+    """Measure each size, add each record to the output as it comes, print the table."""
+    check_outputs([output], inputs=[emulate] if emulate else [])
+    if settings and not emulate:
+        raise ValueError("--set changes the figures of an emulated network; add --emulate star:4")
+    if torchrun and not emulate:
+        raise ValueError("without --emulate torchrun is what starts ranks; leave --torchrun out")
+    graph = load(emulate, parse_settings(settings), ranks=per_node) if emulate else None
+    if graph and (nodes > 1 or endpoint or backend != "gloo"):
+        raise ValueError("an emulated network is this machine's, over Gloo; leave --nnodes and --backend out")
+    alone = 2 if graph is None else len(ranks(graph))
+    what = Measurement(
+        collective=kind_of(collective),
+        gang=Gang(alone if per_node is None else per_node, nodes, endpoint),
+        sizes=console.sizes(*sweep),
+        backend=backend,
+        algorithm=algorithm,
+        dtype=dtype,
+        iterations=iterations,
+        warmup=warmup,
+        timeout_s=timeout_s,
+    )
+    if not force:
+        check_room(what.gang.per_node, max(what.sizes))
+    if any(setting.startswith("latency=") for setting in settings):
+        print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
+    for warning in () if graph else warnings(what):
+        print(f"ringside: {warning}", file=sys.stderr)
+    carry_out(what, graph, output, torchrun=torchrun)
+
+
+def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
+    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come.
+
+    A device or a pipe gets them all at the end.
+    """
+    grows = not is_stream(output)
+    kept = _kept(output) if grows and output.exists() else []
+    fresh: list[Record] = []
+    with console.progress("starting", len(what.sizes)) as bar:
+
+        def keep(record: Record) -> None:
+            fresh.append(record)
+            if grows:
+                write([*kept, *fresh], output)
+            bar.done(f"measured {format_size(record.nbytes)}")
+
+        try:
+            if graph:
+                measure_emulated(graph, what, keep, torchrun=torchrun)
+            else:
+                measure(what, keep)
+        finally:
+            if fresh:
+                _print(fresh, output)
+            if fresh and not grows:
+                write(fresh, output)
+    if not fresh:
+        print(f"# rank 0 runs on another node, which writes the records; {output} was left alone")
+
+
+def _kept(output: Path) -> list[Record]:
+    """The records that the file holds already."""
+    try:
+        text = output.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RecordError(f"{output}: holds no text, so no records; write another name after -o") from None
+    return read_lines(text, str(output))
+
+
+def _print(records: list[Record], output: Path) -> None:
+    first = records[0]
+    comments = [
+        f"{first.collective} by {first.library}/{first.algorithm} over {first.backend}, {first.ranks} ranks, "
+        f"nodes: {first.num_nodes}, {first.dtype}; {first.statistic} of {first.iterations} iterations",
+        f"every rank's result was checked against the exact answer; records in {output}",
+    ]
+    heads = (
+        *(("size", "(B)"), ("time", "(us)"), ("min", "(us)"), ("p95", "(us)"), ("max", "(us)")),
+        *(("algbw", "(GB/s)"), ("busbw", "(GB/s)"), ("spread", "(%)")),
+    )
+    rows = [
+        (
+            *(r.nbytes, r.time_s * 1e6, r.min_s * 1e6, r.p95_s * 1e6, r.max_s * 1e6),
+            *(r.algbw / 1e9, r.busbw / 1e9, r.spread * 100),
+        )
+        for r in records
+    ]
+    console.print_table(comments, heads, rows)

@@ -1,0 +1,122 @@
+"""``ringside measure ddp``: real DistributedDataParallel steps, of a model or of layers that sleep."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from real.collective.emulated import cluster
+from real.collective.measure import check_room
+from real.ddp.job import DdpJob, is_model
+from real.model.user_model import build
+from ringside import console
+from ringside.pictures.style import check_format
+from sim.training.ddp.record import DdpRecord, is_ddp_record, workload_of
+from sim.workload.workload import Workload
+from topologies import load, parse_settings
+from topologies.disk import check_outputs, is_stream, write_file
+from validation.ddp_run import emulated_wires, record
+from validation.emulated.training import sleeping_layers
+
+SLEEPING = "sleeping"
+"""The model that is there without a file: 16 equal layers."""
+
+HEADS = (
+    ("bucket", ""),
+    ("size", "(B)"),
+    ("ready", "(ms)"),
+    ("launch", "(ms)"),
+    ("start", "(ms)"),
+    ("finish", "(ms)"),
+)
+
+
+def run(
+    model: str,
+    output: Path,
+    job: DdpJob,
+    *,
+    ranks: int,
+    emulate: str | None = None,
+    settings: list[str] | None = None,
+    plot: Path | None = None,
+    trace: Path | None = None,
+    force: bool = False,
+) -> None:
+    """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
+
+    The file holds the steps so far, whatever happens; a device or a pipe gets them all at the end.
+    ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
+    """
+    check_format(plot)
+    check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
+    if not force:
+        check_room(ranks, 0)
+    grows = not is_stream(output)
+    if grows and output.exists() and not is_ddp_record(output):
+        raise ValueError(f"{output} holds something else than steps; write another name after -o")
+    with console.progress("starting", job.iterations) as bar:
+
+        def keep(record: DdpRecord) -> None:
+            if grows:
+                write_file(output, record.dumps())
+            bar.done("steps")
+
+        found = _measured(_model(model, job), job, ranks, emulate, settings or [], keep)
+    step = found.median
+    if not grows:
+        write_file(output, found.dumps())
+    if trace:
+        write_file(trace, step.dumps())
+    if plot:
+        from ringside.pictures.training import draw_timelines
+
+        draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
+    _print(found, output)
+
+
+def _model(text: str, job: DdpJob) -> Workload | str:
+    if is_model(text):
+        build(text)
+        return text
+    if job.backend == "nccl":
+        raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
+    workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
+    if not workload.parameters:
+        raise ValueError(f"{text} has no parameters, so there is nothing to share; write some")
+    if any(tensor.sparse for tensor in workload.parameters):
+        raise ValueError(f"{text}: layers that sleep have dense gradients only; leave 'sparse' out")
+    return workload
+
+
+def _measured(
+    model: Workload | str,
+    job: DdpJob,
+    ranks: int,
+    emulate: str | None,
+    settings: list[str],
+    keep: Callable[[DdpRecord], None],
+) -> DdpRecord:
+    if emulate:
+        if job.backend != "gloo":
+            raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
+        with cluster(load(emulate, parse_settings(settings), ranks=ranks)) as built:
+            return record(model, job, ranks, built, emulated_wires(built, ranks), keep)
+    if settings:
+        raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
+    return record(model, job, ranks, on_record=keep)
+
+
+def _print(found: DdpRecord, output: Path) -> None:
+    step = found.median
+    times = sorted(step.step_s * 1e3 for step in found.steps)
+    comments = [
+        f"{step.workload} on {step.ranks} ranks: step {step.step_s * 1e3:.1f} ms, median of {len(times)} "
+        f"from {times[0]:.1f} to {times[-1]:.1f} ms",
+        f"compute {step.compute_s * 1e3:.1f} ms, communication {step.communication_s * 1e3:.1f} ms, "
+        f"exposed {step.exposed_s * 1e3:.1f} ms, overlap {step.overlap_efficiency:.0%}",
+        f"every gradient was checked against the exact average; all steps in {output}",
+    ]
+    rows = [
+        (number, run.nbytes, *(time * 1e3 for time in (run.ready_s, run.launch_s, run.start_s, run.finish_s)))
+        for number, run in enumerate(step.buckets)
+    ]
+    console.print_table(comments, HEADS, rows)

@@ -1,0 +1,98 @@
+"""``ringside topo``: list the named clusters, or describe, draw and write one."""
+
+import inspect
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ringside import console
+from ringside.pictures.style import check_format
+from ringside.topo_schedule import show_schedule
+from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from topologies.disk import check_outputs, write_file
+from topologies.file import dumps
+from topologies.units import format_duration, format_rate
+
+
+def run(
+    name: str | None,
+    nodes: int | None,
+    changes: list[str],
+    output: Path | None,
+    plot: Path | None,
+    algorithm: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """List, or describe one, and write and draw it, or a schedule on it, where asked to."""
+    if name is None:
+        if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
+            raise ValueError("of which cluster? write its name first, for example star:4")
+        _list(as_json=as_json)
+        return
+    check_format(plot)
+    check_outputs((output, plot), inputs=[name])
+    cluster = f"{name.partition(':')[0]}:{nodes}" if nodes is not None else name
+    graph = load(cluster, parse_settings(changes))
+    if output:
+        write_file(output, dumps(graph))
+    if algorithm is not None:
+        show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
+        return
+    if plot:
+        from ringside.plots import draw_topology
+
+        draw_topology(graph, plot)
+    if as_json:
+        console.print_json("topo", {"inputs": {"cluster": cluster, "settings": changes}, **_content(graph)})
+    else:
+        _describe(graph)
+
+
+def _list(*, as_json: bool) -> None:
+    known = {
+        name: {"counts": next(iter(inspect.signature(maker).parameters)), "settings": settings(name),
+               "what": (inspect.getdoc(maker) or "").partition("\n")[0]}
+        for name, maker in MAKERS.items()
+    }  # fmt: skip
+    if as_json:
+        console.print_json("topo", {"clusters": known})
+        return
+    for name, about in known.items():
+        print(f"{name}:{str(about['counts']).upper()}  {about['what']}")
+        for key, default in settings(name).items():
+            print(f"    --set {key}={default.replace(' ', '')}")
+
+
+def _content(graph: Topology) -> dict[str, Any]:
+    return {
+        "name": graph.graph["name"],
+        "machines": num_machines(graph),
+        "ranks": len(ranks(graph)),
+        "nodes": dict(Counter(data["kind"] for _, data in graph.nodes(data=True))),
+        "links": [
+            {"kind": kind, "bandwidth": bandwidth, "latency": latency, "count": count}
+            for (kind, bandwidth, latency), count in _link_counts(graph).items()
+        ],
+    }
+
+
+def _link_counts(graph: Topology) -> Counter[tuple[str, float, float]]:
+    return Counter((d["kind"], d["bandwidth"], d["latency"]) for _, _, d in graph.edges(data=True))
+
+
+def _describe(graph: Topology) -> None:
+    content = _content(graph)
+    count = len(ranks(graph))
+    print(f"{content['name']}: {count} ranks, machines: {content['machines']}")
+    print("nodes  " + ", ".join(f"{number} {kind}" for kind, number in content["nodes"].items()))
+    heads = (("links", "(one way)"), ("kind", ""), ("bandwidth", ""), ("latency", ""))
+    rows = [
+        (number, kind, format_rate(bandwidth), format_duration(latency))
+        for (kind, bandwidth, latency), number in _link_counts(graph).items()
+    ]
+    console.print_table([], heads, rows)
+    if count > 1:
+        for far in sorted({1, count - 1}):
+            route = Routes(graph).route(0, far)
+            print(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))

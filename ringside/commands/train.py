@@ -1,0 +1,257 @@
+"""``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from real.model.find import Training, is_timed, sized_workload
+from ringside import console
+from ringside.pictures.style import check_format
+from ringside.training_group import ALONE, Group, device_of, group
+from sim.training.ddp.job import Costs
+from sim.training.ddp.simulate import simulate_step
+from sim.training.memory import Memory, find_optimizer, memory
+from sim.training.scaling import recommended_cap
+from sim.training.step import Step
+from sim.workload.architecture import MEMORY_EFFICIENCY
+from sim.workload.devices import Device, device
+from topologies.catalogue import MAX_LINKS
+from topologies.disk import check_outputs, write_file
+from topologies.units import format_duration
+
+STRATEGIES = ("ddp",)
+SWEEPS = ("bucket-cap-mb", "nodes")
+HEADS = (
+    *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("lower", "(ms)"), ("upper", "(ms)"), ("step", "(ms)")),
+    *(("throughput", "(sample/s)"), ("weak", "(%)"), ("strong", "(%)"), ("compute", "(ms)")),
+    *(("comm", "(ms)"), ("exposed", "(ms)"), ("overlap", "(%)")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step; efficiencies are throughput a rank over that of one rank alone.
+
+    Weak: with the same batch a rank. Strong: with the same samples in all, so many that they divide
+    among every rank count of the sweep.
+    """
+
+    group: Group
+    cap_mb: float | None
+    step: Step
+    weak: float
+    strong: float
+
+
+def run(
+    cluster: str,
+    settings: list[str],
+    training: Training,
+    *,
+    strategy: str,
+    ranks: int | None,
+    library: str,
+    sweep: str | None,
+    plot: Path | None,
+    trace: Path | None,
+    as_json: bool,
+) -> None:
+    """Simulate one step, or one for each value of a sweep, and print the rows."""
+    if strategy not in STRATEGIES:
+        raise ValueError(f"{strategy!r} is no known strategy; write {', '.join(STRATEGIES)}")
+    parameter, values = _sweep(sweep)
+    if parameter == "nodes" and (ranks is not None or ":" in cluster):
+        raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
+    if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
+        raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
+    _check_outputs(plot, trace, sweep, [training.model, cluster])
+    groups = [group(cluster, settings, ranks, library)] if parameter != "nodes" else [
+        replace(group(f"{cluster}:{_whole(value)}", settings, None, library), nodes=_whole(value))
+        for value in values
+    ]  # fmt: skip
+    caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
+    gpu = device(training.device or device_of(cluster))
+    rows = _rows(training, gpu, groups, caps)
+    best = None
+    if parameter == "bucket-cap-mb":
+        best = recommended_cap({cap: row.step for cap, row in zip(values, rows, strict=True)})
+    if plot:
+        _draw(parameter, values, rows, best, plot)
+    if trace:
+        write_file(trace, rows[0].step.dumps())
+    inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": groups[0].library,
+              "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
+    held = memory(
+        sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
+    )
+    if as_json:
+        _print_json(inputs, rows, held, best)
+    else:
+        _print(inputs, rows, held, gpu, best)
+
+
+def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
+    """Refuse files that could not be written, before any work is done for them."""
+    if trace and sweep:
+        raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
+    check_format(plot)
+    check_outputs((plot, trace), inputs)
+
+
+def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any]) -> list[Row]:
+    """A step for each group and each bucket cap."""
+    sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
+    work = sized(training.batch)
+    slowdown = _slowdown(training.slowdown)
+    bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
+    costs = Costs(memory_bandwidth=bandwidth, contention=training.contention, slowdown=slowdown,
+                  optimizer_s=optimizer.time_s(work, bandwidth))  # fmt: skip
+    alone = replace(costs, slowdown={})
+    everybody = lcm(*(found.process_group.ranks for found in groups))
+    base = simulate_step(work, ALONE, training.ddp, alone).throughput
+    large = simulate_step(sized(work.batch * everybody), ALONE, training.ddp, alone).throughput
+    rows = []
+    with console.simulating("simulating", len(groups) * len(caps)) as bar:
+        for found in groups:
+            for cap in caps:
+                many = found.process_group
+                job = replace(training.ddp, bucketing=replace(training.ddp.bucketing, bucket_cap_mb=cap))
+                step = simulate_step(work, many, job, costs)
+                share = everybody // many.ranks
+                strong = simulate_step(sized(work.batch * share), many, job, costs) if share > 1 else step
+                efficiencies = (step.throughput / base, strong.throughput / large)
+                rows.append(Row(found, cap, step, *(value / many.ranks for value in efficiencies)))
+                bar.done(f"simulated {many.ranks} ranks")
+    return rows
+
+
+def _sweep(text: str | None) -> tuple[str | None, list[float]]:
+    """A ``parameter=value,value`` text in parts."""
+    if text is None:
+        return None, []
+    parameter, _, values = text.partition("=")
+    try:
+        found = [float(value) for value in values.split(",")]
+    except ValueError:
+        found = []
+    if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
+        raise ValueError(
+            f"{text!r} is no sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
+        )
+    if len(set(found)) < len(found):
+        raise ValueError(f"{text!r} names a value twice; write each once")
+    return parameter, found
+
+
+def _whole(nodes: float) -> int:
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
+        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
+    return int(nodes)
+
+
+def _slowdown(texts: Iterable[str]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for text in texts:
+        rank, _, factor = text.partition("=")
+        try:
+            number, slower = int(rank), float(factor)
+        except ValueError:
+            raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
+        if number in found:
+            raise ValueError(f"rank {number} is a straggler twice; write --straggler {text} alone")
+        found[number] = slower
+    return found
+
+
+def _draw(
+    parameter: str | None, values: list[float], rows: list[Row], best: float | None, plot: Path
+) -> None:
+    from ringside.pictures.training import draw_sweep, draw_timelines
+
+    steps = [row.step for row in rows]
+    if parameter:
+        draw_sweep(parameter, values, steps, best, plot)
+    else:
+        draw_timelines({f"{steps[0].workload} on {steps[0].ranks} ranks": steps[0]}, plot)
+
+
+def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None) -> None:
+    first = rows[0].step
+    if len(rows) == 1:
+        lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
+        bounds = f"the step takes {lower} if everything overlaps, {upper} if nothing does"
+    else:
+        bounds = "the step takes 'lower' if everything overlaps, 'upper' if nothing does"
+    parts = ", ".join(f"{name} {_gib(size)}" for name, size in asdict(held).items() if size)
+    fits = "" if held.total <= gpu.memory else ": more than it has"
+    ddp = inputs["ddp"]
+    precision, dtype = inputs["precision"] or "float32", inputs["dtype"] or "of the model's own types"
+    compute = f"{precision} on {gpu.name} at assumed efficiencies, gradients {dtype}"
+    if is_timed(inputs["model"]):
+        compute = f"layers as timed in {inputs['model']}, optimizer and copies on {gpu.name}"
+    comments = [
+        bounds,
+        f"{inputs['strategy']} of {first.workload} on {' '.join([inputs['cluster'], *inputs['settings']])}; "
+        f"collectives of {inputs['library']}{_caveat(inputs['library'])}",
+        f"{first.samples // first.ranks} samples a rank and step, {compute}, {inputs['optimizer']}"
+        f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
+        f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
+        "weak and strong scaling efficiency are against one rank alone",
+    ]
+    console.print_table(comments, HEADS, map(_cells, rows))
+    if best is not None:
+        print(f"# recommended: --bucket-cap-mb {best:g}")
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.2f} GiB"
+
+
+def _caveat(library: str) -> str:
+    return ", as its tuner believes, which no measurement has calibrated" if library == "nccl" else ""
+
+
+def _cells(row: Row) -> tuple[console.Cell, ...]:
+    step = row.step
+    return (
+        *(row.group.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
+        *(step.lower_s * 1e3, step.upper_s * 1e3, step.step_s * 1e3, step.throughput),
+        *(row.weak * 100, row.strong * 100, step.compute_s * 1e3, step.communication_s * 1e3),
+        *(step.exposed_s * 1e3, step.overlap_efficiency * 100),
+    )
+
+
+def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None) -> None:
+    content: dict[str, Any] = {
+        "inputs": inputs,
+        "memory_bytes": {**asdict(held), "total": held.total},
+        "rows": [_row(row) for row in rows],
+    }
+    if best is not None:
+        content["recommended_bucket_cap_mb"] = best
+    console.print_json("train", content)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    step = row.step
+    return {
+        "lower_s": step.lower_s,
+        "upper_s": step.upper_s,
+        "step_s": step.step_s,
+        "num_nodes": row.group.nodes,
+        "ranks": step.ranks,
+        "bucket_cap_mb": row.cap_mb,
+        "samples": step.samples,
+        "throughput": step.throughput,
+        "weak_efficiency": row.weak,
+        "strong_efficiency": row.strong,
+        "compute_s": step.compute_s,
+        "contention_s": step.contention_s,
+        "copy_s": step.copy_s,
+        "communication_s": step.communication_s,
+        "exposed_s": step.exposed_s,
+        "overlap_efficiency": step.overlap_efficiency,
+        "buckets": [asdict(bucket) for bucket in step.buckets],
+    }

@@ -1,0 +1,61 @@
+"""The picture of a schedule: rings as circles, trees with their root on top."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import networkx as nx
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ringside.pictures.style import STYLE, save
+from ringside.topo_schedule import Links
+
+
+def draw_schedule(links: Links, title: str, path: Path) -> None:
+    """Two channels side by side: the first, and the first of the second half, which has the other tree."""
+    different = sorted({tuple(sorted(pairs)): channel for channel, pairs in reversed(links.items())}.values())
+    shown = [(channel, links[channel]) for channel in sorted({different[0], different[len(different) // 2]})]
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(6.5 * len(shown), 5.5))
+        columns = figure.subplots(1, len(shown), squeeze=False)[0]
+        for axes, (channel, pairs) in zip(columns, shown, strict=True):
+            _draw(axes, pairs)
+            axes.set_title(f"channel {channel}")
+        figure.suptitle(f"{title} ({len(different)} different of {len(links)} channels)")
+        save(figure, path)
+
+
+def _draw(axes: Axes, pairs: dict[tuple[int, int], bool]) -> None:
+    graph: nx.DiGraph[int] = nx.DiGraph(list(pairs))
+    ring: nx.Graph[int] = nx.empty_graph(sorted(graph))
+    place = _tree_places(pairs) or nx.circular_layout(ring)
+    nx.draw_networkx_nodes(graph, place, ax=axes, node_color="#c6dbef", edgecolors="0.3", node_size=320)
+    nx.draw_networkx_labels(graph, place, ax=axes, font_size=8)
+    nx.draw_networkx_edges(graph, place, ax=axes, edge_color="0.35", node_size=320, arrowsize=9)
+    axes.axis("off")
+
+
+def _tree_places(pairs: dict[tuple[int, int], bool]) -> dict[int, tuple[float, float]] | None:
+    """Where each rank stands if sums flow up one tree: leaves spread out, parents over their children."""
+    above = {a: b for (a, b), adds in pairs.items() if adds and (b, a) in pairs}
+    everyone = {rank for pair in pairs for rank in pair}
+    roots = everyone - set(above)
+    if len(roots) != 1 or len(above) != len(everyone) - 1:
+        return None
+    below: dict[int, list[int]] = {rank: [] for rank in everyone}
+    for child, parent in sorted(above.items()):
+        below[parent].append(child)
+    place: dict[int, tuple[float, float]] = {}
+    stack, column = [(roots.pop(), 0, False)], 0
+    while stack:
+        rank, depth, done = stack.pop()
+        if done:
+            middle = sum(place[child][0] for child in below[rank]) / len(below[rank])
+            place[rank] = (middle, -depth)
+        elif below[rank]:
+            stack.append((rank, depth, True))
+            stack += [(child, depth + 1, False) for child in reversed(below[rank])]
+        else:
+            place[rank] = (column, -depth)
+            column += 1
+    return place

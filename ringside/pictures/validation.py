@@ -1,0 +1,127 @@
+"""The page that a validation draws: measured points on predicted lines, and every error in its tolerance."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+
+from ringside.pictures.style import STYLE, save
+from topologies.units import format_duration, format_size
+from validation.emulated.collectives import Cell, verdicts
+from validation.emulated.plan import MBIT
+
+_LOOKS = (("#08306b", "o"), ("#b2182b", "s"), ("#238b45", "^"), ("#e08214", "D"), ("#6a51a3", "v"),
+          ("#737373", "P"), ("#4292c6", "X"), ("#000000", "*"))  # fmt: skip
+
+
+def draw_validation(cells: Sequence[Cell], path: Path) -> None:
+    """Time over size or oversubscription in seven panels, errors in one; what has no cells stays out."""
+    by_family: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_family.setdefault(cell.family, []).append(cell)
+    spine = by_family.get("leaf-spine", [])
+    tightest = max((cell.oversubscription for cell in spine), default=1.0)
+    largest = max((cell.size_bytes for cell in spine), default=0)
+    panels: list[tuple[str, list[Cell], Callable[[Axes, list[Cell]], None]]] = [
+        ("ring", by_family.get("ring", []), _over_sizes),
+        ("double binary tree", by_family.get("double binary tree", []), _over_sizes),
+        ("tree", by_family.get("tree", []), _over_sizes),
+        ("Gloo's all-reduce", by_family.get("Gloo all-reduce", []), _over_sizes),
+        ("Gloo's other collectives", by_family.get("Gloo's other collectives", []), _over_sizes),
+        (
+            f"placement: ring, 8 ranks, {tightest:g} times oversubscribed",
+            [cell for cell in spine if cell.oversubscription == tightest],
+            _over_sizes,
+        ),
+        (
+            f"oversubscription: ring, 8 ranks, {format_size(largest)}",
+            [cell for cell in spine if cell.size_bytes == largest],
+            _over_oversubscription,
+        ),
+        ("predicted / measured − 1, and the tolerance of the median", list(cells), _errors),
+    ]
+    shown = [panel for panel in panels if panel[1]]
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(10.5, 3.6 * -(-len(shown) // 2) + 0.3))
+        axes = figure.subplots(-(-len(shown) // 2), 2, squeeze=False).ravel()
+        for panel, (title, some, draw) in zip(axes, shown, strict=False):
+            draw(panel, some)
+            panel.set_title(title, fontsize=10)
+        for panel in axes[len(shown) :]:
+            panel.axis("off")
+        figure.suptitle("Lines predicted from ping-pong alone, points measured (medians)", fontsize=11)
+        save(figure, path)
+
+
+def _over_sizes(axes: Axes, cells: list[Cell]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    _lines(axes, cells, lambda cell: cell.size_bytes)
+    sizes = sorted({cell.size_bytes for cell in cells})
+    axes.set_xticks(sizes, [format_size(size) for size in sizes])
+    axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
+    axes.set_ylim(top=axes.get_ylim()[1] * 3)  # room for the legend
+    axes.set_xlabel("size")
+
+
+def _over_oversubscription(axes: Axes, cells: list[Cell]) -> None:
+    _lines(axes, cells, lambda cell: cell.oversubscription)
+    ratios = sorted({cell.oversubscription for cell in cells})
+    axes.set_xticks(ratios, [f"{ratio:g}" for ratio in ratios])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("hosts' bandwidth over uplink's")
+
+
+def _lines(axes: Axes, cells: list[Cell], x: Callable[[Cell], float]) -> None:
+    """A line and its points for each way in which the cells differ besides ``x``."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(_label(cell, cells), []).append(cell)
+    for (label, some), (colour, marker) in zip(groups.items(), _LOOKS * len(groups), strict=False):
+        some.sort(key=x)
+        places = [x(cell) for cell in some]
+        axes.plot(places, [cell.predicted_s for cell in some], color=colour, marker="", linewidth=1.2)
+        for cell in some:
+            axes.plot(x(cell), cell.measured_s, color=colour, marker=marker, markersize=5, linestyle="",
+                      markerfacecolor="white" if cell.noisy else colour)  # fmt: skip
+        axes.plot([], [], color=colour, marker=marker, markersize=5, linewidth=1.2, label=label)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.legend(fontsize=8, ncols=1 + (len(groups) > 4))
+
+
+def _label(cell: Cell, among: Sequence[Cell]) -> str:
+    """What tells the cell's line from the others in its panel."""
+    said: dict[str, set[str] | set[int] | set[float]] = {
+        cell.collective.replace("_", "-"): {one.collective for one in among},
+        f"{cell.ranks} ranks": {one.ranks for one in among},
+        f"{cell.bandwidth / MBIT:g} Mb/s": {one.bandwidth for one in among},
+        cell.placement: {one.placement for one in among},
+    }
+    return ", ".join(words for words, found in said.items() if len(found) > 1) or f"{cell.ranks} ranks"
+
+
+def _errors(axes: Axes, cells: list[Cell]) -> None:
+    found = verdicts(cells)
+    for row, verdict in enumerate(found):
+        limit = verdict.tolerance.median
+        axes.barh(row, 2 * limit, left=-limit, height=0.7, color="0.88")
+        for cell in cells:
+            if cell.family == verdict.family:
+                axes.plot(cell.error, row, color="#08306b", marker="o", markersize=3.5, linestyle="",
+                          alpha=0.6, markerfacecolor="white" if cell.noisy else "#08306b")  # fmt: skip
+    names = [f"{v.family} ({v.median_error:.1%})" for v in found]
+    axes.set_yticks(range(len(found)), names, fontsize=8)
+    axes.set_ylim(len(found) + 0.4, -0.6)  # one row more, for the legend
+    axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("error; in brackets the median of its size")
+    if any(cell.noisy for cell in cells):
+        axes.plot([], [], color="#08306b", marker="o", markersize=3.5, linestyle="", markerfacecolor="white",
+                  label="its own repeats spread over 10 %")  # fmt: skip
+        axes.legend(fontsize=8, loc="lower left")

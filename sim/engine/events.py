@@ -1,0 +1,393 @@
+"""The SimPy engine: a schedule's transfers played over a network's links.
+
+A transfer is put on the network as soon as the chunks that it carries are complete at its source,
+every earlier transfer of its connection has been put there, and its connection has a credit left.
+Steps are taken from the schedule only as connections run dry, so that memory holds what is on its
+way and what waits for it, not the whole schedule.
+"""
+
+import gc
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import simpy
+
+from sim.engine import effort
+from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
+from sim.network.fifo import FifoNetwork, Message
+from sim.schedule import Schedule, ScheduleError, Step
+from topologies import Topology, ranks
+from topologies.graph import name_of
+
+
+class _Connection:
+    """An ordered pair of ranks within one channel, and the transfers that wait to be put on it."""
+
+    __slots__ = ("before", "clear", "credits", "held", "keys", "links", "queue", "to_arrive", "to_come")
+
+    def __init__(self, keys: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
+        self.keys = keys
+        """Above the keys of all its transfers, which end there in program order."""
+        self.links = links
+        self.credits = credits
+        self.queue: deque[_Transfer] = deque()
+        self.to_come = to_come
+        self.to_arrive = to_come
+        self.clear = 0.0
+        """When the last of what held it back was over."""
+        self.held = 0
+        """Connections that have to be done before it."""
+        self.before: list[_Connection] = []
+
+
+class _Transfer(Message):
+    __slots__ = ("brings", "connection", "missing", "place", "queued", "ready", "step")
+
+    connection: _Connection
+    step: Step
+    place: int
+    missing: int
+    """Gates that are shut before it."""
+    ready: float
+    """When the last of them opened."""
+    brings: "list[_Gate]"
+    queued: float
+
+
+class _Gate:
+    """Holds back what needs some chunks at one rank until ``missing`` transfers have brought them up to date.
+
+    A gate that is ``closed`` takes no further transfers, because somebody waits for it already: those
+    get gates of their own, which wait for this one.
+    """
+
+    __slots__ = ("behind", "closed", "incoming", "missing", "ready", "starts", "waiting")
+
+    def __init__(self, incoming: "_Incoming", start: int) -> None:
+        self.incoming = incoming
+        self.starts: tuple[int, ...] = (start,)
+        """Where the ranges begin that it holds back."""
+        self.missing = 0
+        self.ready = 0.0
+        """When the last transfer so far was complete."""
+        self.closed = False
+        self.waiting: list[_Transfer] = []
+        self.behind: tuple[_Gate, ...] = ()
+
+
+class _Incoming:
+    """The shut gates of one rank: which chunks each holds back, as ranges that do not overlap."""
+
+    __slots__ = ("_gates", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._gates: dict[int, tuple[int, _Gate]] = {}
+
+    def over(self, first: int, stop: int) -> Sequence[tuple[int, int, _Gate]]:
+        """The ranges that have a chunk from ``first`` to before ``stop``, each with its gate."""
+        starts = self._starts
+        if not starts:
+            return ()
+        found = []
+        place = bisect_left(starts, stop) - 1
+        while place >= 0:
+            start = starts[place]
+            end, gate = self._gates[start]
+            if end <= first:
+                break
+            found.append((start, end, gate))
+            place -= 1
+        return found[::-1]
+
+    def shut(self, first: int, stop: int) -> list[_Gate]:
+        """The gates, together over just these chunks, that a further transfer to them belongs to."""
+        if not self._starts:
+            return [self._gate(first, stop)]
+        gates = []
+        here = first
+        for start, end, gate in self.over(first, stop):
+            if here < start:
+                gates.append(self._gate(here, start))
+            here = min(end, stop)
+            if gate.closed or start < first or end > stop:
+                gates.append(self._behind(gate, start, max(start, first), here, end))
+            else:
+                gates.append(gate)
+        if here < stop:
+            gates.append(self._gate(here, stop))
+        return gates
+
+    def open(self, gate: _Gate) -> None:
+        """Hold back nothing any more."""
+        for start in gate.starts:
+            if start in self._gates and self._gates[start][1] is gate:
+                self._remove(start)
+
+    def _behind(self, gate: _Gate, start: int, first: int, stop: int, end: int) -> _Gate:
+        """A gate for the part from ``first`` to ``stop`` of what another one holds back, behind that one."""
+        gate.closed = True
+        self._remove(start)
+        for rest, until in ((start, first), (stop, end)):
+            if rest < until:
+                self._put(rest, until, gate)
+                gate.starts += (rest,)
+        new = self._gate(first, stop)
+        new.missing = 1
+        gate.behind += (new,)
+        return new
+
+    def _gate(self, start: int, stop: int) -> _Gate:
+        gate = _Gate(self, start)
+        self._put(start, stop, gate)
+        return gate
+
+    def _put(self, start: int, stop: int, gate: _Gate) -> None:
+        insort(self._starts, start)
+        self._gates[start] = stop, gate
+
+    def _remove(self, start: int) -> None:
+        del self._starts[bisect_left(self._starts, start)]
+        del self._gates[start]
+
+
+class Execution:
+    """One collective in progress on a network; ``done`` happens when its last transfer is complete.
+
+    ``gamma`` is what a rank takes to add one received byte to its own, in seconds; a rank adds one
+    chunk at a time. ``traced`` keeps every transfer for `timeline`.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        network: FifoNetwork,
+        schedule: Schedule,
+        gamma: float = 0.0,
+        *,
+        traced: bool = False,
+    ) -> None:
+        self.done: simpy.Event = env.event()
+        self.finished = 0.0
+        self.num_transfers = 0
+        self._env = env
+        self._network = network
+        self._schedule = schedule
+        self._gamma = gamma
+        self._steps: Iterator[Step] = schedule.steps()
+        counts = schedule.connections()
+        self._to_finish = sum(counts.values())
+        self._connections = {
+            pair: _Connection(
+                (pair[0] * len(counts) + number + 1) * self._to_finish,
+                network.route(*pair[:2]),
+                schedule.credits,
+                counts[pair],
+            )
+            for number, pair in enumerate(counts)
+        }
+        of_pair: dict[tuple[int, int], list[_Connection]] = {}
+        for (src, dst, _), connection in self._connections.items():
+            of_pair.setdefault((src, dst), []).append(connection)
+        for late, early in schedule.after.items():
+            for connection in of_pair.get(late, ()):
+                connection.held = len(of_pair.get(early, ()))
+                for earlier in of_pair.get(early, ()):
+                    earlier.before.append(connection)
+        self._incoming = [_Incoming() for _ in range(schedule.ranks)]
+        self._reducer_free = [0.0] * schedule.ranks
+        self._traced: list[_Transfer] | None = [] if traced else None
+
+    def start(self) -> None:
+        """Begin now, on every rank."""
+        now = self._env.now
+        if not self._to_finish:
+            self.finished = now
+            self.done.succeed()
+        for connection in self._connections.values():
+            self._refill(connection)
+        for connection in self._connections.values():
+            self._advance(connection, now)
+
+    def timeline(self, name: str) -> Timeline:
+        """What happened, once it is over."""
+        traced = self._traced or []
+        links = [
+            LinkSpan(start, end, link, number)
+            for number, transfer in enumerate(traced)
+            for link, (start, end) in zip(transfer.links, transfer.spans or (), strict=True)
+        ]
+        return Timeline(
+            name,
+            self._schedule.ranks,
+            self._network.link_names,
+            [_span(transfer) for transfer in traced],
+            sorted(links),
+        )
+
+    def _advance(self, connection: _Connection, time: float) -> None:
+        """Put on the network what the connection may send, now that something is over at ``time``."""
+        if time > connection.clear:
+            connection.clear = time
+        queue = connection.queue
+        while queue and connection.credits and not queue[0].missing and not connection.held:
+            transfer = queue.popleft()
+            connection.credits -= 1
+            time = connection.clear if connection.clear >= transfer.ready else transfer.ready
+            if self._traced is not None:
+                transfer.queued = time
+                transfer.spans = []
+                self._traced.append(transfer)
+            self._network.send(transfer, time)
+            if not queue and connection.to_come:
+                self._refill(connection)
+
+    def _refill(self, connection: _Connection) -> None:
+        """Take steps from the schedule until the connection knows its next transfer."""
+        while not connection.queue:
+            self._take(next(self._steps))
+
+    def _take(self, step: Step) -> None:
+        """Queue a step's transfers, each waiting for what its source has yet to receive."""
+        columns = (step.src, step.dst, step.channel, step.chunk, step.span, self._schedule.nbytes(step))
+        received, incoming = self._received, self._incoming
+        taken = []
+        for place, (src, dst, channel, chunk, span, nbytes) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            connection = self._connections[src, dst, channel]
+            # the fewer are to come, the later in program order
+            key = connection.keys - connection.to_come
+            transfer = _Transfer(connection.links, nbytes, key, received)
+            transfer.connection = connection
+            transfer.step = step
+            transfer.place = place
+            transfer.missing = 0
+            transfer.ready = 0.0
+            for _, _, gate in incoming[src].over(chunk, chunk + span):
+                gate.closed = True
+                gate.waiting.append(transfer)
+                transfer.missing += 1
+            connection.queue.append(transfer)
+            connection.to_come -= 1
+            taken.append((transfer, dst, chunk, chunk + span))
+        for transfer, dst, first, stop in taken:
+            transfer.brings = incoming[dst].shut(first, stop)
+            for gate in transfer.brings:
+                gate.missing += 1
+
+    def _received(self, transfer: _Transfer, time: float) -> None:
+        connection = transfer.connection
+        connection.credits += 1
+        connection.to_arrive -= 1
+        if not connection.to_arrive:
+            for later in connection.before:
+                later.held -= 1
+                self._advance(later, time)
+        if self._gamma and transfer.step.reduce[transfer.place]:
+            rank = int(transfer.step.dst[transfer.place])
+            begin = max(time, self._reducer_free[rank])
+            self._reducer_free[rank] = end = begin + transfer.nbytes * self._gamma
+            transfer.delivered = self._complete
+            self._network.deliver(transfer, end)
+        else:
+            self._complete(transfer, time)
+        self._advance(connection, time)
+
+    def _complete(self, transfer: _Transfer, time: float) -> None:
+        """The chunks are ready at the receiver: whoever waits for them may go."""
+        if time > self.finished:
+            self.finished = time
+        for gate in transfer.brings:
+            gate.missing -= 1
+            if time > gate.ready:
+                gate.ready = time
+            if not gate.missing:
+                self._open(gate)
+        self.num_transfers += 1
+        if not self.num_transfers % effort.EVERY:
+            effort.show(self.num_transfers, self._to_finish)
+        if self.num_transfers == self._to_finish:
+            self.done.succeed()
+
+    def _open(self, gate: _Gate) -> None:
+        """Let go what waits for a gate, and what waits for those that it was the last to hold back."""
+        opened = [gate]
+        while opened:
+            gate = opened.pop()
+            time = gate.ready
+            gate.incoming.open(gate)
+            for transfer in gate.waiting:
+                transfer.missing -= 1
+                if time > transfer.ready:
+                    transfer.ready = time
+                if not transfer.missing:
+                    self._advance(transfer.connection, time)
+            for behind in gate.behind:
+                behind.missing -= 1
+                behind.ready = max(behind.ready, time)
+                if not behind.missing:
+                    opened.append(behind)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outcome of one simulated collective."""
+
+    time_s: float
+    num_transfers: int
+    timeline: Timeline | None
+
+
+def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced: bool = False) -> Run:
+    """Play one schedule alone on a topology and say how long it takes, in seconds."""
+    if schedule.ranks > len(ranks(graph)):
+        raise ValueError(
+            f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
+            f"write at most that many ranks, or a larger cluster"
+        )
+    effort.consider(schedule, graph)
+    env = simpy.Environment()
+    network = FifoNetwork(env, graph)
+    execution = Execution(env, network, schedule, gamma, traced=traced)
+    with uncollected():
+        execution.start()
+        env.run()
+    if not execution.done.triggered:
+        raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
+    name = f"{schedule.algorithm} {schedule.collective.kind}"
+    timeline = execution.timeline(name) if traced else None
+    return Run(execution.finished, execution.num_transfers, timeline)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's cyclic garbage collector: it finds nothing in a simulation, in half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _span(transfer: _Transfer) -> TransferSpan:
+    step, place = transfer.step, transfer.place
+    (sent, left), *_ = transfer.spans or [(transfer.queued, transfer.queued)]
+    return TransferSpan(
+        queued=transfer.queued,
+        sent=sent,
+        left=left,
+        delivered=transfer.tail,
+        src=int(step.src[place]),
+        dst=int(step.dst[place]),
+        channel=int(step.channel[place]),
+        chunk=int(step.chunk[place]),
+        span=int(step.span[place]),
+        nbytes=transfer.nbytes,
+        reduce=bool(step.reduce[place]),
+    )

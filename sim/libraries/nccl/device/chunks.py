@@ -1,0 +1,139 @@
+"""How NCCL cuts what a channel carries: chunks, the slices they are sent in, the slots that wait for them.
+
+Every connection has `STEPS` slots a protocol. A chunk fills one or several slots, a slice is one
+message, and a sender is at most `STEPS` slots ahead of its receiver (src/include/device.h,
+src/init.cc and src/enqueue.cc, v2.30.7).
+"""
+
+from dataclasses import dataclass
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.graph.system import GB
+from sim.libraries.nccl.tuning.tuner import cost_table
+
+KIB = 1024
+
+STEPS = 8
+"""Slots of one connection."""
+
+SLOT_PAYLOAD = {"simple": 512 * KIB, "ll": 32 * KIB, "ll128": 576_000}
+"""Bytes of data in one slot: of 4 MiB, of 512 KiB half of which is flags, of 4,915,200 B of which 15/16."""
+
+WIRE_EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 0.9375}
+"""Data bytes per byte that the link carries."""
+
+_GRAIN = {"simple": 512, "ll": 16, "ll128": 1920}
+
+NVLS_CHUNK = 128 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How one channel's part of a collective is cut.
+
+    ``chunk`` is the data bytes of a chunk, sent as ``slices`` messages; ``credits`` slices may be on
+    their way on one connection; one pass over the algorithm moves ``loop`` bytes of the channel.
+    """
+
+    chunk: int
+    slices: int
+    credits: int
+    loop: int
+
+    def slice_bytes(self, nbytes: int, itemsize: int = 1) -> int:
+        """The size of the messages in which ``nbytes`` of a chunk travel: in step, but never tiny."""
+        group = 16 * self.slices * itemsize
+        return max(-(-nbytes // group) * 16 * itemsize, self.chunk // self.slices // 32)
+
+
+def chunking(
+    comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, channels: int = 1
+) -> Chunking:
+    """How ``nbytes`` on ``channels`` channels are cut (the part of one channel, except for CollNet).
+
+    ``nbytes`` counts all ranks' blocks for all_gather and reduce_scatter.
+    """
+    pipelined = (algorithm, protocol) == ("ring", "simple") and kind not in ("broadcast", "reduce")
+    slots, slices = (4, 2) if pipelined else (1, 1)
+    chunk = SLOT_PAYLOAD[protocol] * slots
+    match algorithm:
+        case "tree" if protocol == "ll128":
+            chunk = _tree_ll128(comm, nbytes // channels, chunk)
+        case "nvls":
+            chunk = _nvls(comm, nbytes, channels)
+        case "nvls_tree":
+            chunk = _nvls_tree(comm, nbytes, channels)
+        case "pat":
+            factor = 32 if kind == "all_gather" else 16
+            while chunk * channels * factor > nbytes and chunk > 64 * KIB:
+                chunk //= 2
+        case "collnet_direct":
+            part = nbytes // (channels * max(comm.collnet_heads, 1))
+            chunk = _halved(part, chunk, (2 * 64, 128 * KIB), (2 * 8, 64 * KIB), (2 * 8, 32 * KIB))
+        case "collnet_chain":
+            depth = comm.gpus
+            part = nbytes // channels
+            steps = (64 * depth, 128 * KIB), (8 * depth, 64 * KIB), (depth, 32 * KIB)
+            chunk = _halved(part, min(256 * KIB, chunk), *steps)
+    chunk = chunk // _GRAIN[protocol] * _GRAIN[protocol]
+    return Chunking(chunk, slices, STEPS // (slots // slices), channels * _blocks(comm, algorithm) * chunk)
+
+
+def all_reduce_loops(nbytes: int, ranks: int, chunk: int) -> tuple[int, ...]:
+    """The chunk of each pass of a ring over ``nbytes``: full ones, and a last that shares what is left.
+
+    A pass moves one chunk for every rank; the last one's is a multiple of 16 B (src/device/all_reduce.h).
+    """
+    full, rest = divmod(nbytes, ranks * chunk)
+    return (chunk,) * full + ((-(-rest // (16 * ranks)) * 16,) if rest else ())
+
+
+def _blocks(comm: Communicator, algorithm: str) -> int:
+    match algorithm:
+        case "ring":
+            return comm.ranks
+        case "nvls" | "nvls_tree":
+            return _heads(comm)
+        case "collnet_direct":
+            return max(comm.collnet_heads, 1)
+        case _:
+            return 1
+
+
+def _heads(comm: Communicator) -> int:
+    graph = comm.graph("nvls")
+    return graph.channels if graph else 1
+
+
+def _tree_ll128(comm: Communicator, part: int, chunk: int) -> int:
+    hops = comm.nodes.bit_length() + 0.1 * comm.gpus
+    return _halved(part, chunk, (hops * 64 / comm.gpus, 128 * KIB), (hops * 16 / comm.gpus, 32 * KIB))
+
+
+def _halved(part: int, chunk: int, *rules: tuple[float, int]) -> int:
+    """Halve a chunk while fewer than ``few`` make up ``part``, down to a floor; rule after rule."""
+    for few, floor in rules:
+        while part // chunk < few and chunk > floor:
+            chunk //= 2
+    return chunk
+
+
+def _nvls(comm: Communicator, nbytes: int, channels: int) -> int:
+    chunk = NVLS_CHUNK
+    if comm.nodes > 1 and cost_table(comm, "all_reduce").rate("nvls", "simple") < 150 * GB:
+        chunk = 32 * KIB
+    ladder = (64, 64 * KIB), (8, 32 * KIB), (2, 16 * KIB)
+    return _stepped(nbytes, channels * _heads(comm), chunk, ladder)
+
+
+def _nvls_tree(comm: Communicator, nbytes: int, channels: int) -> int:
+    chunk = 64 * KIB if comm.nodes >= 4 else NVLS_CHUNK
+    ladder = (32, 256 * KIB), (16, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB)
+    return _stepped(nbytes, channels * _heads(comm), chunk, ladder)
+
+
+def _stepped(nbytes: int, parallel: int, chunk: int, ladder: tuple[tuple[int, int], ...]) -> int:
+    for times, smaller in ladder:
+        if nbytes < times * parallel * chunk and chunk > smaller:
+            chunk = smaller
+    return chunk

@@ -1,0 +1,107 @@
+"""Point-to-point collectives: all_to_all, gather, scatter and sendrecv, which NCCL's tuner never sees.
+
+NCCL runs them as sends and receives, up to eight peers in one batch (src/enqueue.cc, src/graph/paths.cc,
+v2.30.7); it predicts no time for them. The time here is a plain estimate of ours:
+
+    base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
+
+for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round
+is a batch of eight peers, and traffic inside the node and over the network goes on at once. In
+all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has its own NIC
+alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU.
+"""
+
+from dataclasses import dataclass
+
+from sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
+from sim.libraries.nccl.constants import BASE_US
+from sim.libraries.nccl.graph.search import nics_used, nvlink_among, through_cpu
+from sim.libraries.nccl.graph.system import GB, nvlink_link
+from sim.libraries.nccl.tuning.latency import hop_us
+
+KINDS = ("all_to_all", "gather", "scatter", "sendrecv")
+
+PEERS_PER_BATCH = 8
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PointToPoint:
+    """How NCCL carries one point-to-point collective.
+
+    Data go in chunks of ``chunk`` bytes over up to ``channels`` channels to each peer, ``rounds``
+    batches one after another; ``time_us`` is the estimate above, in microseconds.
+    """
+
+    chunk: int
+    channels: int
+    rounds: int
+    time_us: float
+
+
+def point_to_point(comm: Communicator, kind: str, nbytes: int) -> PointToPoint:
+    """How ``nbytes`` move: one rank's buffer of all_to_all or sendrecv, the root's of gather or scatter."""
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is no point-to-point collective; write one of {', '.join(KINDS)}")
+    peers = 1 if kind == "sendrecv" else comm.ranks - 1
+    rounds = -(-peers // PEERS_PER_BATCH)
+    inside, between = _bytes_of_busiest(comm, kind, nbytes)
+    moving = max(inside / _rate_inside(comm, kind), between / _rate_between(comm, kind) if between else 0.0)
+    time = BASE_US["ring"][2] + rounds * _hop_us(comm) + moving * 1e6
+    return PointToPoint(_chunk(comm), _channels_per_peer(comm), rounds, time)
+
+
+def _bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float, float]:
+    """Bytes that the busiest rank exchanges inside its node, and with other nodes."""
+    if kind == "sendrecv":
+        return (nbytes if comm.gpus > 1 else 0), (nbytes if comm.nodes > 1 else 0)
+    part = nbytes / comm.ranks
+    return (comm.gpus - 1) * part, (comm.ranks - comm.gpus) * part
+
+
+def _rate_inside(comm: Communicator, kind: str) -> float:
+    system = comm.system
+    if not system.nvlink:
+        return through_cpu(system, comm.gpus)
+    if kind == "sendrecv" and not system.nvswitch:
+        return min(nvlink_link(system.compute_capability), system.nvlink)
+    return nvlink_among(system, comm.gpus) or system.nvlink
+
+
+def _rate_between(comm: Communicator, kind: str) -> float:
+    share = nics_used(comm.system, comm.gpus) / comm.gpus if kind == "all_to_all" else 1
+    return comm.system.nic_path * share
+
+
+def _hop_us(comm: Communicator) -> float:
+    inside = "nvlink" if comm.system.nvlink else "pci"
+    return hop_us("net" if comm.nodes > 1 else inside, "ring", "simple", comm)
+
+
+def _chunk(comm: Communicator) -> int:
+    if comm.nodes > 1:
+        grace_blackwell = comm.system.cpu == "arm" and comm.system.compute_capability >= 100
+        return (256 if grace_blackwell else 128) * KIB
+    return (512 if comm.system.nvlink else 128) * KIB
+
+
+def _channels_per_peer(comm: Communicator) -> int:
+    """Channels that one send may use: enough for the slowest kind of path, a power of two."""
+    system = comm.system
+    wanted = [MAX_CHANNELS]
+    if comm.gpus > 1:
+        path = system.nvlink if system.nvswitch else nvlink_link(system.compute_capability)
+        links = round(path / nvlink_link(system.compute_capability)) if system.nvlink else 1
+        wanted.append(2 * max(links, 1))
+    if comm.nodes > 1:
+        nics = max(1, system.nics // system.gpus)
+        wanted.append(max(nics, -int(-nics * system.nic_path // (14 * GB))))
+    channels, total = _power_of_two(min(wanted)), _power_of_two(comm.channels)
+    while channels > 1 and channels * -(-comm.ranks // PEERS_PER_BATCH) > total:
+        channels //= 2
+    return channels
+
+
+def _power_of_two(count: int) -> int:
+    """The smallest power of two that is not below ``count``."""
+    return 1 << (count - 1).bit_length()

@@ -1,0 +1,214 @@
+"""NCCL's rings and trees as schedules: who sends which slice of which chunk on which channel.
+
+Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in
+loops, one chunk a rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
+chunks down a pipeline. Within a channel a rank sends in program order, so that a loop's first chunk
+waits for the last one of the loop before (src/device/all_reduce.h, all_gather.h, reduce_scatter.h,
+broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.algorithms.tree import waves
+from sim.collective import Collective
+from sim.engine.effort import consider_chunks
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
+from sim.libraries.nccl.device.connect import rings, trees
+from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, check_function
+from sim.libraries.nccl.tuning.channels import channel_bytes
+from sim.schedule import Chunks, Schedule, Step, step
+
+Ints = NDArray[np.int64]
+
+SCHEDULED = ("ring", "tree")
+"""The algorithms that have schedules; switch reductions and PAT have only the tuner's time."""
+
+PIPELINED = ("broadcast", "reduce")
+"""The collectives that use a ring as a line, from or to the root."""
+
+_GATHERED = ("all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """What one channel carries: ``pieces`` holds the bytes of its slices in the order in which they lie.
+
+    The pieces are of one block; ``loops`` chunks of ``slices`` slices each make them up, or, in a
+    ring's all-reduce, as many for every rank.
+    """
+
+    channel: int
+    loops: int
+    slices: int
+    pieces: Ints
+
+
+def schedule(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Schedule:
+    """All channels of one collective."""
+    check_schedulable(comm, collective, algorithm, protocol)
+    carried = dict(enumerate(carried_bytes(comm, collective, algorithm, protocol)))
+    return _schedule(comm, collective, algorithm, protocol, carried)
+
+
+def channel_schedule(
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str, channel: int
+) -> Schedule:
+    """What one channel does of the collective, as a collective of its own: the bytes that it carries."""
+    check_schedulable(comm, collective, algorithm, protocol)
+    nbytes = carried_bytes(comm, collective, algorithm, protocol)[channel]
+    blocks = comm.ranks if collective.kind in _GATHERED else 1
+    alone = replace(collective, nbytes=nbytes * blocks)
+    return _schedule(comm, alone, algorithm, protocol, {channel: nbytes})
+
+
+def carried_bytes(
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str
+) -> tuple[int, ...]:
+    """Bytes of one block that each channel in use carries; if there are none, one channel carries none."""
+    blocks = comm.ranks if collective.kind in _GATHERED else 1
+    nbytes = collective.nbytes // collective.itemsize // blocks * collective.itemsize * blocks
+    return channel_bytes(comm, collective.kind, algorithm, protocol, nbytes, collective.itemsize) or (0,)
+
+
+def check_schedulable(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> None:
+    """Refuse what has no schedule here."""
+    check_function(collective.kind)
+    able = [name for name in ALGORITHMS_OF[collective.kind] if name in SCHEDULED]
+    if algorithm not in able:
+        raise ValueError(
+            f"NCCL's {algorithm} {collective.kind} has no schedule here; write one of {', '.join(able)}"
+        )
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"{protocol!r} is no protocol of NCCL; write one of {', '.join(PROTOCOLS)}")
+    if collective.ranks != comm.ranks:
+        raise ValueError(
+            f"a collective of {collective.ranks} ranks on {comm.nodes} nodes x {comm.gpus} GPUs = "
+            f"{comm.ranks} ranks; write as many ranks as the communicator has"
+        )
+
+
+def _schedule(
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str, carried: Mapping[int, int]
+) -> Schedule:
+    blocks = comm.ranks if collective.kind in _GATHERED else 1
+    cuts = {
+        nbytes: chunking(comm, collective.kind, algorithm, protocol, nbytes * blocks)
+        for nbytes in set(carried.values())
+    }
+    parts = [
+        _part(comm, collective, algorithm, channel, nbytes, cuts[nbytes])
+        for channel, nbytes in carried.items()
+    ]
+    firsts = np.cumsum([0, *(len(part.pieces) for part in parts)])
+    makers = [
+        _steps(comm, collective, algorithm, part, int(first), int(firsts[-1]))
+        for part, first in zip(parts, firsts[:-1], strict=True)
+    ]
+
+    def steps() -> Iterator[Step]:
+        return _together([make() for make in makers])
+
+    credits = next(iter(cuts.values())).credits
+    return Schedule(collective, algorithm, _chunks(collective, parts), steps, credits)
+
+
+def _part(
+    comm: Communicator, collective: Collective, algorithm: str, channel: int, nbytes: int, cuts: Chunking
+) -> Part:
+    consider_chunks(nbytes // cuts.chunk)
+    if algorithm == "ring" and collective.kind == "all_reduce":
+        loops = all_reduce_loops(nbytes, comm.ranks, cuts.chunk) or (0,)
+        # one chunk a rank; in the last loop the last ranks' may be short or empty
+        ends = np.minimum(np.cumsum(np.repeat(loops, comm.ranks)), nbytes)
+        chunks, num_loops = np.diff(ends, prepend=0), len(loops)
+    else:
+        chunks = np.array(even_pieces(nbytes, cuts.chunk))
+        num_loops = len(chunks)
+    return Part(channel, num_loops, cuts.slices, _slices(chunks, cuts, collective.itemsize))
+
+
+def even_pieces(nbytes: int, size: int) -> list[int]:
+    """``nbytes`` in pieces of ``size``, the last with what is left; one empty piece of nothing."""
+    full, rest = divmod(nbytes, size)
+    return [size] * full + ([rest] if rest or not full else [])
+
+
+def _slices(chunks: Ints, cuts: Chunking, itemsize: int) -> Ints:
+    """Every chunk's slices, the last ones of small chunks empty."""
+    sizes, which = np.unique(chunks, return_inverse=True)
+    first = np.array([cuts.slice_bytes(int(chunk), itemsize) for chunk in sizes])
+    ahead = np.arange(cuts.slices) * first[:, None]
+    slices: Ints = np.clip(sizes[:, None] - ahead, 0, first[:, None])[which]
+    return slices.ravel()
+
+
+def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
+    """Every block cut alike; an element that blocks do not share equally lengthens a block's last piece."""
+    pieces = np.concatenate([part.pieces for part in parts])
+    blocks, elements = collective.num_blocks, collective.nbytes // collective.itemsize
+    starts = [block * elements // blocks * collective.itemsize for block in range(blocks)]
+    inside = np.cumsum(pieces) - pieces
+    bounds = np.append((np.array(starts)[:, None] + inside).ravel(), collective.nbytes)
+    block = np.repeat(np.arange(blocks), len(pieces))
+    return Chunks(bounds.astype(np.int64), block)
+
+
+def _steps(
+    comm: Communicator, collective: Collective, algorithm: str, part: Part, first: int, per_block: int
+) -> Callable[[], Iterator[Step]]:
+    """How to make one channel's steps; its pieces begin at ``first`` of a block's ``per_block``."""
+    if algorithm == "ring" and collective.kind not in PIPELINED:
+        order = _from_rank(rings(comm)[part.channel], 0)
+        return lambda: _loops(collective.kind, order, part, first, per_block)
+    own = range(first, first + len(part.pieces))
+    parent = pipeline(comm, collective, algorithm, part.channel)
+    up, down = collective.kind != "broadcast", collective.kind != "reduce"
+    return lambda: waves(parent, own, up=up, down=down, channel=part.channel)
+
+
+def pipeline(comm: Communicator, collective: Collective, algorithm: str, channel: int) -> Ints:
+    """Each rank's parent, -1 at the root, in a channel's tree, or in the line that its ring is cut to."""
+    if algorithm == "tree":
+        return trees(comm)[channel].parent
+    order = _from_rank(rings(comm)[channel], collective.root)
+    # away from the root, or towards it
+    order = order[::-1] if collective.kind == "broadcast" else np.roll(order, -1)
+    parent = np.full(comm.ranks, -1, dtype=np.int64)
+    parent[order[:-1]] = order[1:]
+    return parent
+
+
+def _from_rank(ring: Ints, rank: int) -> Ints:
+    return np.roll(ring, -int(np.flatnonzero(ring == rank)[0]))
+
+
+def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Iterator[Step]:
+    """A ring's loops, one after another; in each, every rank passes chunk after chunk to its successor."""
+    ranks = len(ring)
+    place, successor = np.arange(ranks), np.roll(ring, -1)
+    slices = np.arange(part.slices)
+    src, dst = np.repeat(ring, part.slices), np.repeat(successor, part.slices)
+    reducing = 0 if kind == "all_gather" else ranks - 1
+    for loop in range(part.loops):
+        for turn in range(2 * (ranks - 1) if kind == "all_reduce" else ranks - 1):
+            passed = (place - turn - (kind != "all_gather")) % ranks
+            if kind == "all_reduce":
+                chunk = first + (loop * ranks + passed) * part.slices
+            else:
+                chunk = ring[passed] * per_block + first + loop * part.slices
+            pieces = (chunk[:, None] + slices).ravel()
+            yield step(src, dst, pieces, reduce=turn < reducing, channel=part.channel)
+
+
+def _together(channels: list[Iterator[Step]]) -> Iterator[Step]:
+    """Channels side by side: the n-th steps of all of them as one."""
+    for steps in zip_longest(*channels):
+        moved = [step for step in steps if step is not None]
+        fields = ("src", "dst", "chunk", "span", "channel", "reduce")
+        yield Step(*(np.concatenate([getattr(step, field) for step in moved]) for field in fields))

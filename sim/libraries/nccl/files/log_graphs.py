@@ -1,0 +1,198 @@
+"""The graphs that a log tells of, so that the tuner works with those of the user's own machine.
+
+A log shows what came of a graph, not the graph. Taken from it:
+
+- channels: NCCL makes the final channels of the search channels (`Communicator.channels`); of the
+  known machine's count, and half and a quarter of the final count, the first that gives the
+  final count again, otherwise half of it;
+- the ring's bandwidth from a Simple cell of the tuner's table, B = C b R / s for s steps of R ranks,
+  to the nearest speed that NCCL's search tries (whole or halved) which prints the same; both
+  inside the node and between nodes, as NCCL's search gives rings one speed;
+- the tree's bandwidth from its Simple cell, B = 0.92 C b / 2 (0.85 of it for the plain tree pattern),
+  for the side that the tuner looks at: inside up to two nodes, between from three on. Where the cell
+  shows the cap of the GPU generation, any bandwidth from the cap up prints the same, so the known
+  machine's stays if it reaches the cap;
+- the path classes: the known machine's, unless another class inside the node (NVLink or not) gives the
+  printed ring latency, or LL128 is off where the known class would have it on;
+- the orders of rings and trees on the first node, if the log has all of them; and whether rings leave
+  a node by another rail than they entered it by;
+- no NVLS where the log counts no NVLS channels.
+
+The rest - the tree pattern, NVLS and CollNet bandwidths, which are the least of several terms, and all that
+stands in no table or line of the log - stays as it is known of the machine.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.files.log import LoggedCommunicator
+from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from sim.libraries.nccl.graph.search import INTER_SPEEDS, INTRA_SPEEDS
+from sim.libraries.nccl.graph.system import GB, System
+from sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
+from sim.libraries.nccl.tuning.bandwidth import steps
+from sim.libraries.nccl.tuning.enable import enabled
+from sim.libraries.nccl.tuning.latency import latency_us
+
+PRINTED = 0.0501
+"""Half of the last decimal that NCCL prints of microseconds and of GB/s."""
+
+Option = TypeVar("Option")
+
+
+def logged_communicator(
+    logged: LoggedCommunicator, system: System | str, settings: Settings | None = None
+) -> Communicator:
+    """The communicator of a log on a known machine, its graphs those of the log as far as it tells them.
+
+    ``settings`` are the variables that the logged job had set. Raise `ValueError` for a log that
+    does not say how many ranks there were, or how many nodes.
+    """
+    if not logged.ranks:
+        raise ValueError(
+            "the log does not say how many ranks and nodes there were; run with NCCL_DEBUG_SUBSYS=INIT,TUNING"
+        )
+    if logged.nodes * logged.gpus != logged.ranks:
+        raise ValueError(
+            f"the log has {logged.ranks} ranks on {logged.nodes} nodes, {logged.gpus} on the first; "
+            "only as many on every node can be modelled"
+        )
+    known = communicator(system, logged.nodes, logged.gpus, settings=settings)
+    ring = _with_bandwidth(known, logged)
+    tree = _tree(known, logged, ring.channels)
+    comm = _with(known, replace(known.graphs, ring=ring, tree=tree))
+    ring, tree = (_with_paths(comm, logged, name) for name in ("ring", "tree"))
+    ring = _with_order(comm, logged, ring)
+    tree = replace(tree, order=_tree_orders(comm, logged))
+    silent = logged.channels > 0 and not logged.nvls_channels
+    nvls = None if silent else known.graphs.nvls
+    return _with(comm, replace(comm.graphs, ring=ring, tree=tree, nvls=nvls))
+
+
+def _with(comm: Communicator, graphs: Graphs) -> Communicator:
+    return replace(comm, graphs=graphs)
+
+
+def _with_bandwidth(known: Communicator, logged: LoggedCommunicator) -> Graph:
+    """The known ring graph with the log's channels and bandwidth."""
+    ring = known.graphs.ring
+    options = (ring.channels, logged.channels // 2, logged.channels // 4)
+    graphs = [_ring_of(known, logged, channels) for channels in options if channels]
+    if not logged.channels:
+        return graphs[0]
+    fallback = _ring_of(known, logged, max(1, logged.channels // 2))
+    return _first(
+        graphs,
+        lambda graph: _with(known, replace(known.graphs, ring=graph)).channels == logged.channels,
+        fallback,
+    )
+
+
+def _ring_of(known: Communicator, logged: LoggedCommunicator, channels: int) -> Graph:
+    ring = replace(known.graphs.ring, channels=channels)
+    for kind in reversed(FUNCTIONS):
+        cell = logged.table.get((kind, "ring", "simple"))
+        if cell and cell.bandwidth:
+            share = channels * known.ranks / steps(kind, known.ranks)
+            speed = _speed(cell.bandwidth, share)
+            return replace(ring, bw_intra=speed, bw_inter=speed)
+    return ring
+
+
+def _speed(printed: float, share: float) -> float:
+    """The b of ``share * b == printed``: a speed that NCCL tries if one prints it, else the quotient."""
+    tried = {s * GB for lists in (INTRA_SPEEDS, INTER_SPEEDS) for speeds in lists.values() for s in speeds}
+    options = sorted(tried | {speed / 2 for speed in tried}, key=lambda speed: abs(share * speed - printed))
+    return options[0] if abs(share * options[0] - printed) <= PRINTED * GB else printed / share
+
+
+def _tree(known: Communicator, logged: LoggedCommunicator, channels: int) -> Graph:
+    tree = replace(known.graphs.tree, channels=channels)
+    cell = logged.table.get(("all_reduce", "tree", "simple"))
+    if cell is None or not cell.bandwidth:
+        return tree
+    pattern = 0.85 if tree.pattern == "tree" else 1.0
+    now = tree.bw_intra if known.nodes <= 2 else tree.bw_inter
+    cap = known.constants.tree[known.generation][known.scale] * GB
+    if abs(0.5 * pattern * channels * cap - cell.bandwidth) <= PRINTED * GB:
+        speed = max(now, cap / 0.92)
+    else:
+        speed = _speed(cell.bandwidth, 0.5 * 0.92 * pattern * channels)
+    return replace(tree, bw_intra=speed) if known.nodes <= 2 else replace(tree, bw_inter=speed)
+
+
+def _with_paths(comm: Communicator, logged: LoggedCommunicator, algorithm: str) -> Graph:
+    """The graph with path classes that give the log's latencies and its use of LL128."""
+    graph = comm.graphs.ring if algorithm == "ring" else comm.graphs.tree
+    printed = {protocol: logged.table.get(("all_reduce", algorithm, protocol)) for protocol in PROTOCOLS}
+    cells = {protocol: cell for protocol, cell in printed.items() if cell and cell.bandwidth}
+
+    def tried(changed: Graph) -> Communicator:
+        return _with(comm, replace(comm.graphs, **{algorithm: changed}))
+
+    def as_quick(changed: Graph) -> bool:
+        modelled = (latency_us(tried(changed), "all_reduce", algorithm, protocol) for protocol in cells)
+        return all(abs(a - b.latency_us) <= PRINTED for a, b in zip(modelled, cells.values(), strict=True))
+
+    def as_safe(changed: Graph) -> bool:
+        return enabled(tried(changed), "all_reduce", algorithm, "ll128", "float32", "sum") == (
+            "ll128" in cells
+        )
+
+    if comm.gpus > 1:
+        classes = graph.type_intra, PathClass.NVL, PathClass.SYS
+        graph = _first((replace(graph, type_intra=path) for path in classes), as_quick, graph)
+    if "ll" in cells:  # otherwise the job had its protocols pinned
+        classes = graph.type_inter, PathClass.PIX, PathClass.SYS
+        graph = _first((replace(graph, type_inter=path) for path in classes), as_safe, graph)
+    return graph
+
+
+def _with_order(comm: Communicator, logged: LoggedCommunicator, ring: Graph) -> Graph:
+    orders = [_on_node(logged.rings.get(channel, ()), comm, 0) for channel in range(ring.channels)]
+    if not all(orders):
+        return replace(ring, order=())
+    found = replace(ring, order=tuple(SearchChannel(order) for order in orders))
+    if comm.nodes == 1:
+        return found
+    nexts = [_on_node(logged.rings[channel], comm, 1) for channel in range(ring.channels)]
+    if nexts == orders:
+        return replace(found, cross_nic=0 if ring.cross_nic == 2 else ring.cross_nic)
+    swapped = [orders[channel ^ 1] for channel in range(ring.channels)] if ring.channels % 2 == 0 else []
+    return replace(found, cross_nic=2) if nexts == swapped else found
+
+
+def _on_node(ring: tuple[int, ...], comm: Communicator, node: int) -> tuple[int, ...]:
+    """The GPUs of a node in the order in which a ring passes them; empty unless it passes them in one go."""
+    entries = [
+        place for place, rank in enumerate(ring) if rank // comm.gpus == node != ring[place - 1] // comm.gpus
+    ]
+    start = entries[0] if len(entries) == 1 else 0
+    passed = (ring[start:] + ring[:start])[: comm.gpus]
+    here = tuple(rank - node * comm.gpus for rank in passed)
+    return here if sorted(here) == list(range(comm.gpus)) else ()
+
+
+def _tree_orders(comm: Communicator, logged: LoggedCommunicator) -> tuple[SearchChannel, ...]:
+    """The first node's chains from top to bottom, one a search channel; empty unless all are there."""
+    found = []
+    for channel in range(comm.graphs.tree.channels):
+        tree = logged.trees.get(channel, {})
+        if any(rank not in tree for rank in range(comm.gpus)):
+            return ()
+        tops = [rank for rank in range(comm.gpus) if not 0 <= tree[rank][0] < comm.gpus]
+        chain: list[int] = []
+        below = tops[:1]
+        while below:
+            chain += below
+            below = [rank for rank in tree[chain[-1]][1] if 0 <= rank < comm.gpus and rank not in chain][:1]
+        if len(chain) < comm.gpus:
+            return ()
+        found.append(SearchChannel(tuple(chain)))
+    return tuple(found)
+
+
+def _first(options: Iterable[Option], fits: Callable[[Option], bool], otherwise: Option) -> Option:
+    return next((option for option in options if fits(option)), otherwise)

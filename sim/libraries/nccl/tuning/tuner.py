@@ -1,0 +1,130 @@
+"""NCCL's choice: the algorithm and protocol whose predicted time is least (src/enqueue.cc, v2.30.7).
+
+    time_us = latency * q + nbytes / bandwidth
+
+q is 1 unless several collectives are queued in one group. The predicted times are NCCL's beliefs,
+in microseconds (`CostTable.times_us`), not measurements.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.constants import TREE_CORRECTION
+from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS, check_function
+from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.tuning.bandwidth import bandwidth
+from sim.libraries.nccl.tuning.channels import launch
+from sim.libraries.nccl.tuning.enable import enabled
+from sim.libraries.nccl.tuning.latency import latency_us
+
+Floats = NDArray[np.float64]
+
+_RING, _TREE, _NVLS_TREE = (list(ALGORITHMS).index(name) for name in ("ring", "tree", "nvls_tree"))
+_SIMPLE = list(PROTOCOLS).index("simple")
+
+DISABLED = np.inf
+"""The time of what is not available (NCCL writes -1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What NCCL does with one collective: at most ``channels`` channels of ``threads`` threads each."""
+
+    algorithm: str
+    protocol: str
+    time_us: float
+    channels: int
+    threads: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CostTable:
+    """The tuner's table for one collective: rows in the order of `ALGORITHMS`, columns of `PROTOCOLS`.
+
+    ``latency_us`` and ``bandwidth`` (bytes/s, 0 where disabled) are what NCCL prints when
+    NCCL_DEBUG_SUBSYS includes TUNING.
+    """
+
+    comm: Communicator
+    kind: str
+    dtype: str
+    redop: str
+    latency_us: Floats
+    bandwidth: Floats
+
+    def times_us(self, nbytes: ArrayLike, queued: int = 1) -> Floats:
+        """Predicted microseconds, infinite where not available; sizes x algorithms x protocols.
+
+        ``nbytes`` is as in nccl-tests: the total for all_gather and reduce_scatter. ``queued``
+        collectives of this size wait in one group.
+        """
+        sizes = np.asarray(nbytes, dtype=np.int64)
+        rate = self.bandwidth * _corrections(self.comm, self.kind, sizes)
+        latency = np.broadcast_to(self.latency_us, rate.shape).copy()
+        if self.kind == "all_reduce" and self.comm.nodes > 1:
+            plateau = sizes // (self.comm.channels * self.comm.ranks) >= 64
+            factor = 1.9 if self.comm.system.compute_capability < 80 else 1.4
+            latency[..., _RING, _SIMPLE] *= np.where(plateau, factor, 1.0)
+        operations = -(-queued // self.comm.channels)
+        repeats = np.full((len(ALGORITHMS), 1), -(-operations // 8))
+        repeats[_RING] = operations
+        moving = np.divide(sizes[..., None, None], rate, out=np.full(rate.shape, DISABLED), where=rate > 0)
+        times = latency * repeats + moving * 1e6
+        if self.dtype.startswith("float8") and self.comm.ranks > 8:
+            times[..., _RING, :] *= 1024  # so long a chain of float8 sums loses too much
+        return np.asarray(times, dtype=np.float64)
+
+    def rate(self, algorithm: str, protocol: str) -> float:
+        """Bytes/s of one pair, 0 where disabled."""
+        return float(self.bandwidth[list(ALGORITHMS).index(algorithm), list(PROTOCOLS).index(protocol)])
+
+    def choose(self, nbytes: int, queued: int = 1) -> Choice:
+        """The least time; of equals the earlier row, then the earlier column."""
+        times = self.times_us(nbytes, queued)
+        row, column = divmod(int(times.argmin()), len(PROTOCOLS))
+        if times[row, column] == DISABLED:
+            raise ValueError(self._refusal())
+        algorithm, protocol = list(ALGORITHMS)[row], list(PROTOCOLS)[column]
+        channels, threads = launch(self.comm, algorithm, protocol, nbytes)
+        return Choice(algorithm, protocol, float(times[row, column]), channels, threads)
+
+    def _refusal(self) -> str:
+        free = replace(self.comm, settings=replace(self.comm.settings, pins=Pins()))
+        table = cost_table(free, self.kind, self.dtype, self.redop)
+        names, protocols = list(ALGORITHMS.values()), list(PROTOCOLS.values())
+        possible = [f"{names[row]}/{protocols[column]}" for row, column in np.argwhere(table.bandwidth > 0)]
+        return self.comm.settings.pins.refusal(self.kind, self.dtype, possible)
+
+
+@lru_cache(maxsize=4096)
+def cost_table(comm: Communicator, kind: str, dtype: str = "float32", redop: str = "sum") -> CostTable:
+    """The tuner's table for one collective; ``dtype`` in torch's words, ``redop`` in nccl-tests'."""
+    check_function(kind)
+    shape = len(ALGORITHMS), len(PROTOCOLS)
+    latency, rate = np.zeros(shape), np.zeros(shape)
+    for row, algorithm in enumerate(ALGORITHMS):
+        for column, protocol in enumerate(PROTOCOLS):
+            if enabled(comm, kind, algorithm, protocol, dtype, redop):
+                latency[row, column] = latency_us(comm, kind, algorithm, protocol)
+                rate[row, column] = bandwidth(comm, kind, algorithm, protocol)
+    return CostTable(comm, kind, dtype, redop, latency, rate)
+
+
+def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Floats:
+    """What trees reach of their bandwidth at each size; 1 for all else."""
+    factors = np.ones((*sizes.shape, len(ALGORITHMS), len(PROTOCOLS)))
+    if kind != "all_reduce":
+        return factors
+    table = np.array([TREE_CORRECTION[protocol] for protocol in PROTOCOLS]).T
+    step = np.frexp((sizes >> 6).astype(np.float64))[1] - 1
+    inside = (step >= 0) & (step < len(table) - 1)
+    factors[..., _TREE, :] = np.where(inside[..., None], table[np.where(inside, step, 0)], 1.0)
+    blackwell = comm.system.compute_capability >= 100 and comm.system.cpu not in ("arm", "power")
+    if blackwell and comm.constants.nvls_tree_corrected:
+        inside = (step >= 0) & (step < len(table))
+        factors[..., _NVLS_TREE, :] = np.where(inside[..., None], table[np.where(inside, step, 0)], 1.0)
+    return factors

@@ -1,0 +1,368 @@
+"""What links do to messages: the one file that holds the ``fifo`` rule.
+
+A message is a stream of bytes. At its first link all of it is there at once; at each further link it
+comes as it left the one before, the link's latency later. A link, one direction of a cable, carries at
+most its bandwidth, serves messages in the order in which their heads arrive, and never rests while
+something that has arrived waits: a message is carried as fast as its bytes come, with what the
+messages before it leave of the bandwidth. So one that a slow link feeds takes only its own rate of a
+fast one, and what is left carries others at the same time. A message is delivered when its last byte
+has passed the last link. It pays every latency once and the narrowest link once: cut-through, not
+store-and-forward. Switches queue at their outputs: to wait for a busy link does not hold up the link
+before it. Where all links are equally fast a link is simply busy with one message after another.
+
+That is a network of whole messages, the textbook's. A topology with a ``segment`` and a ``window``
+(see `topologies.graph`) has a transport such as TCP above its links. A message then crosses it in
+segments, and between one rank and another at most a window of bytes is under way: the next segment
+sets out when an earlier one has arrived, which the sender learns at no cost. Messages that share a port
+so take turns segment by segment, and what waits for a port is a window for each pair of ranks, however
+much these have to say to each other. A segment is a packet: it keeps each link busy at that link's rate.
+
+What happens at the same instant happens in a fixed order: always a delivery before the arrival of a
+head, and of two of a kind the one with the smaller key, which is (source rank, connection, place in
+the connection's order). What is caused at that same instant joins what still waits there.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from operator import attrgetter
+from typing import Any
+
+import simpy
+
+from topologies import Routes, Topology
+
+_by_key = attrgetter("key")
+
+Rates = list[tuple[float, float]]
+"""A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
+
+_Instant = tuple[list["Message"], list["Message"]]
+"""What is delivered at one moment, and whose heads arrive."""
+
+SIMULTANEOUS = 1e-8
+"""Moments that differ by no more than this share of them are one, where links differ."""
+
+PIECES = 16
+"""Into so many pieces a message is cut that crosses a crowded link."""
+
+CROWDED = 1.01
+"""A link is crowded where more than so many times its bandwidth may come to it."""
+
+_ROUNDING = 1e-12
+"""Rates that differ by no more than this share are one rate."""
+
+
+class Message:
+    """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
+
+    __slots__ = ("at", "delivered", "hop", "key", "links", "nbytes", "rate", "rates", "spans", "tail")
+
+    def __init__(
+        self, links: tuple[int, ...], nbytes: int, key: int, delivered: Callable[[Any, float], None]
+    ) -> None:
+        self.links = links
+        self.nbytes = nbytes
+        self.key = key
+        self.delivered = delivered
+        self.at = 0.0
+        """When what it waits for happens: its head arrives, or it is delivered."""
+        self.hop = 0
+        self.rate = inf
+        """Bytes/s at which it comes to its next link; all at once to the first."""
+        self.rates: Rates | None = None
+        """Its rate over time, where that changes between head and tail."""
+        self.tail = 0.0
+        self.spans: list[tuple[float, float]] | None = None
+        """When the message was on each of its links, if anybody asks: set a list to have it filled."""
+
+
+class _Segment(Message):
+    __slots__ = ("last", "stream", "whole")
+
+    last: bool
+    stream: "_Stream"
+    whole: Message
+
+
+class _Stream:
+    """The segments from one rank to another: those that wait, and the room for more under way."""
+
+    __slots__ = ("room", "waiting")
+
+    def __init__(self, window: float) -> None:
+        self.room = window
+        self.waiting: deque[_Segment] = deque()
+
+
+class _Link:
+    """One direction of a cable, and what the messages that it serves leave of its bandwidth.
+
+    Nothing is left before ``free``, all of it from then on; where ``partly`` is set it says instead how
+    much is left from when on, and nothing is before.
+    """
+
+    __slots__ = ("bandwidth", "free", "latency", "partly")
+
+    def __init__(self, bandwidth: float, latency: float) -> None:
+        self.bandwidth = bandwidth
+        self.latency = latency
+        self.free = 0.0
+        self.partly: Rates | None = None
+
+    def carry(self, message: Message) -> float:
+        """Carry a message whose head arrives as fast as it comes; say when its first byte leaves.
+
+        Afterwards its rate and its tail are those with which it leaves.
+        """
+        at = message.at
+        if self.partly is not None and self.partly[-1][0] <= at:
+            self.free, self.partly = self.partly[-1][0], None
+        if self.partly is not None or message.rates is not None:
+            return self._share(message)
+        if message.rate >= self.bandwidth or not message.nbytes:
+            start = at if at > self.free else self.free
+            self.free = end = start + message.nbytes / self.bandwidth
+            if end > message.tail:
+                message.tail = end
+            message.rate = self.bandwidth
+            return start
+        if self.free <= at:
+            self.partly = [(at, self.bandwidth - message.rate), (message.tail, self.bandwidth)]
+            return at
+        return self._share(message)
+
+    def _share(self, message: Message) -> float:
+        time = message.at
+        left = self.partly or [(self.free, self.bandwidth)]
+        if not message.nbytes:
+            message.tail = max(time, left[0][0], message.tail)
+            return max(time, left[0][0])
+        if message.rate == inf:
+            leaving, rest = _pass([(time, 0.0)], message.nbytes, left, time)
+        else:
+            rates = message.rates or [(time, message.rate), (message.tail, 0.0)]
+            leaving, rest = _pass(rates, 0.0, left, time)
+        self.free, self.partly = (rest[0][0], None) if len(rest) == 1 else (0.0, rest)
+        message.rate, message.rates = leaving[0][1], leaving if len(leaving) > 2 else None
+        message.tail = max(leaving[-1][0], message.tail)
+        return leaving[0][0]
+
+
+def _pass(rates: Rates, waiting: float, left: Rates, time: float) -> tuple[Rates, Rates]:
+    """What gets through a link of bytes that come at ``rates``, ``waiting`` of them there at ``time``.
+
+    ``left`` is what others leave of the link, nothing before its first moment. Given back are the rates
+    at which the bytes leave, 0 in the end, and what is left of the link then.
+    """
+    leaving: Rates = []
+    rest: Rates = []
+    came, freed = 0, -1
+    while freed + 1 < len(left) and left[freed + 1][0] <= time:
+        freed += 1
+    while True:
+        coming = rates[came][1]
+        room = left[freed][1] if freed >= 0 else 0.0
+        if not waiting and came == len(rates) - 1:
+            break
+        until = min(
+            rates[came + 1][0] if came + 1 < len(rates) else inf,
+            left[freed + 1][0] if freed + 1 < len(left) else inf,
+        )
+        if waiting:
+            passing = room
+            emptied = time + waiting / (room - coming) if room > coming else inf
+        else:
+            passing = coming if coming <= room * (1 + _ROUNDING) else room
+            emptied = inf
+        _then(leaving, time, passing)
+        _then(rest, time, room - passing if room - passing > room * _ROUNDING else 0.0)
+        if emptied <= until:
+            until, waiting = emptied, 0.0
+        else:
+            waiting = max(waiting + (coming - passing) * (until - time), 0.0)
+        time = until
+        while came + 1 < len(rates) and rates[came + 1][0] <= time:
+            came += 1
+        while freed + 1 < len(left) and left[freed + 1][0] <= time:
+            freed += 1
+    _then(leaving, time, 0.0)
+    _then(rest, time, room)
+    for moment, room in left[freed + 1 :]:
+        _then(rest, moment, room)
+    return leaving, rest
+
+
+def _then(rates: Rates, time: float, rate: float) -> None:
+    """Have the rate from ``time`` on; a beginning without any is left out."""
+    if rates and rates[-1][0] == time:
+        rates.pop()
+    if rate != (rates[-1][1] if rates else 0.0):
+        rates.append((time, rate))
+
+
+class FifoNetwork:
+    """The links of one topology during one simulation, under the ``fifo`` rule."""
+
+    def __init__(self, env: simpy.Environment, graph: Topology) -> None:
+        self._env = env
+        self._routes = Routes(graph)
+        self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
+        self._number = {hop: number for number, hop in enumerate(graph.edges)}
+        self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
+        self._instants: dict[float, _Instant] = {}
+        self._times: list[float] = []
+        self._until = -inf
+        self._open: _Instant = ([], [])
+        alike = len({(link.bandwidth, link.latency) for link in self._links}) <= 1
+        self._simultaneous = 1.0 if alike or "segment" in graph.graph else 1.0 + SIMULTANEOUS
+        self._segment: int = graph.graph.get("segment", 0)
+        self._window: float = graph.graph.get("window", inf)
+        self._streams: dict[tuple[int, ...], _Stream] = {}
+        self._ends: dict[int, tuple[set[int], set[int]]] = {}
+        self._cut: dict[tuple[int, ...], bool] = {}
+
+    def route(self, src: int, dst: int) -> tuple[int, ...]:
+        """The numbers of the links from rank to rank, in order; messages may be sent there from now on."""
+        links = tuple(self._number[hop] for hop in self._routes.route(src, dst))
+        for link in links[1:-1]:
+            firsts, lasts = self._ends.setdefault(link, (set(), set()))
+            firsts.add(links[0])
+            lasts.add(links[-1])
+        self._cut.clear()
+        return links
+
+    def _crowded(self, links: tuple[int, ...]) -> bool:
+        """Whether on some link of a route more may meet than it carries, and than its targets' ports take."""
+        if links not in self._cut:
+            self._cut[links] = any(
+                self._links[link].bandwidth * CROWDED
+                < min(sum(self._links[end].bandwidth for end in ends) for ends in self._ends[link])
+                for link in links[1:-1]
+            )
+        return self._cut[links]
+
+    def send(self, message: Message, time: float) -> None:
+        """Let the message's head arrive at the first of its links now, at ``time``."""
+        if self._segment:
+            self._send_segments(message, time, self._segment)
+        elif len(message.links) > 2 and self._crowded(message.links):
+            self._send_segments(message, time, -(-message.nbytes // PIECES))
+        else:
+            self._arrive(message, time)
+
+    def deliver(self, message: Message, time: float) -> None:
+        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        message.at = time
+        self._instant(time)[0].append(message)
+
+    def _arrive(self, message: Message, time: float) -> None:
+        message.at = time
+        self._instant(time)[1].append(message)
+
+    def _instant(self, time: float) -> _Instant:
+        """The deliveries and the arrivals of heads at one moment, which is one SimPy event."""
+        if time <= self._until:
+            return self._open
+        instant = self._instants.get(time)
+        if instant is None:
+            instant = self._instants[time] = ([], [])
+            heappush(self._times, time)
+            event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
+            assert event.callbacks is not None
+            event.callbacks.append(self._happen)
+        return instant
+
+    def _happen(self, event: simpy.Event) -> None:
+        time: float = event.value  # type: ignore[assignment]
+        while time in self._instants:
+            self._play_instant()
+
+    def _play_instant(self) -> None:
+        """Let happen what happens first, and all that counts as simultaneous with it."""
+        first = heappop(self._times)
+        deliveries, arrivals = self._instants.pop(first)
+        self._until = first * self._simultaneous
+        while self._times and self._times[0] <= self._until:
+            also = self._instants.pop(heappop(self._times))
+            deliveries.extend(also[0])
+            arrivals.extend(also[1])
+        delivered_too, arrived_too = self._open = ([], [])
+        deliveries.sort(key=_by_key)
+        arrivals.sort(key=_by_key)
+        delivered = arrived = 0
+        while delivered < len(deliveries) or arrived < len(arrivals):
+            if delivered < len(deliveries):
+                message = deliveries[delivered]
+                delivered += 1
+                message.delivered(message, message.at)
+            else:
+                arrived += 1
+                self._take_link(arrivals[arrived - 1])
+            if delivered_too:
+                _join(deliveries, delivered, delivered_too)
+            if arrived_too and delivered == len(deliveries):
+                _join(arrivals, arrived, arrived_too)
+        self._until = -inf
+
+    def _take_link(self, message: Message) -> None:
+        """Give a link to a message whose head has arrived, and send the head on."""
+        link = self._links[message.links[message.hop]]
+        start = link.carry(message)
+        if self._segment:
+            message.rate = inf
+        if message.spans is not None:
+            message.spans.append((start, message.tail))
+        latency = link.latency
+        message.tail += latency
+        if message.rates is not None:
+            message.rates = [(moment + latency, rate) for moment, rate in message.rates]
+        message.hop += 1
+        if message.hop == len(message.links):
+            self.deliver(message, message.tail)
+        else:
+            self._arrive(message, start + latency)
+
+    def _send_segments(self, message: Message, time: float, size: int) -> None:
+        """Put a message's segments, of ``size`` bytes, behind what its ranks have to send already."""
+        stream = self._streams.get(message.links)
+        if stream is None:
+            stream = self._streams[message.links] = _Stream(self._window)
+        for begin in range(0, max(message.nbytes, 1), max(size, 1)):
+            nbytes = min(size, message.nbytes - begin)
+            segment = _Segment(message.links, nbytes, message.key, self._arrived)
+            segment.last = begin + nbytes == message.nbytes
+            segment.stream = stream
+            segment.whole = message
+            segment.spans = None if message.spans is None else []
+            stream.waiting.append(segment)
+        self._fill(stream, time)
+
+    def _fill(self, stream: _Stream, time: float) -> None:
+        """Send what the window has room for."""
+        while stream.waiting and stream.waiting[0].nbytes <= stream.room:
+            segment = stream.waiting.popleft()
+            stream.room -= segment.nbytes
+            self._arrive(segment, time)
+
+    def _arrived(self, segment: _Segment, time: float) -> None:
+        whole = segment.whole
+        segment.stream.room += segment.nbytes
+        self._fill(segment.stream, time)
+        if segment.spans is not None:
+            begun = whole.spans or segment.spans
+            whole.spans = [(start, end) for (start, _), (_, end) in zip(begun, segment.spans, strict=True)]
+        if segment.last:
+            whole.tail = time
+            whole.delivered(whole, time)
+
+
+def _join(waiting: list[Message], begin: int, more: list[Message]) -> None:
+    """Put what an instant caused among what still waits in it, from place ``begin`` on."""
+    if len(more) == 1:
+        insort(waiting, more[0], lo=begin, key=_by_key)
+    else:
+        waiting[begin:] = sorted(waiting[begin:] + more, key=_by_key)
+    more.clear()

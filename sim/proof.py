@@ -1,0 +1,213 @@
+"""The proof that a schedule does what its collective promises.
+
+A chunk is right if, step after step, each of its transfers brings what it should and every rank ends
+with what it must have, and if no order in which its transfers may really go gives anything else.
+
+Counting contributions settles both for whoever sums every part once and then hands the sums out, as
+all algorithms here do. What counting leaves in doubt, chunk by chunk, is carried out with sets of
+contributions (`_execute`) and searched for races (`sim.races`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import KINDS
+from sim.races import refuse_deadlock, refuse_races
+from sim.schedule import Bools, Ints, Schedule, Step
+
+PARTS_COUNTED = 1 << 24
+"""Parts, which are pairs of a rank and a chunk, that are counted together: some 200 MB."""
+
+PARTS_EXECUTED = 1 << 12
+"""Parts whose contributions are followed one by one together."""
+
+
+def prove(schedule: Schedule) -> None:
+    """Raise `ScheduleError` unless the schedule does what its collective promises; see `Schedule.check`."""
+    _check_blocks(schedule)
+    together = max(PARTS_COUNTED // schedule.ranks, 1)
+    chunks = range(len(schedule.chunks))
+    doubtful = [
+        chunk
+        for first in chunks[::together]
+        for chunk in _doubtful(schedule, chunks[first : first + together])
+    ]
+    together = max(PARTS_EXECUTED // schedule.ranks, 1)
+    for first in range(0, len(doubtful), together):
+        some = doubtful[first : first + together]
+        _execute(schedule, some)
+        refuse_races(schedule, some)
+    refuse_deadlock(schedule)
+
+
+def _doubtful(schedule: Schedule, chunks: range) -> list[int]:
+    """Those of the chunks that counting does not settle."""
+    parts = _Parts(schedule, chunks)
+    for number, moved in enumerate(schedule.steps()):
+        if not chunks.start:  # once is enough
+            _check_inside(schedule, number, moved)
+        parts.take(moved)
+    parts.finish()
+    return (chunks.start + np.flatnonzero(parts.doubtful)).tolist()
+
+
+class _Parts:
+    """Each rank's part of some chunks, and how many contributions it holds.
+
+    A part is *alive* until it is sent to be added to another. While live parts are only added to live
+    parts no contribution is in two of them, so that numbers add up, and a part of which the number says
+    so has everything and is the last that lives. A transfer is then right if it adds a live part to a
+    live part, or brings everything to where less is.
+
+    It is right in any order, too. A live part that lacks something was never sent, so nobody reads it
+    too late when something is added. A part that is overwritten with everything had the rank's own
+    contribution, which left the rank in one transfer only, the one that ended the part's life: what
+    overwrites comes after that transfer, and that one came after all that had been added.
+    """
+
+    def __init__(self, schedule: Schedule, chunks: range) -> None:
+        self.doubtful: Bools = np.zeros(len(chunks), dtype=np.bool_)
+        self._schedule = schedule
+        self._chunks = chunks
+        self._block = schedule.chunks.block[chunks.start : chunks.stop]
+        alive = np.empty((schedule.ranks, len(chunks)), dtype=np.bool_)
+        for rank in range(schedule.ranks):
+            alive[rank] = self._in(schedule.collective.blocks_before(rank))
+        self._alive = alive.ravel()
+        self._count = self._alive.astype(np.int32)
+        # a sum of all ranks, or what its only owner has
+        self._everything = schedule.ranks if KINDS[schedule.collective.kind].reduces else 1
+        # which of a step's transfers was the last to touch a part; left as it is from step to step
+        self._last: NDArray[np.int32] = np.empty(alive.size, dtype=np.int32)
+
+    def take(self, moved: Step) -> None:
+        """Carry out one step, of what is in no doubt."""
+        src, dst, reduce = self._ends(moved)
+        last, alive, count = self._last, self._alive, self._count
+        last[dst] = -1
+        last[src] = np.arange(len(src))
+        good = last[dst] < 0  # else the part is sent in the step that changes it
+        sums, copies = np.flatnonzero(reduce), np.flatnonzero(~reduce)
+        good[sums] &= alive[src[sums]] & alive[dst[sums]] & (last[src[sums]] == sums)
+        last[dst[copies]] = copies
+        good[copies] &= count[src[copies]] == self._everything
+        good[copies] &= (count[dst[copies]] < self._everything) & (last[dst[copies]] == copies)
+        self.doubtful[dst[~good] % len(self._chunks)] = True
+        sums, copies = sums[good[sums]], copies[good[copies]]
+        np.add.at(count, dst[sums], count[src[sums]])
+        alive[src[sums]] = False
+        count[dst[copies]] = self._everything
+
+    def finish(self) -> None:
+        """Doubt the chunks of which a rank lacks something at the end."""
+        for rank, held in enumerate(self._count.reshape(-1, len(self._chunks))):
+            wanted = self._in(self._schedule.collective.blocks_after(rank))
+            self.doubtful |= wanted & (held < self._everything)
+
+    def _in(self, blocks: range) -> Bools:
+        """Which of the chunks are in some of the blocks."""
+        offset = self._block - blocks.start
+        inside: Bools = (offset >= 0) & (self._block < blocks.stop) & (offset % blocks.step == 0)
+        return inside
+
+    def _ends(self, moved: Step) -> tuple[Ints, Ints, Bools]:
+        """For every chunk that is moved: the part that is read, the part that is written, whether it adds."""
+        first = np.maximum(moved.chunk, self._chunks.start)
+        spans = np.maximum(np.minimum(moved.chunk + moved.span, self._chunks.stop) - first, 0)
+        transfer = np.repeat(np.arange(len(moved)), spans)
+        place = np.arange(len(transfer)) - np.repeat(np.cumsum(spans) - spans, spans)
+        column = first[transfer] + place - self._chunks.start
+        width = len(self._chunks)
+        return (
+            moved.src[transfer] * width + column,
+            moved.dst[transfer] * width + column,
+            moved.reduce[transfer],
+        )
+
+
+def _check_blocks(schedule: Schedule) -> None:
+    """Refuse chunks that leave a block out, or are not in the order of the blocks."""
+    block, blocks = schedule.chunks.block, schedule.collective.num_blocks
+    found = np.unique(block)
+    if len(found) != blocks or found[0] != 0 or found[-1] != blocks - 1 or (np.diff(block) < 0).any():
+        raise schedule.error(f"its chunks are not of blocks 0 to {blocks - 1}, one after another")
+
+
+def _check_inside(schedule: Schedule, number: int, moved: Step) -> None:
+    """Refuse transfers between ranks or of chunks that do not exist."""
+    ranks, chunks, stop = schedule.ranks, len(schedule.chunks), moved.chunk + moved.span
+    inside = (moved.src >= 0) & (moved.src < ranks) & (moved.dst >= 0) & (moved.dst < ranks)
+    inside &= (moved.src != moved.dst) & (moved.chunk >= 0) & (moved.span > 0) & (stop <= chunks)
+    if not inside.all():
+        i = int(np.argmin(inside))
+        raise schedule.error(
+            f"step {number} sends chunks {moved.chunk[i]} to {stop[i] - 1} from rank {moved.src[i]} to rank "
+            f"{moved.dst[i]}; there are ranks 0 to {ranks - 1} and chunks 0 to {chunks - 1}"
+        )
+
+
+def _execute(schedule: Schedule, chunks: Sequence[int]) -> None:
+    """Carry out what a schedule does with some chunks, with sets of contributions in place of numbers.
+
+    A set is an integer whose bit r is rank r, as in `Collective.start`.
+    """
+    collective = schedule.collective
+    block = {chunk: int(schedule.chunks.block[chunk]) for chunk in chunks}
+    held = {
+        (rank, chunk): 1 << rank
+        for rank in range(schedule.ranks)
+        for chunk in chunks
+        if block[chunk] in collective.blocks_before(rank)
+    }
+    for number, moved in enumerate(_touching(schedule, chunks)):
+        carried = [
+            (transfer, chunk, held.get((transfer.src, chunk), 0))
+            for transfer in moved.transfers()
+            for chunk in transfer.chunks
+            if chunk in block
+        ]
+        for (src, dst, _, _, reduce), chunk, new in carried:
+            old = held.get((dst, chunk), 0)
+            complaint = _complaint(old, new, reduce)
+            if complaint:
+                raise schedule.error(f"step {number}, chunk {chunk}, rank {src} to rank {dst}: {complaint}")
+            held[dst, chunk] = old | new
+    for rank in range(schedule.ranks):
+        for chunk in chunks:
+            if block[chunk] in collective.blocks_after(rank):
+                lacking = collective.contributors(block[chunk]) & ~held.get((rank, chunk), 0)
+                if lacking:
+                    raise schedule.error(
+                        f"at the end rank {rank} lacks the contribution of rank {_lowest(lacking)} "
+                        f"to chunk {chunk}"
+                    )
+
+
+def _touching(schedule: Schedule, chunks: Sequence[int]) -> Iterator[Step]:
+    """The steps, without the transfers that carry none of some chunks."""
+    chosen = np.zeros(len(schedule.chunks) + 1, dtype=np.int64)
+    chosen[np.array(chunks) + 1] = 1
+    before = np.cumsum(chosen)
+    for moved in schedule.steps():
+        yield moved.only(before[moved.chunk + moved.span] > before[moved.chunk])
+
+
+def _complaint(old: int, new: int, reduce: bool) -> str | None:
+    """What is wrong with ``new`` contributions arriving where ``old`` ones are held."""
+    if not new:
+        return "the sender holds no contribution to it yet"
+    if reduce and not old:
+        return "the receiver holds no contribution to it that this could be added to"
+    if reduce:
+        return f"the contribution of rank {_lowest(old & new)} would be added twice" if old & new else None
+    if old == new:
+        return f"the receiver already holds it, the contribution of rank {_lowest(new)} included"
+    if old & ~new:
+        return f"the receiver would lose the contribution of rank {_lowest(old & ~new)}"
+    return None
+
+
+def _lowest(contributions: int) -> int:
+    return (contributions & -contributions).bit_length() - 1

@@ -1,0 +1,117 @@
+"""Races, where two transfers meet at a chunk in no certain order, and transfers that wait for each other.
+
+Little is certain of every execution. A transfer starts when all that earlier steps bring of its chunks
+to its source is complete, and the transfers of a connection arrive in order. From a transfer's start
+to its arrival its source may be read and, if it overwrites, its target be written; what is to be
+added waits at the receiver after that, for as long as it likes.
+
+Nothing else is counted on. Credits order no more than that, since they make a transfer wait for others
+of its own connection only. ``after`` delays transfers in the simulated world alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from graphlib import CycleError, TopologicalSorter
+
+from sim.schedule import Schedule, ScheduleError, Transfer
+
+
+class _Certain:
+    """What is over before a transfer writes anything: events, as the bits of an integer."""
+
+    def __init__(self) -> None:
+        self._on: dict[tuple[int, int, int], int] = {}
+        self._at: dict[tuple[int, int], int] = {}
+
+    def before(self, transfer: Transfer) -> int:
+        """What is over when a transfer has started and all before it on its connection have arrived."""
+        events = self._on.get((transfer.src, transfer.dst, transfer.channel), 0)
+        for chunk in transfer.chunks:
+            events |= self._at.get((transfer.src, chunk), 0)
+        return events
+
+    def arrive(self, transfer: Transfer, events: int) -> None:
+        """From now on ``events`` are over when the next transfer of the connection arrives."""
+        self._on[transfer.src, transfer.dst, transfer.channel] = events
+
+    def complete(self, transfer: Transfer, events: int) -> None:
+        """From now on ``events`` are over when a transfer of these chunks leaves the receiver."""
+        for chunk in transfer.chunks if events else ():
+            part = transfer.dst, chunk
+            self._at[part] = self._at.get(part, 0) | events
+
+
+def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
+    """Raise `ScheduleError` where one of some chunks depends on which of two transfers is sooner.
+
+    What overwrites a rank's part of a chunk must come after all that was read from it, added to it or
+    copied to it earlier in program order, and what adds to it after all but the other sums.
+    """
+    chosen, certain = frozenset(chunks), _Certain()
+    followed: list[tuple[int, Transfer]] = []  # the i-th arrives with bit 2i and is complete with bit 2i + 1
+    sums: dict[tuple[int, int], int] = defaultdict(int)
+    others: dict[tuple[int, int], int] = defaultdict(int)
+    for number, moved in enumerate(schedule.steps()):
+        now = []
+        for transfer in moved.transfers():
+            before, shared, arrival = certain.before(transfer), chosen.intersection(transfer.chunks), 0
+            if shared:
+                arrival = 1 << 2 * len(followed)
+                followed.append((number, transfer))
+            for chunk in shared:
+                others[transfer.src, chunk] |= arrival
+            certain.arrive(transfer, before | arrival)
+            now.append((transfer, before, shared, arrival))
+        for transfer, before, shared, arrival in now:
+            for chunk in shared:
+                part = transfer.dst, chunk
+                open_ends = (others[part] | (0 if transfer.reduce else sums[part])) & ~before
+                if open_ends:
+                    first = followed[((open_ends & -open_ends).bit_length() - 1) // 2]
+                    raise _race(schedule, chunk, transfer.dst, first, (number, transfer))
+                if transfer.reduce:
+                    sums[part] |= arrival << 1
+                else:
+                    others[part] |= arrival
+        for transfer, before, _, arrival in now:
+            certain.complete(transfer, before | arrival | arrival << 1)
+
+
+def _race(schedule: Schedule, chunk: int, rank: int, *both: tuple[int, Transfer]) -> ScheduleError:
+    first, second = (
+        f"step {number}, chunk {chunk}, rank {transfer.src} to rank {transfer.dst} "
+        f"({'reduce' if transfer.reduce else 'overwrite'})"
+        for number, transfer in both
+    )
+    return schedule.error(f"{first} and {second} meet at rank {rank} in no certain order")
+
+
+def refuse_deadlock(schedule: Schedule) -> None:
+    """Raise `ScheduleError` where pairs of ranks wait for each other: an ``after`` may close a cycle."""
+    late = {pair: 1 << number for number, pair in enumerate(schedule.after)}
+    certain, awaited = _Certain(), dict[tuple[int, int], int]()
+    for moved in schedule.steps() if late else ():
+        now = []
+        for transfer in moved.transfers():
+            pair = transfer.src, transfer.dst
+            events = certain.before(transfer) | late.get(pair, 0)
+            awaited[pair] = awaited.get(pair, 0) | events
+            certain.arrive(transfer, events)
+            now.append((transfer, events))
+        for transfer, events in now:
+            certain.complete(transfer, events)
+    waits = {
+        pair: [other for other, bit in late.items() if awaited.get(early, 0) & bit]
+        for pair, early in schedule.after.items()
+    }
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        cycle = error.args[1][:0:-1]
+        first = cycle.index(min(cycle))
+        said = [
+            f"rank {src} to rank {dst} waits for rank {schedule.after[src, dst][0]} to rank "
+            f"{schedule.after[src, dst][1]}"
+            for src, dst in cycle[first:] + cycle[:first]
+        ]
+        raise schedule.error(f"deadlock: {', '.join(said)}") from None

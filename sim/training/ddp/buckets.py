@@ -1,0 +1,154 @@
+"""The buckets in which PyTorch's DistributedDataParallel reduces gradients.
+
+As in PyTorch 2.13: torch/nn/parallel/distributed.py (``_BucketCapacityConfig``) and
+torch/csrc/distributed/c10d/reducer.cpp (``compute_bucket_assignment_by_size``, ``rebuild_buckets``).
+
+A first layout is made before anything is known about backward; a better one, by the order in which
+gradients were seen to arrive, replaces it at the start of a later iteration, once:
+
+===================================  ======================================  ===================
+flags                                first layout                            replaced
+===================================  ======================================  ===================
+none                                 one bucket a dtype: no overlap          before iteration 2
+``static_graph``                     one bucket a dtype                      before iteration 3
+``find_unused_parameters`` alone     definition order, cut, list reversed    never
+===================================  ======================================  ===================
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.workload.workload import Tensor, Workload
+
+MIB = 2**20
+FIRST_BUCKET = MIB
+"""Bytes after which the first bucket closes when no cap is given (``dist._DEFAULT_FIRST_BUCKET_BYTES``)."""
+
+DEFAULT_CAP_MB = 25.0
+"""MiB after which the other buckets close when no cap is given."""
+
+BROADCAST_CHUNK = 250 * MIB
+"""Bytes after which a chunk of coalesced buffers closes when they are broadcast before forward."""
+
+_NO_LIMIT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Gradients that are reduced together: positions of their parameters, in the order in which they lie."""
+
+    parameters: tuple[int, ...]
+    nbytes: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """The arguments of DistributedDataParallel that shape its buckets.
+
+    ``bucket_cap_mb`` is in MiB; to give one, even 25, does away with the small first bucket.
+    ``set_last_bucket_cap`` is the environment's ``DDP_SET_LAST_BUCKET_CAP=1``: the small bucket of a
+    rebuilt layout is the last one.
+    """
+
+    bucket_cap_mb: float | None = None
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    set_last_bucket_cap: bool = False
+
+    def __post_init__(self) -> None:
+        cap = self.bucket_cap_mb
+        if cap is not None and not (0 <= cap <= _NO_LIMIT / MIB):
+            raise ValueError(f"a bucket cap of {cap} MiB; write 0 or more, for example 25")
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """Bytes at which the first bucket closes, and each one after it."""
+        if self.bucket_cap_mb is None:
+            return FIRST_BUCKET, int(DEFAULT_CAP_MB * MIB)
+        return (int(self.bucket_cap_mb * MIB),)
+
+    @property
+    def rebuilds_before(self) -> int | None:
+        """The iteration, counted from 1, before whose forward the layout is replaced; None if never."""
+        if self.static_graph:
+            return 3
+        return None if self.find_unused_parameters else 2
+
+
+def layout(workload: Workload, bucketing: Bucketing, iteration: int) -> tuple[Bucket, ...]:
+    """The buckets of an iteration, counted from 1, in the order in which they are launched."""
+    if iteration < 1:
+        raise ValueError(f"iteration {iteration}; iterations are counted from 1")
+    rebuilt = bucketing.rebuilds_before
+    if rebuilt is None or iteration < rebuilt:
+        return first_layout(workload.parameters, bucketing)
+    return rebuilt_layout(workload.parameters, workload.arrival, bucketing)
+
+
+def first_layout(parameters: Sequence[Tensor], bucketing: Bucketing) -> tuple[Bucket, ...]:
+    """The buckets before gradients have been seen to arrive, in launch order."""
+    cut = bucketing.find_unused_parameters and not bucketing.static_graph
+    return assign(parameters, bucketing.limits if cut else (_NO_LIMIT,))[::-1]
+
+
+def rebuilt_layout(
+    parameters: Sequence[Tensor], arrival: Sequence[int], bucketing: Bucketing
+) -> tuple[Bucket, ...]:
+    """The buckets after gradients have been seen to arrive in the order ``arrival``, in launch order.
+
+    With ``static_graph`` some may never arrive; these follow, in definition order.
+    """
+    missing = sorted(set(range(len(parameters))) - set(arrival))
+    if missing and not bucketing.static_graph:
+        names = ", ".join(parameters[index].name for index in missing)
+        raise ValueError(
+            f"no gradient arrives for {names}, which stops DistributedDataParallel in its second iteration; "
+            "write find_unused_parameters or static_graph"
+        )
+    order = [*arrival, *missing]
+    if bucketing.set_last_bucket_cap:
+        return assign(parameters, bucketing.limits, order[::-1])[::-1]
+    return assign(parameters, bucketing.limits, order)
+
+
+def assign(
+    tensors: Sequence[Tensor], limits: Sequence[int], order: Sequence[int] | None = None
+) -> tuple[Bucket, ...]:
+    """The tensors, taken in ``order``, cut into buckets of one dtype each.
+
+    A bucket closes when it holds at least its limit, so it may be far larger; each dtype moves on to
+    its next limit then, and stays with the last. A tensor with a sparse gradient is alone.
+    Without ``order`` the tensors are taken as they stand and the buckets sorted by their first tensor.
+    With it buckets stand as they close; those that never do follow, the dtype that was met last first:
+    reducer.cpp walks a std::unordered_map there, which libstdc++ keeps in that order because no two
+    dtypes fall into one of its slots.
+    """
+    closed: list[Bucket] = []
+    opened: dict[str, _Open] = {}
+    for index in range(len(tensors)) if order is None else order:
+        tensor = tensors[index]
+        if tensor.sparse:
+            closed.append(Bucket((index,), tensor.nbytes, tensor.dtype))
+            continue
+        bucket = opened.setdefault(tensor.dtype, _Open())
+        bucket.parameters.append(index)
+        bucket.nbytes += tensor.nbytes
+        if bucket.nbytes >= limits[bucket.turn]:
+            closed.append(Bucket(tuple(bucket.parameters), bucket.nbytes, tensor.dtype))
+            opened[tensor.dtype] = _Open(turn=min(bucket.turn + 1, len(limits) - 1))
+    closed += [
+        Bucket(tuple(bucket.parameters), bucket.nbytes, dtype)
+        for dtype, bucket in reversed(opened.items())
+        if bucket.parameters
+    ]
+    return tuple(closed if order is not None else sorted(closed, key=lambda bucket: min(bucket.parameters)))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A bucket that is being filled, up to the limit whose ``turn`` it is."""
+
+    parameters: list[int] = field(default_factory=list)
+    nbytes: int = 0
+    turn: int = 0

@@ -1,0 +1,88 @@
+"""A data-parallel job: how DistributedDataParallel is used, and what a step costs beside its layers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sim.training.ddp.buckets import Bucketing
+
+COMM_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
+"""Hooks that reduce gradients in another dtype, and in which (``torch...ddp_comm_hooks.default_hooks``)."""
+
+MAX_ACCUMULATION = 10_000
+"""Passes of one step."""
+
+MAX_SLOWDOWN = 1_000_000
+"""A rank that is slower by more hangs."""
+
+STEADY = 3
+"""The first iteration, counted from 1, whose buckets are those of all later ones, whatever the flags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallel:
+    """The arguments of DistributedDataParallel that change what a step costs, and how the model is trained.
+
+    ``accumulation`` is how many forward and backward passes make a step, all but the last under
+    ``no_sync()``. ``comm_hook`` is one of `COMM_HOOKS`. ``iteration``, counted from 1, chooses the
+    bucket layout: the first ones have another (`sim.training.ddp.buckets`).
+    """
+
+    bucketing: Bucketing = field(default_factory=Bucketing)
+    gradient_as_bucket_view: bool = False
+    broadcast_buffers: bool = True
+    comm_hook: str | None = None
+    accumulation: int = 1
+    iteration: int = STEADY
+
+    def __post_init__(self) -> None:
+        if self.comm_hook is not None and self.comm_hook not in COMM_HOOKS:
+            raise ValueError(f"{self.comm_hook!r} is no known hook; write one of {', '.join(COMM_HOOKS)}")
+        if not 1 <= self.accumulation <= MAX_ACCUMULATION:
+            raise ValueError(f"{self.accumulation} accumulation steps; write 1 to {MAX_ACCUMULATION}")
+        if self.iteration < 1:
+            raise ValueError(f"iteration {self.iteration}; iterations are counted from 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """The stated overheads of a step; the defaults are none.
+
+    ``launch_s`` passes between the last gradient of a bucket and the start of its collective, while
+    compute goes on. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which
+    gradients are copied into buckets and out of them, divided and cast. ``contention`` is the share
+    of a rank's compute units that a collective takes while it runs: NCCL takes about one SM for each
+    channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers: the factor
+    by which a rank's layers and optimizer take longer, 1 for ranks not named.
+    """
+
+    launch_s: float = 0.0
+    memory_bandwidth: float = math.inf
+    contention: float = 0.0
+    optimizer_s: float = 0.0
+    slowdown: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("launch_s", "optimizer_s"):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                raise ValueError(f"{name} is {seconds} s; write 0 or more")
+        if not self.memory_bandwidth > 0:
+            raise ValueError(f"a memory bandwidth of {self.memory_bandwidth} bytes/s; write more than 0")
+        if not 0 <= self.contention < 1:
+            raise ValueError(f"a contention of {self.contention}; write a share from 0 to below 1")
+        for rank, factor in self.slowdown.items():
+            if not 1 / MAX_SLOWDOWN <= factor <= MAX_SLOWDOWN:
+                raise ValueError(
+                    f"a slowdown of {factor} for rank {rank}; write at most {MAX_SLOWDOWN:,}, for example 1.5"
+                )
+
+    def classes(self, ranks: int) -> dict[tuple[int, ...], float]:
+        """Ranks that compute at one pace, with its factor: they do the same at the same time."""
+        unknown = sorted(rank for rank in self.slowdown if not 0 <= rank < ranks)
+        if unknown:
+            raise ValueError(f"a slowdown for rank {unknown[0]}; there are ranks 0 to {ranks - 1}")
+        paces: dict[float, list[int]] = {}
+        for rank in range(ranks):
+            paces.setdefault(self.slowdown.get(rank, 1.0), []).append(rank)
+        return {tuple(alike): factor for factor, alike in paces.items()}

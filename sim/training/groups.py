@@ -1,0 +1,161 @@
+"""How the ranks of a job carry out their collectives: by a function of time, or transfer by transfer."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import simpy
+
+from sim.algorithms import algorithms_for
+from sim.collective import Collective
+from sim.engine.bounds import traffic_bound
+from sim.engine.effort import consider
+from sim.engine.events import Execution
+from sim.libraries import nccl
+from sim.network.fifo import FifoNetwork
+from sim.predict import schedules
+from sim.schedule import Schedule
+from topologies import Topology, ranks
+
+NCCL_WORKERS = 1
+"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
+
+GLOO_WORKERS = 2
+"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
+
+Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
+"""A SimPy process that lasts as long as one collective."""
+
+
+class CollectiveTime(Protocol):
+    """How long one collective takes alone, in seconds: a tuner's belief, a closed form, a measured curve."""
+
+    def __call__(self, collective: Collective, /) -> float:
+        """Seconds of this collective."""
+        ...
+
+
+class ProcessGroup(Protocol):
+    """The ranks that share gradients; ``workers`` of their collectives may run at once, taken in order."""
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many collectives run at once."""
+        ...
+
+    def bound(self, collective: Collective) -> float:
+        """Seconds below which this collective cannot be, whatever else goes on."""
+        ...
+
+    def carrier(self, env: simpy.Environment) -> Carry:
+        """What carries out collectives in one simulation; those that overlap share one network."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TimedGroup:
+    """Collectives of which only the time is known: ``time(collective)`` seconds each.
+
+    With more than one worker those that overlap do not slow each other down, so ``time`` should then
+    be of collectives that share their links.
+    """
+
+    ranks: int
+    time: CollectiveTime
+    workers: int = NCCL_WORKERS
+
+    def __post_init__(self) -> None:
+        _check(self.ranks, self.workers)
+
+    def bound(self, collective: Collective) -> float:
+        """The time itself."""
+        return self.time(collective)
+
+    def carrier(self, env: simpy.Environment) -> Carry:
+        """A wait of the collective's time."""
+
+        def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
+            yield env.timeout(self.time(collective))
+
+        return carry
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedGroup:
+    """Collectives whose every transfer is simulated, on a topology with one network for all of them.
+
+    ``algorithm`` ``auto`` is the library's own choice, with ``ideal`` the ring, which also does what
+    the named algorithm cannot (the broadcast of buffers by halving and doubling, say). ``gamma`` (s/byte)
+    and ``launch_s`` are `sim.parameters.Parameters`'; latencies and bandwidths are the graph's own.
+    """
+
+    graph: Topology
+    ranks: int
+    library: str = "ideal"
+    algorithm: str = "auto"
+    gamma: float = 0.0
+    launch_s: float = 0.0
+    workers: int = NCCL_WORKERS
+
+    def __post_init__(self) -> None:
+        _check(self.ranks, self.workers)
+        if self.ranks > len(ranks(self.graph)):
+            raise ValueError(
+                f"{self.ranks} ranks, but {self.graph.graph['name']} has {len(ranks(self.graph))}; "
+                f"write fewer ranks or a larger cluster"
+            )
+
+    def schedule(self, collective: Collective) -> Schedule:
+        """How the library carries out the collective."""
+        known = self.library != "ideal" or self.algorithm in algorithms_for(collective.kind)
+        return schedules(self.library, collective, self.algorithm if known else "ring")
+
+    def bound(self, collective: Collective) -> float:
+        """What the busiest link needs for the collective's bytes, and the launch."""
+        plan = self.schedule(collective)
+        consider(plan, self.graph)
+        return self.launch_s + traffic_bound(plan, self.graph)
+
+    def carrier(self, env: simpy.Environment) -> Carry:
+        """The SimPy engine on one network."""
+        network = FifoNetwork(env, self.graph)
+
+        def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
+            if self.launch_s:
+                yield env.timeout(self.launch_s)
+            plan = self.schedule(collective)
+            consider(plan, self.graph)
+            execution = Execution(env, network, plan, self.gamma)
+            execution.start()
+            yield execution.done
+            # what counts as one instant may end a trifle later than it began
+            if execution.finished > env.now:
+                yield env.timeout(execution.finished - env.now)
+
+        return carry
+
+
+def nccl_time(comm: nccl.Communicator, launch_s: float = 0.0) -> CollectiveTime:
+    """What NCCL's tuner believes each collective to take, and ``launch_s`` more: uncalibrated."""
+
+    @lru_cache(maxsize=4096)
+    def time(collective: Collective, /) -> float:
+        if collective.ranks != comm.ranks:
+            raise ValueError(f"a collective of {collective.ranks} ranks on a communicator of {comm.ranks}")
+        choice = nccl.cost_table(comm, collective.kind).choose(collective.nbytes)
+        return launch_s + choice.time_us * 1e-6
+
+    return time
+
+
+def _check(ranks: int, workers: int) -> None:
+    if ranks < 1:
+        raise ValueError(f"{ranks} ranks; write 1 or more")
+    if workers < 1:
+        raise ValueError(f"{workers} workers; write 1 as NCCL has, 2 as Gloo has, or more")

@@ -1,0 +1,164 @@
+"""A model before it meets a device: its tensors, and the work of each layer.
+
+Compute time is a roofline (Williams, Waterman and Patterson, CACM 52(4), 2009, fig. 1): a layer takes
+as long as the slower of its arithmetic and its memory traffic,
+
+    forward = max(flops / (peak x efficiency), bytes / (memory bandwidth x efficiency))
+
+and backward, which does the work of forward once for the gradient of the input and once for that of
+the weights, twice as long. Only matrix products and convolutions count as flops (a multiply-add is two);
+everything else is memory traffic, in the compute precision. Launch overheads, the optimizer and the
+input pipeline are not in it, so small batches are faster here than in life. With the efficiencies
+below NVIDIA's published one-GPU throughputs of ResNet-50 and BERT (V100 and A100, large batches) come
+out between 0.56 and 1.25 of what was measured (tests/sim/test_models.py): where the scale matters,
+measure one GPU and set the efficiency by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sim.workload.devices import ITEMSIZE, Device
+from sim.workload.workload import Layer, Tensor, Workload
+
+COMPUTE_EFFICIENCY = 0.5
+"""Share of peak FLOP/s that matrix products reach, a round figure: published utilisations of whole models
+lie at 0.21 to 0.52 (PaLM, arXiv:2204.02311, table 3; Megatron-LM, arXiv:2104.04473, table 1)."""
+
+MEMORY_EFFICIENCY = 0.8
+"""Share of data-sheet memory bandwidth that streaming kernels reach, a round figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One layer's forward pass on one sample.
+
+    ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are
+    read and written; ``kept``, those that stay for backward; ``gradients``, positions in
+    `Architecture.parameters` in the order in which backward finishes them.
+    """
+
+    name: str
+    gradients: tuple[int, ...] = ()
+    flops: float = 0.0
+    traffic: float = 0.0
+    kept: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A model: parameters in definition order, buffers, and blocks in forward order.
+
+    ``frozen_nbytes`` are parameters that are held and not trained. Their layers are taken to need a
+    whole backward, which is too much where nothing before them is trained.
+    """
+
+    name: str
+    sample: str
+    parameters: tuple[Tensor, ...]
+    blocks: tuple[Block, ...]
+    buffers: tuple[Tensor, ...] = ()
+    frozen_nbytes: int = 0
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of all parameters."""
+        return sum(tensor.count for tensor in self.parameters)
+
+    @property
+    def flops(self) -> float:
+        """Forward FLOPs of one sample."""
+        return sum(block.flops for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A layer while an architecture is put together: a `Block` that still holds its tensors.
+
+    ``parameters`` stand in definition order; backward finishes the last one first where
+    ``reversed_arrival``, as autograd does for a linear layer's weight and bias, else the first one.
+    """
+
+    name: str
+    parameters: tuple[Tensor, ...] = ()
+    buffers: tuple[Tensor, ...] = ()
+    flops: float = 0.0
+    traffic: float = 0.0
+    kept: float = 0.0
+    reversed_arrival: bool = False
+
+
+def assemble(
+    name: str, sample: str, modules: Sequence[Module], definition: Sequence[str] = ()
+) -> Architecture:
+    """An architecture of modules in forward order.
+
+    Their tensors are defined in that order too, unless ``definition`` names all modules that have any
+    in another one.
+    """
+    by_name = {module.name: module for module in modules}
+    assert len(by_name) == len(modules), "module names are unique"
+    defined = [by_name[name] for name in definition or by_name]
+    parameters = [tensor for module in defined for tensor in module.parameters]
+    position = {tensor.name: index for index, tensor in enumerate(parameters)}
+    return Architecture(
+        name=name,
+        sample=sample,
+        parameters=tuple(parameters),
+        blocks=tuple(
+            Block(
+                name=module.name,
+                gradients=tuple(
+                    position[tensor.name]
+                    for tensor in (module.parameters[::-1] if module.reversed_arrival else module.parameters)
+                ),
+                flops=module.flops,
+                traffic=module.traffic,
+                kept=module.kept,
+            )
+            for module in modules
+        ),
+        buffers=tuple(tensor for module in defined for tensor in module.buffers),
+    )
+
+
+def workload(
+    architecture: Architecture,
+    device: Device,
+    batch: int,
+    precision: str = "float32",
+    dtype: str | None = None,
+    compute_efficiency: float = COMPUTE_EFFICIENCY,
+    memory_efficiency: float = MEMORY_EFFICIENCY,
+) -> Workload:
+    """One training step of ``batch`` samples on ``device``.
+
+    ``precision`` is what products are computed in, ``dtype`` what parameters and gradients are stored
+    in, each in its own where none is given: float16 and float32 is what torch.autocast does, bfloat16
+    and bfloat16 a model cast as a whole.
+    """
+    if dtype is not None and "float" not in dtype:
+        raise ValueError(f"{dtype!r} has no gradients; write for example float32 or bfloat16")
+    for what, share in (("compute", compute_efficiency), ("memory", memory_efficiency)):
+        if not 0 < share <= 1:
+            raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
+    flops_per_s = device.peak(precision) * compute_efficiency
+    bytes_per_s = device.memory_bandwidth * memory_efficiency
+    itemsize = ITEMSIZE[precision]
+
+    def layer(block: Block) -> Layer:
+        tensors = [architecture.parameters[index] for index in block.gradients]
+        weights = sum(tensor.count for tensor in tensors if not tensor.sparse)
+        nbytes = (block.traffic * batch + weights) * itemsize
+        forward_s = max(block.flops * batch / flops_per_s, nbytes / bytes_per_s)
+        kept = round(block.kept * batch * itemsize)
+        return Layer(block.name, block.gradients, forward_s, 2 * forward_s, kept)
+
+    return Workload(
+        name=architecture.name,
+        parameters=tuple(replace(tensor, dtype=dtype or tensor.dtype) for tensor in architecture.parameters),
+        layers=tuple(layer(block) for block in reversed(architecture.blocks)),
+        buffers=architecture.buffers,
+        frozen_nbytes=architecture.frozen_nbytes,
+        batch=batch,
+        sample=architecture.sample,
+    )

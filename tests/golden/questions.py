@@ -1,0 +1,151 @@
+"""What people ask Ringside, in their own words; `answers.json` holds what every door says to it.
+
+An answer that changes is a decision: ``python -m tests.golden.questions`` writes the file anew, and the
+commit says why.
+"""
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ANSWERS = Path(__file__).with_name("answers.json")
+PUBLISHED = ROOT / "validation/published"
+LOGS = ROOT / "tests/validation/data"
+
+SIMULATE = """
+all_reduce --cluster star:64 --algorithm ring --size 1G
+all_reduce --cluster star:64 --algorithm ring -b 1K -e 64M -f 64
+all_reduce --cluster star:64 --algorithm double_binary_tree -b 1K -e 16M -f 128
+all_reduce --cluster star:64 --algorithm tree -b 1K -e 16M -f 128
+all_reduce --cluster star:12 --algorithm halving_doubling --size 16M
+all_reduce --cluster star:16 --algorithm direct --size 1M
+all_reduce --cluster star:8 -b 8 -e 128M -f 64
+all_reduce --cluster star:256 --algorithm ring --size 64M --engine model
+all_gather --cluster star:16 --size 16M
+reduce_scatter --cluster star:16 --size 16M
+broadcast --cluster star:16 --size 16M
+reduce --cluster star:9 --size 1M
+all_to_all --cluster star:16 --size 16M
+gather --cluster star:5 --size 1M
+scatter --cluster star:5 --size 1M
+sendrecv --cluster star:4 --size 1M
+all_reduce --cluster leaf-spine:4 --algorithm ring --size 16M
+all_reduce --cluster leaf-spine:4 --algorithm halving_doubling --size 16M
+all_reduce --cluster leaf-spine:4 --set oversubscription=4 --algorithm halving_doubling --size 16M
+all_to_all --cluster leaf-spine:2 --set oversubscription=2 --size 16M
+all_reduce --cluster dgx-h100:2 --library ideal --size 16M
+all_reduce --cluster dgx-a100:2 --library ideal --algorithm ring -b 1K -e 16M -f 128
+all_reduce --cluster dgx1-v100:1 --library ideal --algorithm direct --size 16M
+all_reduce --cluster star:4 --library gloo -b 1K -e 16M -f 128
+all_gather --cluster star:4 --library gloo --size 4M
+all_to_all --cluster star:4 --library gloo --size 4M
+broadcast --cluster star:5 --library gloo --size 4M
+all_reduce --cluster star:4 --library gloo --size 4M --dtype float64
+all_reduce --cluster dgx-h100:2 -b 1K -e 1G -f 32
+all_reduce --cluster dgx-h100:2 --size 1M
+all_reduce --cluster dgx-h100:1 -b 1K -e 1G -f 32
+all_reduce --cluster dgx-a100:16 -b 1K -e 1G -f 32
+all_reduce --cluster dgx-a100:2 --nccl-version 2.18 -b 1K -e 1G -f 32
+all_reduce --cluster dgx1-v100:1 -b 1K -e 1G -f 32
+all_reduce --cluster dgx2-v100:2 -b 1K -e 1G -f 32
+all_reduce --cluster a100-pcie4:2 -b 1K -e 1G -f 32
+all_reduce --cluster dgx-h100:2 --algorithm ring --protocol simple --size 256M
+all_reduce --cluster dgx-h100:2 --algorithm ring --protocol simple --size 16M --engine simpy
+all_reduce --cluster dgx-h100:2 --algorithm tree --protocol ll128 --size 1M --engine simpy
+all_gather --cluster dgx-h100:4 -b 1K -e 1G -f 32
+reduce_scatter --cluster dgx-a100:4 -b 1K -e 1G -f 32
+broadcast --cluster dgx-h100:2 --size 16M
+all_to_all --cluster dgx-h100:2 --size 16M
+sendrecv --cluster dgx-h100:2 --size 1M
+all_reduce --cluster dgx-h100:1 -g 4 --size 16M
+"""
+
+PICK = """
+all_reduce --cluster dgx-h100 --nodes 1,2,4,16 -b 1K -e 1G -f 16
+all_gather --cluster dgx-a100 --nodes 2,8 -b 1K -e 1G -f 32
+all_reduce --cluster dgx-a100 --nodes 2 -b 64K -e 16M -f 16 --times pipeline --algorithm ring,tree
+all_reduce --cluster star --nodes 4,16 -b 1K -e 16M -f 16
+"""
+
+TRAIN = """
+--model resnet50 --cluster dgx-a100:16
+--model bert-large --batch 4 --cluster dgx-a100:16 --precision bfloat16 --sweep bucket-cap-mb=5,25,100
+--model resnet50 --cluster dgx-h100:2
+--model resnet50 --cluster star:8
+--model resnet50 --cluster star:4 --library gloo
+--model gpt2 --batch 2 --cluster leaf-spine:2 --library ideal
+--model vgg16 --cluster dgx-a100 --sweep nodes=1,2,4
+"""
+
+COMPARE = f"""
+{PUBLISHED}/oke_a100_n2_r16.json --cluster dgx-a100:2
+{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster dgx-a100:2
+{PUBLISHED}/azure_h100_n1_r8_all_reduce.json --cluster dgx-h100:1
+{LOGS}/v2.0_all_reduce.log --cluster dgx-a100:1
+"""
+
+CALIBRATE = f"""
+{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster star
+"""
+
+
+def questions() -> list[str]:
+    """Every question, as a command line."""
+    found = []
+    for command, lines in (
+        ("simulate", SIMULATE),
+        ("pick", PICK),
+        ("train", TRAIN),
+        ("compare", COMPARE),
+        ("calibrate", CALIBRATE),
+    ):
+        end = " -o calibration.yaml" if command == "calibrate" else " --json"
+        found += [f"{command} {line}{end}" for line in lines.strip().splitlines()]
+    return found
+
+
+def ask(question: str) -> Any:
+    """What the command line prints, as JSON where it is; the calibration that it writes; or its error."""
+    from ringside.__main__ import main
+
+    before = sys.argv
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        sys.argv = ["ringside", *question.split()]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+        code: Any = 0
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        sys.argv = before
+    if code:
+        return {"exit": code, "error": " ".join(err.getvalue().split()).replace(str(ROOT) + "/", "")}
+    if question.startswith("calibrate"):
+        import yaml
+
+        return yaml.safe_load(Path("calibration.yaml").read_text(encoding="utf-8"))["fits"]
+    answer = json.loads(out.getvalue())
+    answer.pop("inputs", None)
+    return answer
+
+
+def main() -> None:
+    """Write the answers of today."""
+    import tempfile
+
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for question in questions():
+            found[question.replace(str(ROOT) + "/", "")] = ask(question)
+    ANSWERS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Links of different speeds: nothing is faster than its bytes, and nothing waits for bytes to come."""
+
+import random
+from collections.abc import Iterator
+from math import inf
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.algorithms import ALGORITHMS, schedule
+from sim.collective import Collective
+from sim.engine.events import Run, simulate
+from sim.network.fifo import PIECES
+from sim.schedule import Schedule, Step, even_chunks, step
+from topologies import Routes, Topology, check, star
+from topologies.fabrics import leaf_spine
+from topologies.graph import add_cable
+
+KIB, MIB = 1 << 10, 1 << 20
+PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
+
+
+def noisy(graph: Topology, seed: int) -> Topology:
+    """The same network but for the ninth digit of every figure."""
+    draw = random.Random(seed)
+    changed = graph.copy()
+    for _, _, link in changed.edges(data=True):
+        link["bandwidth"] *= 1 + 1e-9 * draw.uniform(-1, 1)
+        link["latency"] *= 1 + 1e-9 * draw.uniform(-1, 1)
+    return changed
+
+
+def sends(ranks: int, nbytes: dict[tuple[int, int], int]) -> Schedule:
+    """Messages that all set out at once, in this order."""
+    unit = 1000
+    collective = Collective("all_to_all", ranks, unit * ranks)
+    largest = max(size // unit for size in nbytes.values())
+    chunks = even_chunks(Collective("all_to_all", ranks, unit * ranks * largest), largest)
+
+    def steps() -> Iterator[Step]:
+        for (src, dst), size in nbytes.items():
+            yield step(src, dst, (src * ranks + dst) * largest, span=size // unit, reduce=False)
+
+    return Schedule(collective, "by hand", chunks, steps)
+
+
+def finishes(run: Run) -> dict[tuple[int, int], float]:
+    assert run.timeline is not None
+    return {(sent.src, sent.dst): sent.delivered for sent in run.timeline.transfers}
+
+
+def uneven_star(rates: list[float]) -> Topology:
+    graph: Topology = nx.DiGraph(name="uneven")
+    graph.add_node("switch", kind="switch", tier=1)
+    for rank, rate in enumerate(rates):
+        graph.add_node(f"gpu{rank}", kind="gpu", rank=rank, tier=0)
+        add_cable(graph, f"gpu{rank}", "switch", kind="ethernet", bandwidth=rate, latency=0.0)
+    check(graph)
+    return graph
+
+
+def test_a_slow_senders_message_takes_only_its_own_rate_of_a_fast_port() -> None:
+    # rank 0 feeds the port at half of its rate; what is left carries rank 1's message meanwhile
+    graph = uneven_star([5e8, 1e9, 1e9])
+    done = finishes(simulate(sends(3, {(0, 2): 10_000, (1, 2): 10_000}), graph, traced=True))
+    assert done[0, 2] == pytest.approx(20e-6)
+    assert done[1, 2] == pytest.approx(20e-6)
+
+
+def test_a_port_does_not_count_bytes_as_carried_that_have_not_come() -> None:
+    # three messages of 10 kB meet at a port of 1 GB/s, and the first comes at a third of that
+    graph = uneven_star([1e9 / 3, 1e9, 1e9, 1e9])
+    done = finishes(simulate(sends(4, {(0, 3): 10_000, (1, 3): 10_000, (2, 3): 10_000}), graph, traced=True))
+    assert max(done.values()) == pytest.approx(30e-6)
+    assert done[0, 3] == pytest.approx(30e-6)
+
+
+def test_several_messages_cross_a_fast_uplink_at_once() -> None:
+    graph = leaf_spine(2, 4, bandwidth=1e9, latency=0.0)
+    done = finishes(simulate(sends(8, {(r, 4 + r): 1_000_000 for r in range(4)}), graph, traced=True))
+    assert list(done.values()) == pytest.approx([1e-3] * 4)
+
+
+def test_messages_on_a_crowded_uplink_arrive_together() -> None:
+    graph = leaf_spine(2, 4, bandwidth=1e9, latency=0.0, oversubscription=4)
+    done = finishes(simulate(sends(8, {(r, 4 + r): 1_000_000 for r in range(4)}), graph, traced=True))
+    assert max(done.values()) == pytest.approx(4e-3)
+    assert min(done.values()) >= 4e-3 * (1 - 1 / PIECES)
+
+
+@pytest.mark.parametrize(("algorithm", "kind"), PAIRS)
+@pytest.mark.parametrize(("leaves", "hosts"), [(2, 2), (3, 4), (4, 4), (2, 12)])
+def test_a_leaf_spine_that_nothing_blocks_takes_as_long_as_a_star(
+    algorithm: str, kind: str, leaves: int, hosts: int
+) -> None:
+    ranks = leaves * hosts
+    for nbytes in (64 * KIB, 16 * MIB):
+        plan = schedule(algorithm, Collective(kind, ranks, nbytes))
+        flat = simulate(plan, star(ranks, latency=2e-9)).time_s
+        tiers = simulate(plan, leaf_spine(leaves, hosts, latency=1e-9)).time_s
+        assert tiers == pytest.approx(flat, rel=0.01)
+
+
+@pytest.mark.parametrize(("algorithm", "kind"), PAIRS)
+@pytest.mark.parametrize("oversubscription", [1, 2, 4])
+def test_the_ninth_digit_of_a_rate_moves_no_answer(algorithm: str, kind: str, oversubscription: int) -> None:
+    for leaves, hosts in ((2, 4), (3, 3)):
+        graph = leaf_spine(leaves, hosts, oversubscription=oversubscription)
+        for nbytes in (64 * KIB, 4 * MIB):
+            plan = schedule(algorithm, Collective(kind, leaves * hosts, nbytes))
+            exact = simulate(plan, graph).time_s
+            for seed in range(2):
+                assert simulate(plan, noisy(graph, seed)).time_s == pytest.approx(exact, rel=0.01)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Topology:
+    """A few switches in a tree, ranks on them, every direction of every cable with a rate of its own."""
+    rates = st.one_of(st.sampled_from([1e9, 2e9, 4e9]), st.floats(1e8, 1e10))
+    graph: Topology = nx.DiGraph(name="tree")
+    switches = draw(st.integers(1, 4))
+    cables = []
+    for switch in range(switches):
+        graph.add_node(f"s{switch}", kind="switch")
+        if switch:
+            cables.append((f"s{switch}", f"s{draw(st.integers(0, switch - 1))}"))
+    for rank in range(draw(st.integers(2, 8))):
+        graph.add_node(f"g{rank}", kind="gpu", rank=rank)
+        cables.append((f"g{rank}", f"s{draw(st.integers(0, switches - 1))}"))
+    for a, b in cables:
+        add_cable(graph, a, b, kind="ethernet", bandwidth=draw(rates), latency=0.0)
+        graph.edges[b, a]["bandwidth"] = draw(rates)
+    check(graph)
+    return graph
+
+
+@given(graph=networks(), pair=st.sampled_from(PAIRS), nbytes=st.integers(1, 4 * MIB))
+@settings(deadline=None, max_examples=300)
+def test_no_links_last_byte_leaves_before_a_fluid_link_would_have_carried_all(
+    graph: Topology, pair: tuple[str, str], nbytes: int
+) -> None:
+    ranks = sum(data["kind"] == "gpu" for _, data in graph.nodes(data=True))
+    run = simulate(schedule(pair[0], Collective(pair[1], ranks, nbytes)), graph, traced=True)
+    assert run.timeline is not None
+    links, routes = run.timeline.links, Routes(graph)
+    fed: dict[str, list[tuple[float, float, int]]] = {}
+    for sent in run.timeline.transfers:
+        slowest = inf
+        for hop in routes.route(sent.src, sent.dst):
+            fed.setdefault(" -> ".join(hop), []).append((sent.sent, slowest, sent.nbytes))
+            slowest = min(slowest, graph.edges[hop]["bandwidth"])
+    for link, name in enumerate(run.timeline.link_names):
+        if name in fed:
+            last = max(span.end for span in links if span.link == link)
+            bandwidth = graph.edges[tuple(name.split(" -> "))]["bandwidth"]
+            assert last >= fluid_end(fed[name], bandwidth) * (1 - 1e-7)
+
+
+def fluid_end(messages: list[tuple[float, float, int]], bandwidth: float) -> float:
+    """When a link that never rests has carried messages, each (start, rate at which it comes, bytes)."""
+    ends = [start + nbytes / rate for start, rate, nbytes in messages]
+    moments = sorted({*ends, *(start for start, _, _ in messages)})
+    waiting, end = 0.0, moments[0]
+    for begin, until in zip(moments, [*moments[1:], inf], strict=True):
+        waiting += sum(nbytes for start, rate, nbytes in messages if start == begin and rate == inf)
+        coming = sum(
+            rate for (start, rate, _), last in zip(messages, ends, strict=True) if start <= begin < last
+        )
+        if coming:
+            end = until
+        elif waiting:
+            end = min(begin + waiting / bandwidth, until)
+        waiting = max(waiting + (coming - bandwidth) * (until - begin), 0.0)
+    return end

@@ -1,0 +1,209 @@
+"""Predict and measure on emulated networks: the proof that everybody can run.
+
+Link parameters come from ping-pong alone, everything else is predicted from them and then measured.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from real.collective.emulated import Cluster, cluster
+from real.collective.measure import Measurement
+from real.launch.forks import Forks
+from real.launch.torchrun import Gang
+from sim.collective import Collective, itemsize
+from sim.libraries.gloo import RENDEZVOUS
+from sim.predict import predict
+from sim.record import Record
+from topologies import Topology
+from topologies.placement import PLACEMENTS
+from validation.emulated.links import Link, as_measured, measure_latency, measure_link
+from validation.emulated.plan import LIBRARY, TOLERANCES, Scene, Tolerance, Trial
+
+QUIET = 0.10
+"""The largest spread of repeats with which a cell says something about the model."""
+
+CALM = 0.08
+RERUNS = 2
+"""A cell that spreads more than `CALM` is measured again, twice at most; its quietest run counts."""
+
+REPEATS = 5
+_DTYPE = "float32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One prediction beside its measurement, the median of ``repeats``.
+
+    ``bandwidth`` is the hosts' links' nominal one in bytes/s. ``spread`` is the way from the fastest
+    repeat to the slowest over the median; above `QUIET` the cell is ``noisy``.
+    """
+
+    family: str
+    collective: str
+    algorithm: str
+    ranks: int
+    bandwidth: float
+    size_bytes: int
+    placement: str
+    oversubscription: float
+    slowdown: float
+    measured_s: float
+    predicted_s: float
+    repeats: int
+    spread: float
+    latency_s: float
+    efficiency: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured time, less one."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def noisy(self) -> bool:
+        """Whether its own repeats disagree too much to judge the model by it."""
+        return self.spread > QUIET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A family's absolute relative errors over its quiet cells, beside what they may be."""
+
+    family: str
+    cells: int
+    noisy: int
+    median_error: float
+    p90_error: float
+    worst_error: float
+    tolerance: Tolerance
+
+    @property
+    def passed(self) -> bool:
+        """Whether the errors are within the tolerance, and most cells were quiet enough to tell."""
+        limits = (self.tolerance.median, self.tolerance.p90, self.tolerance.worst)
+        found = (self.median_error, self.p90_error, self.worst_error)
+        within = all(limit is None or error <= limit for limit, error in zip(limits, found, strict=True))
+        return within and 2 * self.noisy <= self.cells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """A finished validation."""
+
+    cells: tuple[Cell, ...]
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every family is within its tolerance."""
+        return all(verdict.passed for verdict in self.verdicts)
+
+
+def validate(plan: Sequence[Scene], on_cell: Callable[[Cell], None]) -> Validation:
+    """Carry out a plan; call ``on_cell`` with each cell as soon as it is there.
+
+    Raise `ValueError` if this machine cannot emulate a network (see `real.emulate.available`) and
+    `real.launch.follow.MeasureError` if a measurement fails.
+    """
+    begin = time.monotonic()
+    cells: list[Cell] = []
+
+    def keep(cell: Cell) -> None:
+        cells.append(cell)
+        on_cell(cell)
+
+    with Forks() as forks:
+        for scene in plan:
+            with cluster(scene.graph, forks) as network:
+                _play(scene, network, keep)
+    return Validation(cells=tuple(cells), verdicts=verdicts(cells), seconds=time.monotonic() - begin)
+
+
+def verdicts(cells: Sequence[Cell]) -> tuple[Verdict, ...]:
+    """One verdict for each family that has cells."""
+    families = [name for name in TOLERANCES if any(cell.family == name for cell in cells)]
+    return tuple(_verdict(name, [cell for cell in cells if cell.family == name]) for name in families)
+
+
+def _verdict(family: str, cells: Sequence[Cell]) -> Verdict:
+    noisy = sum(cell.noisy for cell in cells)
+    # where every cell is noisy there are numbers to show, and no pass
+    errors = np.abs([cell.error for cell in cells if not cell.noisy or noisy == len(cells)])
+    return Verdict(
+        family=family,
+        cells=len(cells),
+        noisy=noisy,
+        median_error=float(np.median(errors)),
+        p90_error=float(np.percentile(errors, 90)),
+        worst_error=float(errors.max()),
+        tolerance=TOLERANCES[family],
+    )
+
+
+def _play(scene: Scene, network: Cluster, on_cell: Callable[[Cell], None]) -> None:
+    graph, link = scene.graph, measure_link(network)
+    latencies: dict[tuple[int, ...], float] = {}
+    for trial in scene.trials:
+        hosts = PLACEMENTS[trial.placement](graph)[: trial.ranks]
+        if hosts not in latencies:
+            latencies[hosts] = measure_latency(network, hosts)
+        latency = latencies[hosts]
+        predicted = as_measured(graph, hosts, link, latency)
+        for record in _measured(network, trial, trial.sizes, hosts):
+            for _ in range(RERUNS):
+                if _spread(record) > CALM:
+                    again = _measured(network, trial, (record.nbytes,), hosts)
+                    record = min(record, *again, key=lambda record: record.spread)
+            seconds = _predicted(trial, record.nbytes, predicted, latency)
+            on_cell(_cell(scene, trial, record, seconds, link, latency))
+
+
+def _spread(record: Record) -> float:
+    return (record.max_s - record.min_s) / record.time_s
+
+
+def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Sequence[int]) -> list[Record]:
+    records: list[Record] = []
+    what = Measurement(
+        collective=trial.collective,
+        algorithm="library" if trial.algorithm == LIBRARY else trial.algorithm,
+        gang=Gang(trial.ranks),
+        sizes=sizes,
+        dtype=_DTYPE,
+        iterations=REPEATS,
+        warmup=1,
+    )
+    network.measure(what, records.append, hosts)
+    return records
+
+
+def _predicted(trial: Trial, nbytes: int, graph: Topology, latency: float) -> float:
+    library, algorithm = ("gloo", "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
+    collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
+    seconds = predict(collective, graph, library=library, algorithm=algorithm, engine="simpy").time_s
+    # a schedule's first message waits for its announcement as a library's does, which has that in its launch
+    return seconds if library == "gloo" else seconds + RENDEZVOUS * latency
+
+
+def _cell(scene: Scene, trial: Trial, record: Record, predicted_s: float, link: Link, latency: float) -> Cell:
+    return Cell(
+        family=trial.family,
+        collective=trial.collective,
+        algorithm=trial.algorithm,
+        ranks=trial.ranks,
+        bandwidth=scene.bandwidth,
+        size_bytes=record.nbytes,
+        placement=trial.placement,
+        oversubscription=scene.oversubscription,
+        slowdown=1.0 if scene.slow is None else scene.slowdown,
+        measured_s=record.time_s,
+        predicted_s=predicted_s,
+        repeats=record.iterations,
+        spread=_spread(record),
+        latency_s=latency,
+        efficiency=link.efficiency,
+    )

@@ -1,0 +1,141 @@
+"""Predicted DistributedDataParallel steps beside real ones, and the plan that proves them.
+
+The plan's networks are emulated, and their parameters come from ping-pong alone (see `links`);
+the layers sleep, so compute is known; everything else is predicted before it is measured. Gradients
+are views of their buckets: to copy them back would take the cores that carry the network.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from real.collective.emulated import cluster
+from real.ddp.job import DdpJob
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.record import DdpRecord
+from sim.training.step import Step
+from sim.workload.workload import Layer, Tensor, Workload
+from topologies import star
+from validation.ddp_run import emulated_wires, record
+from validation.emulated.plan import MBIT
+
+RANKS = 4
+ITERATIONS = 4
+
+STEP_MEDIAN, STEP_WORST, FINISH_MEDIAN = 0.02, 0.05, 0.06
+"""What the absolute relative errors of step times and of buckets' finishes may be at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One cell: links of ``bandwidth`` bytes/s, a bucket cap in MiB, and the process group's workers."""
+
+    bandwidth: float
+    cap_mb: float
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Measured steps and their prediction; errors are predicted over measured, less one."""
+
+    record: DdpRecord
+    predicted: Step
+
+    @property
+    def step_error(self) -> float:
+        """Of the step time, against the median of the measured ones."""
+        return self.predicted.step_s / self.measured_s - 1
+
+    @property
+    def finish_errors(self) -> list[float]:
+        """Of each bucket's finish, against the median of the measured ones."""
+        finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.record.steps]
+        predicted = [bucket.finish_s for bucket in self.predicted.buckets]
+        return [
+            one / other - 1
+            for one, other in zip(predicted, np.median(finishes, axis=0).tolist(), strict=True)
+        ]
+
+    @property
+    def measured_s(self) -> float:
+        """The median of the measured steps."""
+        return float(np.median([step.step_s for step in self.record.steps]))
+
+    @property
+    def spread(self) -> float:
+        """Half the way from the quickest measured step to the slowest, over the median."""
+        times = [step.step_s for step in self.record.steps]
+        return (max(times) - min(times)) / (2 * self.measured_s)
+
+
+def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
+    """Equal layers of 0.5 MiB of parameters each."""
+    return Workload(
+        name=f"{layers} sleeping layers",
+        parameters=tuple(Tensor(f"layer{i}.weight", 2**17) for i in range(layers)),
+        layers=tuple(Layer(f"layer{i}", (i,), forward_s, backward_s) for i in reversed(range(layers))),
+    )
+
+
+def trials(
+    rates: Sequence[float] = (100 * MBIT, 200 * MBIT, 500 * MBIT),
+    caps_mb: Sequence[float] = (1, 5, 25),
+    workers: Sequence[int] = (2, 1),
+) -> list[Trial]:
+    """Every combination."""
+    return [
+        Trial(bandwidth=rate, cap_mb=cap, workers=count)
+        for rate in rates
+        for count in workers
+        for cap in caps_mb
+    ]
+
+
+def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, Judged], None]) -> None:
+    """Predict and measure each trial; one network is built for each bandwidth.
+
+    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
+    measurement fails.
+    """
+    by_rate: dict[float, list[Trial]] = {}
+    for trial in plan:
+        by_rate.setdefault(trial.bandwidth, []).append(trial)
+    for rate, some in by_rate.items():
+        with cluster(star(RANKS, bandwidth=rate)) as built:
+            wires = emulated_wires(built, RANKS)
+            for trial in some:
+                job = DdpJob(
+                    bucketing=Bucketing(trial.cap_mb),
+                    gradient_as_bucket_view=True,
+                    workers=trial.workers,
+                    iterations=ITERATIONS,
+                )
+                found = record(sleeping_layers(), job, RANKS, built, wires)
+                on_judged(trial, Judged(found, found.predict()))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure of a whole validation beside what it may be at most."""
+
+    what: str
+    error: float
+    most: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is within its tolerance."""
+        return self.error <= self.most
+
+
+def checks(judged: Sequence[Judged]) -> tuple[Check, ...]:
+    """The three figures that have a tolerance."""
+    steps = np.abs([one.step_error for one in judged])
+    finishes = np.abs([error for one in judged for error in one.finish_errors])
+    return (
+        Check("median error of step times", float(np.median(steps)), STEP_MEDIAN),
+        Check("worst error of step times", float(steps.max()), STEP_WORST),
+        Check("median error of buckets' finishes", float(np.median(finishes)), FINISH_MEDIAN),
+    )

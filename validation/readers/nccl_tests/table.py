@@ -1,0 +1,144 @@
+"""The table of an nccl-tests log. Its header says which columns there are, whatever the release.
+
+Releases differ in the columns before the times (``redop`` and ``root`` once stood only where they
+meant something) and after them (``-I`` adds four a half, bitwise checks one, ``-S`` date and time).
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from sim.record import RecordError
+from validation.readers.nccl_tests.run import Row, Timing
+from validation.readers.reading import seconds
+
+_ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
+_REST = re.compile(r"[\s\d.+\-eE/NAainf]+")
+_STAMP = re.compile(r"\s(\d{4}-\d\d-\d\d)\s+(\d\d:\d\d:\d\d)\s*$")
+_GAP = 24  # blanks: wider than any gap between two numbers, narrower than a half row left out
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One row's texts by column: ``head`` before the times, then the halves."""
+
+    place: str
+    head: dict[str, str]
+    out_of_place: dict[str, str]
+    in_place: dict[str, str]
+    date: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """The size column."""
+        try:
+            return int(self.head["size"])
+        except ValueError:
+            raise RecordError(f"{self.place}: a size of too many digits; expected bytes") from None
+
+    @property
+    def redop(self) -> str:
+        """The operator, empty where there is none."""
+        return self.head.get("redop", "").replace("none", "")
+
+    def row(self) -> Row:
+        """The row in numbers."""
+        return Row(
+            place=self.place,
+            nbytes=self.nbytes,
+            dtype=self.head["type"],
+            redop=self.redop,
+            out_of_place=self._timing(self.out_of_place),
+            in_place=self._timing(self.in_place),
+            date=self.date,
+        )
+
+    def number(self, half: dict[str, str], column: str) -> float | None:
+        """A number of one half; ``None`` where nccl-tests has none."""
+        text = half.get(column, "N/A")
+        try:
+            value = math.nan if text == "N/A" else float(text)
+        except ValueError:
+            raise RecordError(
+                f"{self.place}: {text[:40]!r} under {column}; expected a number or N/A"
+            ) from None
+        return value if math.isfinite(value) else None
+
+    def _timing(self, half: dict[str, str]) -> Timing:
+        time_s, min_s, max_s = (seconds(self.number(half, column)) for column in ("time", "i_min", "i_max"))
+        return Timing(time_s, min_s or 0.0, max_s or 0.0)
+
+
+class Table:
+    """A table being read: begun by its header, fed line by line, whole when closed."""
+
+    def __init__(self, place: str, columns: list[str]) -> None:
+        if "cputime" in columns:
+            raise RecordError(
+                f"{place}: the table holds cputime, which is how long the CPU took to launch; "
+                "expected time: run nccl-tests without -C"
+            )
+        first = columns.index("time")
+        second = columns.index("time", first + 1)
+        self.place = place
+        self.rows: list[Cells] = []
+        self._head = columns[:first]
+        self._half = columns[first:second]
+        self._stamp = ["date", "time"] if "timestamp" in columns else []
+        self._begun: tuple[str, str] | None = None
+
+    def take(self, place: str, text: str, interrupted: bool) -> bool:
+        """Whether the line is a row, or goes on with one that a message ``interrupted``; then it is taken."""
+        if _ROW.fullmatch(text):
+            self.close()
+            self._begun = (place, text)
+        elif self._begun and text.strip() and _REST.fullmatch(text):
+            self._begun = (self._begun[0], f"{self._begun[1]} {text}")
+        else:
+            return False
+        cells = self._cells(*self._begun)
+        if cells is not None:
+            self.rows.append(cells)
+            self._begun = None
+        elif not interrupted:
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Refuse a row that was begun and never became whole."""
+        if self._begun is not None:
+            place, text = self._begun
+            columns = [*self._head, *self._half, *self._half, *self._stamp]
+            raise RecordError(
+                f"{place}: a row of {len(text.split())} columns, cut off or mixed with other output; "
+                f"expected {len(columns)}: {' '.join(columns)}"
+            )
+
+    def _cells(self, place: str, text: str) -> Cells | None:
+        stamp = _STAMP.search(text)
+        tokens = (text[: stamp.start()] if stamp else text).split()
+        date = f"{stamp[1]}T{stamp[2]}" if stamp else ""
+        head, rest = tokens[: len(self._head)], tokens[len(self._head) :]
+        width = len(self._half)
+        if len(rest) == width and self._left_out(text):
+            rest = ["N/A"] * width + rest
+        if len(rest) != 2 * width or bool(self._stamp) > bool(stamp):
+            return None
+        return Cells(
+            place=place,
+            head=dict(zip(self._head, head, strict=True)),
+            out_of_place=dict(zip(self._half, rest[:width], strict=True)),
+            in_place=dict(zip(self._half, rest[width:], strict=True)),
+            date=date,
+        )
+
+    def _left_out(self, text: str) -> bool:
+        """Whether the half out of place is blank, as where only in place makes sense."""
+        return re.match(rf"\s*(?:\S+\s+){{{len(self._head) - 1}}}\S+\s{{{_GAP},}}\S", text) is not None
+
+
+def header(text: str) -> list[str] | None:
+    """The columns that a header line names; ``None`` if the line is something else."""
+    columns = text.lstrip().removeprefix("#").split()
+    times = columns.count("time") + columns.count("cputime")
+    return columns if columns[:3] == ["size", "count", "type"] and times == 2 else None

@@ -1,0 +1,117 @@
+"""nccl-tests' text output, of any release, as it was printed or as a job's log holds it.
+
+A file may hold several runs after one another. What stands above a table describes it: the ranks,
+the program, versions, and the NCCL_* variables that a shell or NCCL printed. A log that ends
+within a row is refused; one that ends between rows (a run that died or was stopped, a table pasted
+without its footer) counts with the rows that it has, which are each complete in themselves.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sim.record import RecordError
+from validation.readers.nccl_tests.collective import infer
+from validation.readers.nccl_tests.lines import RANK, Line, lines
+from validation.readers.nccl_tests.run import PROGRAM, Device, Run, nccl_version
+from validation.readers.nccl_tests.table import Cells, Table, header
+from validation.readers.reading import EXPECTED, Reading
+
+_FACTS = (
+    re.compile(r"# nccl-tests version (?P<tests>\S+)(?:.* nccl-library=(?P<library>\d{4,6})\b)?"),
+    re.compile(r"# Collective test starting: (?P<program>\S+?)(?:_mpi)?(?:\s|$)"),
+    re.compile(r"# nThreads?:? (?P<threads>\d{1,4}) nGpus:? (?P<gpus>\d{1,4})\b"),
+    re.compile(r"nThreads?:? .*?(?<!warmup )(?<!agg )\biters: (?P<iterations>\d{1,9})\b"),
+    re.compile(r"\bNCCL version (?P<nccl>\d+(?:\.\d+)+)"),
+)
+_VARIABLE = re.compile(
+    r"(?P<export>\bexport\s+)?\b(?P<name>NCCL_[A-Z0-9_]+)(?:=| set by environment to )"
+    r"(?P<value>\"[^\"]*\"|'[^']*'|[^\s'\"]*)"
+)
+_UNSET = re.compile(r"\bunset\s+(?P<name>NCCL_[A-Z0-9_]+)")
+_FOOTER = re.compile(r"\s*# (?:Out of bounds values|Avg bus bandwidth)")
+
+
+@dataclass(slots=True)
+class _Above:
+    """What has been read of the run whose table comes next; a shell's exports outlive the run."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    exported: dict[str, str] = field(default_factory=dict)
+
+    def hear(self, line: Line) -> None:
+        """Take up whatever a line says."""
+        text = line.text + line.message
+        if "test concluded" in text:
+            return
+        rank = RANK.search(text)
+        if rank:
+            group = int(rank["group"] or 0)
+            self.devices.append(Device(int(rank["rank"]), group, rank["host"], rank["gpu"].strip()))
+            return
+        program = PROGRAM.search(text)
+        if program:
+            self.facts["program"] = program[1]
+        for pattern in _FACTS:
+            found = pattern.search(text)
+            if found:
+                self.facts |= {key: value for key, value in found.groupdict().items() if value}
+        for found in _VARIABLE.finditer(text):
+            kept = self.exported if found["export"] else self.variables
+            kept[found["name"]] = found["value"].strip("\"',;.)")
+        for found in _UNSET.finditer(text):
+            self.exported.pop(found["name"], None)
+
+    def run(self, place: str, source: str) -> Run:
+        """The run whose table begins here; from here on the next one is described."""
+        facts = self.facts
+        library = facts.get("library")
+        run = Run(
+            place=place,
+            source=source,
+            collective=facts.get("program", ""),
+            devices=tuple(self.devices),
+            per_process=max(int(facts.get("threads", 1)) * int(facts.get("gpus", 1)), 1),
+            nccl=nccl_version(int(library)) if library else facts.get("nccl", ""),
+            tests=facts.get("tests", ""),
+            variables=self.exported | self.variables,
+            iterations=int(facts.get("iterations", 0)),
+        )
+        self.facts, self.devices, self.variables = {}, [], {}
+        return run
+
+
+def read_text(text: str, path: Path) -> Reading:
+    """All rows of all runs in a log."""
+    above = _Above()
+    tables: list[tuple[Run, Table]] = []
+    table = None
+    for line in lines(text):
+        place = f"{path}, line {line.number}"
+        columns = header(line.text)
+        if columns or _FOOTER.match(line.text):
+            if table:
+                table.close()
+            table = Table(place, columns) if columns else None
+            if table:
+                tables.append((above.run(place, f"nccl-tests ({path.name})"), table))
+        elif table is None or not table.take(place, line.text, bool(line.message)):
+            above.hear(line)
+    if table:
+        table.close()
+    if not tables:
+        raise RecordError(f"{path}: no table of measurements in {len(text.splitlines())} lines; {EXPECTED}")
+    readings = [_reading(run, table.rows, path) for run, table in tables]
+    records = tuple(record for reading in readings for record in reading.records)
+    return Reading(records, sum(reading.skipped for reading in readings))
+
+
+def _reading(run: Run, rows: list[Cells], path: Path) -> Reading:
+    ranks, _ = run.world()
+    if not rows:
+        raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
+    if not run.collective:
+        run = replace(run, collective=infer(rows, ranks, run.place, path.stem))
+    return run.reading(cells.row() for cells in rows)
