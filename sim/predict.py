@@ -6,7 +6,7 @@ from sim.algorithms import algorithms_for, caveat, schedule
 from sim.calibration import Calibration, CalibrationError
 from sim.collective import KINDS, Collective
 from sim.engine.bounds import closed_bounds, latency_bound, traffic_bound
-from sim.engine.effort import consider, estimate
+from sim.engine.effort import consider, has_more_than
 from sim.engine.events import simulate
 from sim.engine.laws import check_band, check_time
 from sim.engine.timeline import Timeline
@@ -203,4 +203,4 @@ def _is_closed(plan: Schedule, graph: Topology) -> bool:
     """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
     if not ideal.has_closed_form(plan.algorithm, plan.collective) or not ideal.uniform(graph):
         return False
-    return estimate(plan, graph).transfers > MAX_TRANSFERS
+    return has_more_than(MAX_TRANSFERS, plan)

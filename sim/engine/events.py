@@ -295,7 +295,10 @@ class Execution:
             self._network.deliver(transfer, end)
         else:
             self._complete(transfer, time)
-        self._advance(connection, time)
+        if connection.queue:
+            self._advance(connection, time)
+        elif time > connection.clear:
+            connection.clear = time
 
     def _complete(self, transfer: _Transfer, time: float) -> None:
         """The chunks are ready at the receiver: whoever waits for them may go."""

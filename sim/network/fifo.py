@@ -266,13 +266,13 @@ class FifoNetwork:
         """The deliveries and the arrivals of heads at one moment, which is one SimPy event."""
         if time <= self._until:
             return self._open
-        instant = self._instants.get(time)
-        if instant is None:
-            instant = self._instants[time] = ([], [])
-            heappush(self._times, time)
-            event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
-            assert event.callbacks is not None
-            event.callbacks.append(self._happen)
+        if time in self._instants:
+            return self._instants[time]
+        instant = self._instants[time] = ([], [])
+        heappush(self._times, time)
+        event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
+        assert event.callbacks is not None
+        event.callbacks.append(self._happen)
         return instant
 
     def _happen(self, event: simpy.Event) -> None:
@@ -293,37 +293,43 @@ class FifoNetwork:
         deliveries.sort(key=_by_key)
         arrivals.sort(key=_by_key)
         delivered = arrived = 0
-        while delivered < len(deliveries) or arrived < len(arrivals):
-            if delivered < len(deliveries):
+        while True:
+            while delivered < len(deliveries):
                 message = deliveries[delivered]
                 delivered += 1
                 message.delivered(message, message.at)
-            else:
+                if delivered_too:
+                    _join(deliveries, delivered, delivered_too)
+            if arrived_too:
+                _join(arrivals, arrived, arrived_too)
+            if arrived == len(arrivals):
+                break
+            while arrived < len(arrivals) and not (delivered_too or arrived_too):
+                self._take_link(arrivals[arrived])
                 arrived += 1
-                self._take_link(arrivals[arrived - 1])
             if delivered_too:
                 _join(deliveries, delivered, delivered_too)
-            if arrived_too and delivered == len(deliveries):
-                _join(arrivals, arrived, arrived_too)
         self._until = -inf
 
     def _take_link(self, message: Message) -> None:
         """Give a link to a message whose head has arrived, and send the head on."""
         link = self._links[message.links[message.hop]]
         start = link.carry(message)
-        if self._segment:
-            message.rate = inf
         if message.spans is not None:
             message.spans.append((start, message.tail))
         latency = link.latency
         message.tail += latency
-        if message.rates is not None:
+        if self._segment:
+            message.rate = inf
+        elif message.rates is not None:
             message.rates = [(moment + latency, rate) for moment, rate in message.rates]
         message.hop += 1
         if message.hop == len(message.links):
-            self.deliver(message, message.tail)
+            message.at = message.tail
+            self._instant(message.tail)[0].append(message)
         else:
-            self._arrive(message, start + latency)
+            message.at = start + latency
+            self._instant(message.at)[1].append(message)
 
     def _send_segments(self, message: Message, time: float, size: int) -> None:
         """Put a message's segments, of ``size`` bytes, behind what its ranks have to send already."""

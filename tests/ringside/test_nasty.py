@@ -663,7 +663,7 @@ ANSWERED = """
     simulate all_reduce --cluster star:1 --size 1M --json
     simulate all_gather --cluster star:4 --size 1P --engine model --set bandwidth=0.00001B/s --json
     simulate all_reduce --cluster star:4 --size 1 --set bandwidth=1000000TB/s --set latency=0s --json
-    simulate all_to_all --cluster star:16384 --size 1M
+    simulate all_to_all --cluster star:8192 --size 1M
     simulate all_reduce --cluster star:4 --size 1P --library gloo
     simulate all_reduce --cluster star:4 -b 1 -e 1P -f 1000000000000000000000
     simulate all_reduce --cluster star:4 --size 1M --redop mulsum
