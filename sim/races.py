@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 
-from sim.steps import Plan, Transfer
+from sim.steps import Plan, ScheduleError, Transfer
 
 
 class _Certain:

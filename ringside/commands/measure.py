@@ -64,7 +64,10 @@ def run(
 
 
 def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
-    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
+    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come.
+
+    A device or a pipe gets them all at the end.
+    """
     grows = not is_stream(output)
     kept = _records_of(output) if grows and output.exists() else []
     fresh: list[Record] = []
@@ -72,7 +75,8 @@ def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torc
 
         def keep(record: Record) -> None:
             fresh.append(record)
-            write([*kept, *fresh] if grows else [record], output)
+            if grows:
+                write([*kept, *fresh], output)
             bar.done(f"measured {format_size(record.nbytes)}")
 
         try:
@@ -83,6 +87,8 @@ def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torc
         finally:
             if fresh:
                 _print(fresh, output)
+            if fresh and not grows:
+                write(fresh, output)
     if not fresh:
         print(f"# rank 0 runs on another node, which writes the records; {output} was left alone")
 

@@ -20,6 +20,7 @@ from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
+from topologies.catalogue import MAX_LINKS
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
@@ -151,8 +152,8 @@ def _sweep(text: str | None) -> tuple[str | None, list[float]]:
 
 
 def _whole(nodes: float) -> int:
-    if nodes != int(nodes) or nodes < 1:
-        raise ValueError(f"{nodes:g} is no number of nodes; write 1 or more, for example nodes=1,2,4")
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
+        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
     return int(nodes)
 
 

@@ -9,7 +9,7 @@ from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.events import simulate
-from sim.engine.laws import LawError, check_monotone, check_time
+from sim.engine.laws import LawError, check_band, check_monotone, check_time
 from topologies import make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
@@ -85,3 +85,20 @@ def test_latency_bounds_are_reached_by_empty_messages(algorithm: str, hops: int)
     plan = schedule(algorithm, Collective("all_reduce", 16, 0))
     assert lower_bounds(plan, star(16)).latency == pytest.approx(hops * 5e-6)
     assert simulate(plan, star(16)).time_s == pytest.approx(hops * 5e-6)
+
+
+@pytest.mark.parametrize(
+    "band",
+    [
+        (1.0, math.nan, 1.0),
+        (math.nan, 1.0, 1.0),
+        (1.0, 1.0, math.inf),
+        (-0.9, -0.9, -0.9),
+        (2, 1, 3),
+        (0, 2, 1),
+    ],
+)
+def test_what_leaves_is_a_time_within_its_band(band: tuple[float, float, float]) -> None:
+    check_band("what", 0.9, 1.0, 1.1)
+    with pytest.raises(LawError):
+        check_band("what", *band)

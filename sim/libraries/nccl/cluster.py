@@ -50,7 +50,7 @@ def communicator_of(
         return None
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
-    text = regular(graph_file).read_text(encoding="utf-8", errors="replace")
+    text = _text(graph_file)
     if text.lstrip().startswith("<"):
         return communicator(system, nodes, gpus, graphs=parse_graphs(text), settings=settings)
     for logged in parse_log(text).communicators:
@@ -74,6 +74,15 @@ def _words(graph: Topology) -> tuple[str, Mapping[str, Any]]:
             f"example load('{name}:{nodes}', {{'nic': '25GB/s'}})"
         )
     return f"{name}:{nodes}", values
+
+
+def _text(path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ValueError(
+            f"{path}: cannot be read: {error.strerror}; write NCCL_GRAPH_DUMP_FILE's or a log's name"
+        ) from None
 
 
 def _system(name: str) -> System:

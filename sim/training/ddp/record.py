@@ -15,6 +15,7 @@ from sim.training.step import Step
 from sim.workload import file as workload_file
 from sim.workload.workload import Workload
 from topologies.disk import regular
+from topologies.units import MAX_DURATION, MIN_RATE
 
 SCHEMA = "ringside.ddp/1"
 
@@ -34,8 +35,8 @@ class Wires:
     launch_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "launch_s"):
-            check_within(name, getattr(self, name))
+        check_within("gamma", self.gamma, 1 / MIN_RATE)
+        check_within("launch_s", self.launch_s, MAX_DURATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,11 @@ def read(path: Path) -> DdpRecord:
     """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise RecordError(
+            f"{path}: JSON nested beyond all measure; make one with ringside measure ddp"
+        ) from None
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise RecordError(f"{path}: no {SCHEMA} file; make one with ringside measure ddp")
@@ -102,4 +107,6 @@ def read(path: Path) -> DdpRecord:
         raise RecordError("\n".join(f"{path}: {line}" for line in lines)) from None
     if not record.steps:
         raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")
+    if not all(0 < step.step_s <= MAX_DURATION for step in record.steps):
+        raise RecordError(f"{path}: holds a step that takes no time; make one with ringside measure ddp")
     return record
