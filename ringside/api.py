@@ -5,22 +5,20 @@ from os import PathLike
 from pathlib import Path
 
 from real.model.find import Training, sized_workload
-from ringside.request import library_of
-from ringside.simulate_nccl import settings_of
-from ringside.training_group import device_of, group
 from sim import pick as picking
 from sim.collective import kind_of
-from sim.libraries.nccl.cluster import communicators
-from sim.pick import Pick
-from sim.rankings import ideal_times, nccl_default, tuner_times
+from sim.libraries.find import default_library, find_library
+from sim.libraries.nccl.names import check_function
+from sim.pick import Pick, default_of, times_of
 from sim.record import Record
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import process_group
 from sim.training.memory import find_optimizer
 from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import device as find_device
-from topologies import load
+from sim.workload.devices import device_of
 from validation import readers
 
 
@@ -40,19 +38,16 @@ def pick(
     ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
     NCCL on machines that NCCL's model knows, by the times that its tuner believes, else ``ideal``.
     """
-    kind, values = kind_of(collective), settings or {}
-    match library_of(library, cluster):
-        case "ideal":
-            times = ideal_times(lambda count: load(f"{cluster}:{count}", values), kind, dtype)
-            return picking.pick(times, nodes, sizes)
-        case "nccl":
-            found = communicators(cluster, values, list(nodes), None, settings_of("auto", "auto", None))
-            comms = {count: comm for count, comm in found.items() if comm is not None}
-            if len(comms) < len(found):
-                raise ValueError(f"{cluster} on 1 node is one rank with nothing to choose; write more nodes")
-            times = tuner_times(comms, kind, dtype, redop)
-            return picking.pick(times, nodes, sizes, default=nccl_default(comms, kind, dtype, redop))
-    raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
+    name = library or default_library(cluster)
+    if name not in ("nccl", "ideal"):
+        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
+    kind = kind_of(collective)
+    libraries = {count: find_library(name, f"{cluster}:{count}", settings) for count in nodes}
+    default = None
+    if name == "nccl":
+        check_function(kind)
+        default = default_of(libraries.__getitem__, kind, dtype, redop)
+    return picking.pick(times_of(libraries.__getitem__, kind, dtype, redop), nodes, sizes, default=default)
 
 
 def train(
@@ -88,8 +83,8 @@ def train(
         memory_bandwidth=bandwidth, contention=contention, slowdown=slowdown or {},
         optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
     )  # fmt: skip
-    words = [f"{key}={value}" for key, value in (settings or {}).items()]
-    return simulate_step(work, group(cluster, words, ranks, library).process_group, training.ddp, costs)
+    found = find_library(None if library == "auto" else library, cluster, settings, ranks=ranks)
+    return simulate_step(work, process_group(found), training.ddp, costs)
 
 
 def measure(

@@ -70,11 +70,10 @@ def simulate(
 ) -> None:
     """Predict how long a collective takes."""
     from ringside.commands import simulate as command
-    from ringside.request import Request
     from sim.engine.effort import forced
 
     options.check_sizes(context)
-    request = Request(
+    request = command.Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
     )  # fmt: skip

@@ -77,6 +77,9 @@ def made(
                 f"which have {MAX_LINKS} links"
             )
     graph = maker(**arguments)
+    changed = {key: value for key, value in given.items() if key != first.name}
+    if changed:
+        graph.graph["settings"] = changed
     check(graph)
     return graph
 

@@ -10,11 +10,16 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
 
     name: two hosts
     nodes:
-      a: {kind: gpu, rank: 0}
-      b: {kind: gpu, rank: 1}
+      a: {kind: gpu, rank: 0, tier: 0}
+      b: {kind: gpu, rank: 1, tier: 0}
+      leaf: {kind: switch, tier: 1}
     cables:
-      - {ends: [a, b], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+      - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
+      - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
     transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
+
+Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
+may take any way, through other hosts too; see `topologies.routing`.
 """
 
 from pathlib import Path

@@ -7,13 +7,10 @@ from typing import Any
 
 from ringside import console
 from ringside.pictures.style import check_format
-from ringside.request import library_of
-from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.effort import consider
-from sim.libraries.nccl.cluster import communicators
-from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.device.schedules import schedule as nccl_schedule
+from sim.libraries.find import find_library
+from sim.libraries.library import Candidate
 from sim.proof import prove
 from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
@@ -137,9 +134,6 @@ def _show_schedule(
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
     if count == 1:
         raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
-    if library_of(None, cluster) == "ideal":
-        return schedule(algorithm, Collective("all_reduce", count, NBYTES, 4))
-    values = parse_settings(settings)
-    comm = next(iter(communicators(cluster, values, None, None, Settings()).values()))
-    assert comm is not None
-    return nccl_schedule(comm, Collective("all_reduce", comm.ranks, NBYTES, 4), algorithm, "simple")
+    library = find_library(None, cluster, parse_settings(settings))
+    collective = Collective("all_reduce", library.ranks, NBYTES, dtype="float32")
+    return library.schedule(collective, Candidate(algorithm, "simple"))

@@ -46,7 +46,7 @@ SIMULTANEOUS = 1e-8
 """Moments that differ by no more than this share of them are one, where links differ."""
 
 PIECES = 16
-"""Into so many pieces a message is cut that crosses a crowded link."""
+"""What a connection sends over a crowded link goes in so many pieces at the least."""
 
 CROWDED = 1.01
 """A link is crowded where more than so many times its bandwidth may come to it."""
@@ -58,7 +58,19 @@ _ROUNDING = 1e-12
 class Message:
     """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
 
-    __slots__ = ("at", "delivered", "hop", "key", "links", "nbytes", "rate", "rates", "spans", "tail")
+    __slots__ = (
+        "at",
+        "delivered",
+        "hop",
+        "key",
+        "links",
+        "nbytes",
+        "pieces",
+        "rate",
+        "rates",
+        "spans",
+        "tail",
+    )
 
     def __init__(
         self, links: tuple[int, ...], nbytes: int, key: int, delivered: Callable[[Any, float], None]
@@ -70,6 +82,8 @@ class Message:
         self.at = 0.0
         """When what it waits for happens: its head arrives, or it is delivered."""
         self.hop = 0
+        self.pieces = PIECES
+        """Into how many it is cut where its route is crowded."""
         self.rate = inf
         """Bytes/s at which it comes to its next link; all at once to the first."""
         self.rates: Rates | None = None
@@ -206,9 +220,9 @@ def _then(rates: Rates, time: float, rate: float) -> None:
 class FifoNetwork:
     """The links of one topology during one simulation, under the ``fifo`` rule."""
 
-    def __init__(self, env: simpy.Environment, graph: Topology) -> None:
+    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
-        self._routes = Routes(graph)
+        self._routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
@@ -248,8 +262,8 @@ class FifoNetwork:
         """Let the message's head arrive at the first of its links now, at ``time``."""
         if self._segment:
             self._send_segments(message, time, self._segment)
-        elif len(message.links) > 2 and self._crowded(message.links):
-            self._send_segments(message, time, -(-message.nbytes // PIECES))
+        elif message.pieces > 1 and len(message.links) > 2 and self._crowded(message.links):
+            self._send_segments(message, time, -(-message.nbytes // message.pieces))
         else:
             self._arrive(message, time)
 

@@ -8,28 +8,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
+from sim.collective import ITEMSIZE
 from topologies.units import MAX_DURATION, MAX_SIZE, shown
 
 MOST = MAX_SIZE
 """Elements, bytes or samples: none of them is more on one rank."""
-
-ITEMSIZE = {
-    "float64": 8,
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "complex128": 16,
-    "complex64": 8,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-"""Bytes of one element, by PyTorch's name of the dtype."""
 
 
 class WorkloadError(ValueError):

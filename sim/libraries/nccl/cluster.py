@@ -11,7 +11,9 @@ from sim.libraries.nccl.files.log import parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
 from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
+from topologies import Topology, make, num_machines
 from topologies.disk import regular
+from topologies.graph import name_of
 from topologies.units import parse_rate
 
 
@@ -20,38 +22,30 @@ def is_machine(cluster: str) -> bool:
     return cluster.partition(":")[0] in SYSTEMS
 
 
-def communicators(
-    cluster: str,
-    values: Mapping[str, str],
-    counts: list[int] | None,
+def communicator_of(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
     ranks: int | None,
     settings: Settings,
     graph_file: Path | None = None,
-) -> dict[int, Communicator | None]:
-    """The communicator of each node count, ``None`` where a single rank is left alone.
-
-    ``counts`` defaults to the count in the cluster's name. ``ranks`` are spread evenly. A
-    ``graph_file`` (NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log) holds for one node count.
-    """
-    name, _, count = cluster.partition(":")
-    if counts is None:
-        if count and not count.isdecimal():
-            raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
-        counts = [int(count or 1)]
-    system = _changed(_system(name), values)
-    return {nodes: _communicator(system, nodes, ranks, settings, graph_file) for nodes in counts}
-
-
-def _communicator(
-    system: System, nodes: int, ranks: int | None, settings: Settings, graph_file: Path | None
 ) -> Communicator | None:
-    if nodes < 1:
-        raise ValueError(f"{nodes} nodes; write 1 or more")
-    if ranks is not None and (ranks < 1 or ranks % nodes):
+    """The communicator of a cluster, ``None`` where a single rank is left alone.
+
+    ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
+    over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
+    """
+    if not isinstance(cluster, str):
+        cluster, values = _words(cluster)
+    name, _, count = cluster.partition(":")
+    if count and (not count.isdecimal() or not int(count)):
+        raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
+    system = _changed(_system(name), values)
+    nodes = int(count) if count else -(-(ranks or 1) // system.gpus)
+    gpus, rest = divmod(nodes * system.gpus if ranks is None else ranks, nodes)
+    if rest or not 1 <= gpus <= system.gpus:
         raise ValueError(
-            f"{ranks} ranks do not spread evenly over {nodes} nodes; write a multiple of {nodes}"
+            f"{ranks} ranks on {nodes} {name} with {system.gpus} GPUs each; write as many for every machine"
         )
-    gpus = system.gpus if ranks is None else ranks // nodes
     if nodes * gpus == 1:
         return None
     if graph_file is None:
@@ -65,19 +59,39 @@ def _communicator(
     raise ValueError(f"{graph_file}: no communicator of {nodes * gpus} ranks on {nodes} nodes in this log")
 
 
+def _words(graph: Topology) -> tuple[str, Mapping[str, Any]]:
+    """The catalogue's name, count and settings of a topology; refuses one that is not the catalogue's."""
+    name, nodes, values = name_of(graph), num_machines(graph), graph.graph.get("settings", {})
+    if name not in SYSTEMS:
+        raise ValueError(
+            f"NCCL's graphs are not known for {name}; take a machine of the catalogue, one of "
+            f"{', '.join(SYSTEMS)}, or another library"
+        )
+    listed = make(name, nodes, values)
+    if graph.adj != listed.adj or graph.nodes != listed.nodes:
+        raise ValueError(
+            f"{name} was changed by hand, which NCCL's model cannot follow; make it with settings, for "
+            f"example load('{name}:{nodes}', {{'nic': '25GB/s'}})"
+        )
+    return f"{name}:{nodes}", values
+
+
 def _system(name: str) -> System:
     path = Path(name)
     return system_of(path.read_text(encoding="utf-8")) if path.is_file() else find_system(name)
 
 
-def _changed(system: System, values: Mapping[str, str]) -> System:
+def _changed(system: System, values: Mapping[str, Any]) -> System:
     """The machine with other figures; as NCCL has no preset of it, its graphs then come by the plain rule."""
-    known = ("nvlink", "nic", "pcie")
+    known = ("nvlink", "nic", "pcie", "socket")
     unknown = [key for key in values if key not in known]
     if unknown:
-        raise ValueError(f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(known)}")
-    rates: dict[str, Any] = {key: parse_rate(text) for key, text in values.items()}
+        raise ValueError(
+            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(known)}; "
+            "write one of these, or --library ideal"
+        )
+    rates: dict[str, Any] = {key: parse_rate(str(value)) for key, value in values.items()}
     if "nvlink" in rates:
         rates["nvlink"] = nvlink_as_nccl_reckons(rates["nvlink"], system.compute_capability)
-    changed = ", ".join(f"{key} {text}" for key, text in values.items())
+    changed = ", ".join(f"{key} {value}" for key, value in values.items())
     return replace(system, name=f"{system.name} with {changed}", **rates) if values else system

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from sim.libraries.nccl import Settings, communicator, cost_table
 from sim.libraries.nccl.files.plugin_csv import tuner_csv
+from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.names import FUNCTIONS
 from sim.libraries.nccl.tuning.channels import launch
-from sim.pick import pick
-from sim.rankings import pipeline_times, tuner_times
+from sim.pick import pick, times_of
 
 COUNTS = [1, 2, 4, 16, 512]
 SIZES = [1 << power for power in range(3, 34)]
@@ -50,14 +50,14 @@ class Plugin:
         return None, None, 1
 
 
-def picks(make, kind):
-    return pick(make(COMMS, kind), COUNTS, SIZES)
+def picks(clock, kind, comms=COMMS, sizes=SIZES):
+    return pick(times_of(lambda nodes: Nccl(comms[nodes], clock=clock), kind), list(comms), sizes)
 
 
-@pytest.mark.parametrize("make", [tuner_times, pipeline_times])
+@pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("kind", list(FUNCTIONS))
-def test_the_plugin_answers_what_was_picked_at_every_size_and_node_count(kind, make):
-    found = picks(make, kind)
+def test_the_plugin_answers_what_was_picked_at_every_size_and_node_count(kind, clock):
+    found = picks(clock, kind)
     text = tuner_csv(COMMS, kind, found)
     spelling = kind.replace("_", "")
     for one in found:
@@ -67,7 +67,7 @@ def test_the_plugin_answers_what_was_picked_at_every_size_and_node_count(kind, m
 
 
 def test_other_collectives_keep_nccls_own_choice_with_its_channels():
-    text = tuner_csv(COMMS, "all_reduce", picks(tuner_times, "all_reduce"))
+    text = tuner_csv(COMMS, "all_reduce", picks("tuner", "all_reduce"))
     for nodes, comm in COMMS.items():
         for kind in ("broadcast", "reduce", "all_gather", "reduce_scatter"):
             for nbytes in SIZES[::5]:
@@ -76,7 +76,7 @@ def test_other_collectives_keep_nccls_own_choice_with_its_channels():
                 assert Plugin(text, nodes, comm.ranks).answer(kind.replace("_", ""), nbytes) == expected
 
 
-TEXT = tuner_csv(COMMS, "all_reduce", picks(pipeline_times, "all_reduce"))
+TEXT = tuner_csv(COMMS, "all_reduce", picks("pipeline", "all_reduce"))
 
 
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**64 - 1), st.sampled_from([*COUNTS, 3, 700]))
@@ -97,7 +97,7 @@ def test_a_size_between_two_goes_with_the_smaller():
 
 
 def test_what_is_not_available_falls_through_to_the_ring():
-    text = tuner_csv(COMMS, "all_reduce", picks(tuner_times, "all_reduce"))
+    text = tuner_csv(COMMS, "all_reduce", picks("tuner", "all_reduce"))
     plugin = Plugin(text, 1, 8)
     assert plugin.answer("allreduce", 2**30)[0] == "nvls"
     without = plugin.answer("allreduce", 2**30, available=lambda algorithm: algorithm != "nvls")
@@ -131,12 +131,12 @@ def test_ranges_leave_no_gap_and_do_not_overlap():
 
 def test_clamped_channels_are_written_as_clamped():
     comm = communicator("dgx-a100", 2, settings=Settings(max_ctas=6))
-    found = pick(tuner_times({2: comm}, "all_reduce"), [2], [2**30])
+    found = picks("tuner", "all_reduce", {2: comm}, [2**30])
     assert ",6,2,16,-1,-1\n" in tuner_csv({2: comm}, "all_reduce", found)
 
 
 def test_what_has_no_rules_is_refused():
     with pytest.raises(ValueError, match="not in NCCL's tuner"):
-        tuner_csv(COMMS, "all_to_all", picks(tuner_times, "all_reduce"))
+        tuner_csv(COMMS, "all_to_all", picks("tuner", "all_reduce"))
     with pytest.raises(ValueError, match="no picks to write rules of"):
         tuner_csv(COMMS, "all_reduce", [])
