@@ -8,7 +8,8 @@ from real.model.find import Training, sized_workload
 from sim import pick as picking
 from sim.collective import kind_of
 from sim.libraries.find import default_library, find_library
-from sim.pick import Pick
+from sim.libraries.nccl.names import check_function
+from sim.pick import Pick, default_of, times_of
 from sim.record import Record
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
@@ -39,14 +40,14 @@ def pick(
     """
     name = library or default_library(cluster)
     if name not in ("nccl", "ideal"):
-        raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
-    found = {count: find_library(name, f"{cluster}:{count}", settings or {}) for count in nodes}
-    alone = [count for count, one in found.items() if one.ranks == 1]
-    if alone:
-        raise ValueError(f"{cluster} of {alone[0]} is one rank with nothing to choose; write a larger number")
-    words = kind_of(collective), dtype, redop
-    default = picking.default_of(found.__getitem__, *words) if name == "nccl" else None
-    return picking.pick(picking.times_of(found.__getitem__, *words), nodes, sizes, default=default)
+        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
+    kind = kind_of(collective)
+    libraries = {count: find_library(name, f"{cluster}:{count}", settings) for count in nodes}
+    default = None
+    if name == "nccl":
+        check_function(kind)
+        default = default_of(libraries.__getitem__, kind, dtype, redop)
+    return picking.pick(times_of(libraries.__getitem__, kind, dtype, redop), nodes, sizes, default=default)
 
 
 def train(
@@ -82,8 +83,7 @@ def train(
         memory_bandwidth=bandwidth, contention=contention, slowdown=slowdown or {},
         optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
     )  # fmt: skip
-    name = None if library == "auto" else library
-    found = find_library(name, cluster, settings or {}, ranks=ranks)
+    found = find_library(None if library == "auto" else library, cluster, settings, ranks=ranks)
     return simulate_step(work, process_group(found), training.ddp, costs)
 
 

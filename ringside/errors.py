@@ -1,10 +1,10 @@
 """Whose mistake an error is, and what the command line makes of it.
 
-Whoever writes something wrong is told so by a ``ValueError`` that code of ours raises with a ``raise``
-statement, its text written for people. The same class raised by a library that we call, or by the
-interpreter (``int("x")``, a tuple that does not unpack), was written for programmers: that it got
-out is a defect of ours, as is every ``KeyError``, ``TypeError`` or failed assertion. So the rule asks
-who raised, not what:
+Whoever writes something wrong is told so by a ``ValueError`` whose text is written for people: of a
+class of ours, or raised by a ``raise`` statement in our code. One raised by a library that we call or
+by the interpreter (``int("x")``, a tuple that does not unpack) was written for programmers: that it
+got out is a defect of ours, as is every ``KeyError``, ``TypeError`` or failed assertion. So the rule
+asks who raised, not what:
 
 - exit 2, the user's to put right: a ``ValueError`` that we raised; a file or a device that refuses
   (``OSError``); an optional dependency that is not installed.
@@ -59,11 +59,11 @@ def message(error: Exception) -> str:
 
 
 def _is_deliberate(error: Exception) -> bool:
-    """Whether the error, or one that it was made from, began with a ``raise`` in one of our files.
+    """Whether the error, or one that it was made from, is of a class of ours or was raised in a file of ours.
 
     SimPy raises anew what a process of ours raised, with the first one as its cause.
     """
-    return any(_raised_by_us(one) for one in _chain(error))
+    return any(_is_ours(type(one).__module__) or _raised_by_us(one) for one in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -79,6 +79,10 @@ def _raised_by_us(error: BaseException) -> bool:
     while trace.tb_next:
         trace = trace.tb_next
     frame = trace.tb_frame
-    room = str(frame.f_globals.get("__name__")).partition(".")[0]
     raised = opcode.opname[frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
-    return raised and room in ROOMS
+    return raised and _is_ours(str(frame.f_globals.get("__name__")))
+
+
+def _is_ours(module: str) -> bool:
+    """Whether a module is one of ours."""
+    return module.partition(".")[0] in ROOMS

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from ringside.errors import exit_code
 from sim.collective import kind_of
 from sim.engine.laws import check_time
+from sim.record import RecordError
 from topologies import load
 
 
@@ -43,6 +44,7 @@ def in_a_process() -> None:
 USERS = {
     "a word that is not known": lambda: kind_of("all_reduces"),
     "a class of ours": lambda: load("stern:4"),
+    "a class of ours, wherever it is raised": raised(RecordError),
     "in a simulated process": in_a_process,
     "no such file": lambda: open("no/such/file"),  # noqa: SIM115
     "no torch": missing("torch"),
