@@ -17,8 +17,8 @@ from sim.collective import Collective
 from sim.engine import bounds
 from sim.engine.bounds import closed_bounds, lower_bounds
 from sim.engine.events import simulate
+from sim.engine.model import CLOSED_FORMS, closed_form
 from sim.libraries import gloo
-from sim.libraries.ideal import CLOSED_FORMS, closed_form
 from sim.parameters import Parameters
 from sim.predict import predict
 from sim.schedule import Schedule, Step, even_chunks, step
