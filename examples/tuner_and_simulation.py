@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from sim.collective import Collective
 from sim.libraries.nccl import Pins, Settings, communicator, cost_table
-from sim.libraries.nccl.library import LAUNCH_S, overhead_s
-from sim.libraries.nccl.simulated import simulated
+from sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
 from topologies.units import format_size
 
 MACHINE = "dgx-a100"
@@ -23,8 +22,8 @@ def cell(nodes: int, algorithm: str, protocol: str, nbytes: int) -> str:
     pinned = Settings(pins=Pins(algorithm, protocol))
     comm = communicator(MACHINE, nodes, settings=pinned)
     tuner = cost_table(comm, "all_reduce").choose(nbytes).time_us
-    run = simulated(comm, Collective("all_reduce", comm.ranks, nbytes, 4), algorithm, protocol)
-    engine = (run.time_s + overhead_s(comm, algorithm, protocol) - LAUNCH_S) * 1e6
+    seconds, _ = simulated(comm, Collective("all_reduce", comm.ranks, nbytes, 4), algorithm, protocol)
+    engine = (seconds + overhead_s(comm, algorithm, protocol) - LAUNCH_S) * 1e6
     return f"{tuner:.0f} / {engine:.0f}, {engine / tuner:.2f}x"
 
 

@@ -1,24 +1,91 @@
-"""Predict how long collective communication and distributed training take on a GPU cluster."""
+"""Predict how long collective communication and distributed training take on a GPU cluster.
 
-from importlib import import_module
-from typing import Any
+Whoever imports this waits for nothing: each public name is fetched when it is first asked for. Type
+checkers see them all; `docs/api.md` shows them at work.
+"""
 
-_HOME = {
-    "Collective": "sim.collective",
-    "Prediction": "sim.predict",
-    "Record": "sim.record",
-    "Schedule": "sim.schedule",
-    "load": "topologies",
-    "predict": "sim.predict",
-    "schedule": "sim.algorithms",
-    "star": "topologies",
-}
+from typing import TYPE_CHECKING
 
-__all__ = sorted(_HOME)
+if TYPE_CHECKING:
+    from ringside.api import measure as measure
+    from ringside.api import pick as pick
+    from ringside.api import read as read
+    from ringside.api import train as train
+    from ringside.results import Cell as Cell
+    from ringside.results import Result as Result
+    from ringside.results import rows as rows
+    from sim.algorithms import register as register
+    from sim.algorithms import schedule as schedule
+    from sim.calibration import Calibration as Calibration
+    from sim.calibration import Fit as Fit
+    from sim.calibration import read as read_calibration  # noqa: F401
+    from sim.collective import Collective as Collective
+    from sim.pick import Pick as Pick
+    from sim.predict import Prediction as Prediction
+    from sim.predict import predict as predict
+    from sim.proof import prove as prove
+    from sim.record import Record as Record
+    from sim.schedule import Schedule as Schedule
+    from sim.training.ddp.buckets import Bucketing as Bucketing
+    from sim.training.ddp.job import DataParallel as DataParallel
+    from sim.training.step import Step as TrainingStep  # noqa: F401
+    from topologies import Topology as Topology
+    from topologies import load as load
+    from topologies import star as star
+    from validation.calibrate import calibrate as calibrate
+    from validation.compare import Compared as Compared
+    from validation.compare import compare as compare
 
+    __version__: str
+else:
+    _HOME = {
+        "Bucketing": "sim.training.ddp.buckets",
+        "Calibration": "sim.calibration",
+        "Cell": "ringside.results",
+        "Collective": "sim.collective",
+        "Compared": "validation.compare",
+        "DataParallel": "sim.training.ddp.job",
+        "Fit": "sim.calibration",
+        "Pick": "sim.pick",
+        "Prediction": "sim.predict",
+        "Record": "sim.record",
+        "Result": "ringside.results",
+        "Schedule": "sim.schedule",
+        "Topology": "topologies",
+        "TrainingStep": "sim.training.step:Step",
+        "calibrate": "validation.calibrate",
+        "compare": "validation.compare",
+        "load": "topologies",
+        "measure": "ringside.api",
+        "pick": "ringside.api",
+        "predict": "sim.predict",
+        "prove": "sim.proof",
+        "read": "ringside.api",
+        "read_calibration": "sim.calibration:read",
+        "register": "sim.algorithms",
+        "rows": "ringside.results",
+        "schedule": "sim.algorithms",
+        "star": "topologies",
+        "train": "ringside.api",
+    }
 
-def __getattr__(name: str) -> Any:
-    """The public names, fetched when first asked for: ``import ringside`` stays quick."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'ringside' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOME[name]), name)
+    __all__ = ["__version__", *_HOME]
+
+    def __getattr__(name):
+        """What is fetched once stays."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value = version("ringside")
+        elif name in _HOME:
+            from importlib import import_module
+
+            module, _, original = _HOME[name].partition(":")
+            value = getattr(import_module(module), original or name)
+        else:
+            raise AttributeError(f"module 'ringside' has no attribute {name!r}; it has {', '.join(__all__)}")
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

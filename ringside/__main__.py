@@ -3,12 +3,18 @@
 import os
 import signal
 import sys
+import traceback
 from contextlib import suppress
 from types import FrameType
 
+from ringside.errors import exit_code, message
+
 
 def main() -> None:
-    """Run the command line; exit 2 for what the user can put right, 1 for what a run could not do."""
+    """Run the command line; an error ends as `ringside.errors` says.
+
+    With RINGSIDE_DEBUG=1 in the environment its traceback is shown before its message.
+    """
     from ringside.cli import app
 
     signal.signal(signal.SIGINT, _interrupted)
@@ -22,18 +28,11 @@ def main() -> None:
         # whoever read our output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except ModuleNotFoundError as error:
-        _complain(f"{error.name} is not installed; write pip install 'ringside[all]'")
-        sys.exit(2)
-    except (ValueError, OSError) as error:
-        _complain(str(error))
-        sys.exit(2)
-    except (RuntimeError, ArithmeticError) as error:
-        _complain(str(error) or type(error).__name__)
-        sys.exit(1)
-    except MemoryError:
-        _complain("this machine has not the memory; write a smaller size or fewer ranks")
-        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("RINGSIDE_DEBUG") == "1":
+            traceback.print_exception(error)
+        _complain(message(error))
+        sys.exit(exit_code(error))
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

@@ -48,6 +48,7 @@ def topo(
 
 @app.command()
 def simulate(
+    context: typer.Context,
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
     cluster: options.Cluster,
     settings: options.Settings = None,
@@ -72,10 +73,10 @@ def simulate(
 ) -> None:
     """Predict how long a collective takes."""
     from ringside.commands import simulate as command
-    from ringside.request import Request
     from sim.engine.effort import forced
 
-    request = Request(
+    options.check_sizes(context)
+    request = command.Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
     )  # fmt: skip
@@ -173,13 +174,16 @@ def validate(
     short: Annotated[
         bool, typer.Option("--short", help="Under three minutes, in place of some twenty.")
     ] = False,
+    family: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this family of cells; repeat for more.")
+    ] = None,
     plot: options.Plot = None,
     json: options.Json = False,
 ) -> None:
     """Predict from ping-pong, then measure, on networks made in this machine; exit 1 past a tolerance."""
     from ringside.commands import validate as command
 
-    command.run(what, plot, short=short, as_json=json)
+    command.run(what, plot, short=short, families=family or [], as_json=json)
 
 
 @app.command()

@@ -63,10 +63,11 @@ def measure(
     ] = False,
 ) -> None:
     """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
-    alien = sorted(_given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
+    alien = sorted(options.given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
     if alien:
         options_ = ", ".join(f"--{name.replace('_', '-')}" for name in alien)
         raise ValueError(f"{options_} say nothing of {collective}; leave them out")
+    options.check_sizes(context)
     if collective == "ddp":
         from real.ddp.job import DdpJob
         from ringside.commands import measure_ddp
@@ -89,9 +90,3 @@ def measure(
         backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
         timeout_s=timeout, emulate=emulate, settings=settings or [], torchrun=torchrun, force=force,
     )  # fmt: skip
-
-
-def _given(context: typer.Context) -> set[str]:
-    """The options that were written, and not left to their defaults."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}

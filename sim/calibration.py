@@ -13,8 +13,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from sim.parameters import Parameters, check_within
 from sim.record import Record, to_line
 from topologies import strict_yaml
-from topologies.catalogue import complaints
 from topologies.disk import regular, write_file
+from topologies.strict_yaml import complaints
 
 VERSION = 1
 

@@ -53,8 +53,14 @@ ITEMSIZE = {
     "int64": 8,
     "int8": 1,
     "uint8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "complex128": 16,
+    "complex64": 8,
+    "int16": 2,
+    "bool": 1,
 }
-"""Bytes of one element of each type."""
+"""Bytes of one element, by PyTorch's name of the dtype."""
 
 MAX_SPACE = 2**62
 """Bytes of one collective, all ranks together: beyond it offsets are no 64-bit numbers."""
@@ -92,8 +98,9 @@ class Collective:
 
     ``nbytes`` is nccl-tests' size: the buffer of one rank for all_reduce, broadcast, reduce,
     all_to_all and sendrecv; the total over all ranks for all_gather, reduce_scatter, gather and
-    scatter. Parts begin
-    at multiples of ``itemsize`` bytes, so that no element is torn.
+    scatter. Parts begin at multiples of ``itemsize`` bytes, so that no element is torn; a ``dtype``
+    says how many these are, and a library that goes by types takes float32 where there is none.
+    ``redop`` is the reduction of those that reduce.
 
     Who has contributed to a block is a set of ranks, written as an integer whose bit r is rank r.
     """
@@ -103,8 +110,13 @@ class Collective:
     nbytes: int
     itemsize: int = 1
     root: int = 0
+    dtype: str | None = None
+    redop: str = "sum"
 
     def __post_init__(self) -> None:
+        if self.dtype is not None:
+            object.__setattr__(self, "itemsize", self._itemsize(self.dtype))
+        check_redop(self.redop)
         if self.kind not in KINDS:
             raise ValueError(f"{self.kind!r} is no known collective; write one of {', '.join(KINDS)}")
         if self.ranks < 1:
@@ -119,6 +131,13 @@ class Collective:
             )
         if not 0 <= self.root < self.ranks:
             raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
+
+    def _itemsize(self, dtype: str) -> int:
+        """Bytes of one element of the type, which an itemsize other than the default must not gainsay."""
+        found = itemsize(dtype)
+        if self.itemsize not in (1, found):
+            raise ValueError(f"an itemsize of {self.itemsize} bytes, but {dtype} has {found}; leave one out")
+        return found
 
     @property
     def num_blocks(self) -> int:

@@ -28,15 +28,17 @@ class Parameters:
         for name in (field.name for field in fields(self)):
             check_within(name, getattr(self, name), _MOST[name])
 
-    def on(self, graph: Topology) -> Topology:
+    def on(self, graph: Topology, routes: Routes | None = None) -> Topology:
         """The topology with its latencies and its bandwidths scaled to ``alpha`` and ``beta``.
 
         Links keep their proportions: the slowest way between neighbouring ranks gets ``alpha``, the
-        narrowest link ``beta``. A topology without latencies gets them on every link alike.
+        narrowest link ``beta``. A topology without latencies gets them on every link alike. Routes
+        stay what they are, so the graph's ``routes`` serve for both.
         """
-        preset = preset_of(graph)
+        routes = routes or Routes(graph)
+        preset = preset_of(graph, routes)
         scaled = graph.copy()
-        hops = max((len(hops) for hops in _neighbour_routes(graph)), default=1)
+        hops = max((len(hops) for hops in _between_neighbours(graph, routes)), default=1)
         for _, _, link in scaled.edges(data=True):
             link["bandwidth"] *= preset.beta / self.beta if self.beta else math.inf
             link["latency"] = (
@@ -52,17 +54,16 @@ def check_within(name: str, value: float, most: float = math.inf) -> None:
         raise ValueError(f"{name} is {value}; write a number {limit}")
 
 
-def preset_of(graph: Topology) -> Parameters:
+def preset_of(graph: Topology, routes: Routes | None = None) -> Parameters:
     """What a topology says of itself: its slowest way between neighbouring ranks and its narrowest link."""
-    routes = _neighbour_routes(graph)
+    neighbours = _between_neighbours(graph, routes or Routes(graph))
     edges = graph.edges
     return Parameters(
-        alpha=max((sum(edges[hop]["latency"] for hop in hops) for hops in routes), default=0.0),
-        beta=1 / min((edges[hop]["bandwidth"] for hops in routes for hop in hops), default=1.0),
+        alpha=max((sum(edges[hop]["latency"] for hop in hops) for hops in neighbours), default=0.0),
+        beta=1 / min((edges[hop]["bandwidth"] for hops in neighbours for hop in hops), default=1.0),
     )
 
 
-def _neighbour_routes(graph: Topology) -> list[tuple[tuple[str, str], ...]]:
+def _between_neighbours(graph: Topology, routes: Routes) -> list[tuple[tuple[str, str], ...]]:
     count = len(ranks(graph))
-    routes = Routes(graph)
     return [routes.route(rank, (rank + 1) % count) for rank in range(count if count > 1 else 0)]

@@ -1,14 +1,17 @@
 """Which algorithm to pick: the quickest at every size and node count, and whether that is certain.
 
-What "quickest" rests on is a function of type `Times`, of which `sim.rankings` has three: NCCL's
-tuner, NCCL's rings and trees as pipelines, and the textbook. By the tuner NCCL's default always
-wins, because the tuner is how NCCL chooses; only other times can say where the default loses.
+What "quickest" rests on is a function of type `Times`, as `times_of` makes of a library. By NCCL's
+tuner NCCL's default always wins, because the tuner is how NCCL chooses; only other times, such as
+its ``pipeline`` clock's, can say where the default loses.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+
+from sim.collective import Collective
+from sim.libraries.library import Library
 
 Pair = tuple[str, str]
 """An algorithm and a protocol."""
@@ -22,6 +25,45 @@ Default = Callable[[int, int], Pair]
 ERROR = 0.1
 """By how much a time may be off before anybody should be surprised: the tuner's own corrections of its
 trees come in steps of a tenth. A winner by less is too close to call."""
+
+
+Libraries = Callable[[int], Library]
+"""The library on so many nodes."""
+
+
+def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Times:
+    """What each candidate of a library takes.
+
+    One whose links alone take as long as the second best is not timed: that stands for it, and cannot win.
+    """
+
+    def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
+        library, found = libraries(nodes), dict[Pair, list[float]]()
+        for place, nbytes in enumerate(sizes):
+            collective = Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop)
+            at_size: dict[Pair, float] = {}
+            for candidate in library.candidates(collective):
+                second = sorted(at_size.values())[1] if len(at_size) > 1 else math.inf
+                seconds = library.bound(collective, candidate) if second < math.inf else 0.0
+                if seconds < second:
+                    seconds = library.time(collective, candidate).time_s
+                at_size[candidate.algorithm, candidate.protocol] = seconds
+            for pair, seconds in at_size.items():
+                found.setdefault(pair, [math.inf] * len(sizes))[place] = seconds
+        return found
+
+    return times
+
+
+def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Default:
+    """What a library takes where nobody interferes but its settings."""
+
+    def default(nodes: int, nbytes: int) -> Pair:
+        library = libraries(nodes)
+        choice = library.choose(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop))
+        return choice.algorithm, choice.protocol
+
+    return default
 
 
 @dataclass(frozen=True, slots=True)

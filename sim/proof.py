@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sim.collective import KINDS
 from sim.races import refuse_deadlock, refuse_races
-from sim.schedule import Bools, Ints, Schedule, Step
+from sim.steps import Bools, Ints, Plan, Step
 
 PARTS_COUNTED = 1 << 24
 """Parts, which are pairs of a rank and a chunk, that are counted together: some 200 MB."""
@@ -24,8 +24,15 @@ PARTS_EXECUTED = 1 << 12
 """Parts whose contributions are followed one by one together."""
 
 
-def prove(schedule: Schedule) -> None:
-    """Raise `ScheduleError` unless the schedule does what its collective promises; see `Schedule.check`."""
+def prove(schedule: Plan) -> None:
+    """Prove that every rank ends with what the collective promises, in whatever order transfers go.
+
+    Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
+    sends what its source does not hold, adds a contribution a second time, brings nothing new
+    or destroys something, and where at the end a rank lacks a contribution; that names both
+    transfers where two meet at a chunk in no certain order; and that names the pairs of ranks
+    where these wait for each other.
+    """
     _check_blocks(schedule)
     together = max(PARTS_COUNTED // schedule.ranks, 1)
     chunks = range(len(schedule.chunks))
@@ -42,7 +49,7 @@ def prove(schedule: Schedule) -> None:
     refuse_deadlock(schedule)
 
 
-def _doubtful(schedule: Schedule, chunks: range) -> list[int]:
+def _doubtful(schedule: Plan, chunks: range) -> list[int]:
     """Those of the chunks that counting does not settle."""
     parts = _Parts(schedule, chunks)
     for number, moved in enumerate(schedule.steps()):
@@ -67,7 +74,7 @@ class _Parts:
     overwrites comes after that transfer, and that one came after all that had been added.
     """
 
-    def __init__(self, schedule: Schedule, chunks: range) -> None:
+    def __init__(self, schedule: Plan, chunks: range) -> None:
         self.doubtful: Bools = np.zeros(len(chunks), dtype=np.bool_)
         self._schedule = schedule
         self._chunks = chunks
@@ -127,7 +134,7 @@ class _Parts:
         )
 
 
-def _check_blocks(schedule: Schedule) -> None:
+def _check_blocks(schedule: Plan) -> None:
     """Refuse chunks that leave a block out, or are not in the order of the blocks."""
     block, blocks = schedule.chunks.block, schedule.collective.num_blocks
     found = np.unique(block)
@@ -135,7 +142,7 @@ def _check_blocks(schedule: Schedule) -> None:
         raise schedule.error(f"its chunks are not of blocks 0 to {blocks - 1}, one after another")
 
 
-def _check_inside(schedule: Schedule, number: int, moved: Step) -> None:
+def _check_inside(schedule: Plan, number: int, moved: Step) -> None:
     """Refuse transfers between ranks or of chunks that do not exist."""
     ranks, chunks, stop = schedule.ranks, len(schedule.chunks), moved.chunk + moved.span
     inside = (moved.src >= 0) & (moved.src < ranks) & (moved.dst >= 0) & (moved.dst < ranks)
@@ -148,7 +155,7 @@ def _check_inside(schedule: Schedule, number: int, moved: Step) -> None:
         )
 
 
-def _execute(schedule: Schedule, chunks: Sequence[int]) -> None:
+def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
     """Carry out what a schedule does with some chunks, with sets of contributions in place of numbers.
 
     A set is an integer whose bit r is rank r, as in `Collective.start`.
@@ -185,7 +192,7 @@ def _execute(schedule: Schedule, chunks: Sequence[int]) -> None:
                     )
 
 
-def _touching(schedule: Schedule, chunks: Sequence[int]) -> Iterator[Step]:
+def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
     """The steps, without the transfers that carry none of some chunks."""
     chosen = np.zeros(len(schedule.chunks) + 1, dtype=np.int64)
     chosen[np.array(chunks) + 1] = 1

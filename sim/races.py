@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 
-from sim.schedule import Schedule, ScheduleError, Transfer
+from sim.steps import Plan, ScheduleError, Transfer
 
 
 class _Certain:
@@ -41,7 +41,7 @@ class _Certain:
             self._at[part] = self._at.get(part, 0) | events
 
 
-def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
+def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
     """Raise `ScheduleError` where one of some chunks depends on which of two transfers is sooner.
 
     What overwrites a rank's part of a chunk must come after all that was read from it, added to it or
@@ -77,7 +77,7 @@ def refuse_races(schedule: Schedule, chunks: Collection[int]) -> None:
             certain.complete(transfer, before | arrival | arrival << 1)
 
 
-def _race(schedule: Schedule, chunk: int, rank: int, *both: tuple[int, Transfer]) -> ScheduleError:
+def _race(schedule: Plan, chunk: int, rank: int, *both: tuple[int, Transfer]) -> ScheduleError:
     first, second = (
         f"step {number}, chunk {chunk}, rank {transfer.src} to rank {transfer.dst} "
         f"({'reduce' if transfer.reduce else 'overwrite'})"
@@ -86,7 +86,7 @@ def _race(schedule: Schedule, chunk: int, rank: int, *both: tuple[int, Transfer]
     return schedule.error(f"{first} and {second} meet at rank {rank} in no certain order")
 
 
-def refuse_deadlock(schedule: Schedule) -> None:
+def refuse_deadlock(schedule: Plan) -> None:
     """Raise `ScheduleError` where pairs of ranks wait for each other: an ``after`` may close a cycle."""
     late = {pair: 1 << number for number, pair in enumerate(schedule.after)}
     certain, awaited = _Certain(), dict[tuple[int, int], int]()

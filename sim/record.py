@@ -87,7 +87,9 @@ def from_line(line: str, place: str) -> Record:
     try:
         content: dict[str, Any] = json.loads(line)
         version = content.pop("record")
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+    except RecursionError:
+        raise RecordError(f"{place}: JSON nested beyond all measure; a record is one flat object") from None
+    except (ValueError, AttributeError, KeyError, TypeError):
         raise RecordError(
             f"{place}: not a record; a record is one JSON object a line with 'record'"
         ) from None

@@ -3,8 +3,10 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 TOP = Path(__file__).parents[1]
@@ -22,6 +24,13 @@ def test_file_is_short_and_says_what_it_is(file):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.body[0].lineno < 60, node.name
+
+
+def test_no_two_files_import_each_other():
+    graph = grimp.build_graph(*ROOMS)
+    imports = {file: graph.find_modules_directly_imported_by(file) for file in graph.modules}
+    assert len(imports) > 100
+    TopologicalSorter(imports).prepare()
 
 
 def imported_by(code):

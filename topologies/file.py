@@ -10,14 +10,18 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
 
     name: two hosts
     nodes:
-      a: {kind: gpu, rank: 0}
-      b: {kind: gpu, rank: 1}
+      a: {kind: gpu, rank: 0, tier: 0}
+      b: {kind: gpu, rank: 1, tier: 0}
+      leaf: {kind: switch, tier: 1}
     cables:
-      - {ends: [a, b], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+      - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
+      - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
     transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
+
+Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
+may take any way, through other hosts too; see `topologies.routing`.
 """
 
-import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +30,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies import strict_yaml
-from topologies.catalogue import MAKERS, complaints, make
+from topologies.catalogue import MAKERS, make
 from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
-from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
+from topologies.strict_yaml import complaints
+from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size, shown
 
 
 class _Strict(BaseModel):
@@ -90,7 +95,7 @@ def loads(text: str, source: str) -> Topology:
         maker = content.pop("maker")
         if not isinstance(maker, str):
             raise TopologyError(
-                f"{source}: maker {reprlib.repr(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
+                f"{source}: maker {shown(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
             )
         return make(maker, None, content)
     return _graph(content, source)

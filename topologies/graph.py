@@ -11,6 +11,7 @@ edge     ``bandwidth``  bytes/s, one direction, `units.MIN_RATE` to `units.MAX_R
 edge     ``latency``  seconds that a message's head spends on the link, 0 to `units.MAX_DURATION`
 graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
+graph    ``settings``  optional: what of the catalogue's figures was changed, by name
 graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
 graph    ``window``   bytes that one rank has under way to another at most, ``segment`` or more
 =======  ===========  ==========================================================================

@@ -16,10 +16,16 @@ def natural(graph: Topology) -> tuple[int, ...]:
 
 
 def interleaved(graph: Topology) -> tuple[int, ...]:
-    """One host from under each switch in turn: neighbouring ranks sit under different switches."""
+    """One host from under each switch in turn: neighbouring ranks sit under different switches.
+
+    A host's switch is the one that it has its widest link to.
+    """
     under: dict[Node | None, list[int]] = {}
     for host, node in enumerate(ranks(graph)):
-        under.setdefault(next(iter(graph.successors(node)), None), []).append(host)
+        links = [(-link["bandwidth"], other) for other, link in graph.adj[node].items()]
+        switches = [(width, other) for width, other in links if graph.nodes[other]["kind"] != "gpu"]
+        _, switch = min(switches, default=(0, None))
+        under.setdefault(switch, []).append(host)
     dealt = chain.from_iterable(zip_longest(*under.values()))
     return tuple(host for host in dealt if host is not None)
 

@@ -1,24 +1,38 @@
-"""Which links a message from one rank to another crosses.
+"""Which links a message from one rank to another crosses: a function of the graph and of nothing else.
 
-Routes come from structure, not from search. Two ranks that share a cable, or each have one to the
-same third rank, use those: a mesh of NVLinks. Otherwise both ends climb the tiers of switches until
-they meet, as up/down routing does, or stand on two sides of one cable, as the sockets of a machine
-do. Two ranks that meet nowhere (different rails of different machines) go through a peer of the
-sender, behind its own switch or cable, that sits on the receiver's rail, as NCCL's PXN does; and
-through a peer of the peer where a mesh gives it none. Only what is left, and any graph without
-tiers, falls back on the path with fewest hops.
+Where ranks have tiers, routes come from structure. Two ranks that share a cable, or each have one to
+the same third rank, use those: a mesh of NVLinks. Otherwise both ends climb the tiers of switches
+until they meet, as up/down routing does, or stand on two sides of one cable, as the sockets of a
+machine do. Two ranks that meet nowhere (different rails of different machines) go through a peer of
+the sender, behind its own switch or cable, that sits on the receiver's rail, as NCCL's PXN does; and
+through a peer of the peer where a mesh gives it none. Only what is left, and any graph without tiers,
+takes whatever way there is.
+
+Of several ways one with fewest hops is taken, of these one of the widest, by its narrowest link; a
+thousandth less is as wide. Equal ways are shared out by source and destination: see
+`topologies.ways.Turn`.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count, pairwise
+from typing import Any, NamedTuple
 
-import networkx as nx
+from topologies.graph import Hop, Node, Topology, ranks
+from topologies.ways import Links, Reached, Table, Turn, join, meet, offer, one_hop, spread
 
-from topologies.graph import Hop, Node, Topology, TopologyError, ranks
+
+class _Around(NamedTuple):
+    """The links of a node that has a tier: to and from ranks, higher tiers and its own."""
+
+    to_ranks: Links = ()
+    from_ranks: Links = ()
+    to_above: Links = ()
+    from_above: Links = ()
+    from_beside: Links = ()
 
 
 class Routes:
-    """The routes of one topology, each found once.
+    """The routes of one topology as it stands, each found once.
 
     >>> from topologies import star
     >>> Routes(star(4)).route(0, 3)
@@ -29,113 +43,103 @@ class Routes:
         self._graph = graph
         self._ranks = ranks(graph)
         self._known: dict[tuple[int, int], tuple[Hop, ...]] = {}
-        self._climbs: dict[tuple[Node, bool], dict[Node, list[Node]]] = {}
-        self._cables: dict[Node, list[Node]] = {}
-        self._ups: dict[tuple[Node, bool], list[Node]] = {}
+        self._hops: dict[Hop, Hop] = {}
+        self._neighbours: dict[Node, _Around] = {}
+        self._cables: dict[Node, tuple[Table, Table]] = {}
+        self._ascents: dict[Node, list[tuple[Table, Table]]] = {}
+        self._descents: dict[Node, Table] = {}
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
-        if (src, dst) not in self._known:
-            path = self._path(self._ranks[src], self._ranks[dst])
-            self._known[src, dst] = tuple(pairwise(path))
-        return self._known[src, dst]
+        route = self._known.get((src, dst))
+        if route is None:
+            path = self._path(self._ranks[src], self._ranks[dst], Turn(src, dst))
+            # a million routes cross the same thousand links
+            route = tuple([self._hops.setdefault(hop, hop) for hop in pairwise(path)])
+            self._known[src, dst] = route
+        return route
 
-    def _path(self, a: Node, b: Node) -> list[Node]:
-        path = self._by_cable(a, b) or self._up_and_down(a, b) or self._through_peers(a, b)
-        if path is None:
-            try:
-                path = nx.shortest_path(self._graph, a, b)
-            except nx.NetworkXNoPath:
-                raise TopologyError(f"no path from {a!r} to {b!r}") from None
-        return path
-
-    def _by_cable(self, a: Node, b: Node) -> list[Node] | None:
+    def _path(self, a: Node, b: Node, turn: Turn) -> list[Node]:
         if self._graph.has_edge(a, b):
             return [a, b]
-        between = [[a, *hop, b] for hop in self._cabled(a) if self._graph.has_edge(hop[0], b)]
-        return self._best(between) if between else None
+        for forth, back in self._searches(a, b):
+            if not forth.keys().isdisjoint(back):
+                return join(forth, back, turn)
+        return join(*meet(self._graph, a, b), turn)
 
-    def _up_and_down(self, a: Node, b: Node) -> list[Node] | None:
-        """Of the places where climbs from both ends meet, or stand side by side, that of the best way."""
-        up, down = self._climb(a, outward=True), self._climb(b, outward=False)
-        ways = [[*path, *reversed(down[node][:-1])] for node, path in up.items() if node in down]
-        ways += [
-            [*path, *reversed(down[beside])]
-            for node, path in up.items()
-            for beside in self._beside(node)
-            if beside in down
-        ]
-        return self._best(ways) if ways else None
+    def _searches(self, a: Node, b: Node) -> Iterator[tuple[Table, Table]]:
+        """What either end reaches by structure, if both have tiers; where they meet first is the way."""
+        nodes = self._graph.nodes
+        if "tier" not in nodes[a] or "tier" not in nodes[b]:
+            return
+        yield self._cabled(a)[0], self._cabled(b)[1]
+        for peers in count():
+            climb = self._ascent(a, peers)
+            if not climb:
+                return
+            yield climb, self._descent(b)
 
-    def _best(self, paths: list[list[Node]]) -> list[Node]:
-        """The shortest, then the widest; equally good ones are taken in turn by the sender's rank."""
+    def _cabled(self, rank: Node) -> tuple[Table, Table]:
+        """The ranks at the far end of a rank's cables, and those with a cable to it."""
+        if rank not in self._cables:
+            around = self._around(rank)
+            self._cables[rank] = one_hop(rank, around.to_ranks), one_hop(rank, around.from_ranks)
+        return self._cables[rank]
 
-        def rating(path: list[Node]) -> tuple[int, float]:
-            return len(path), -min(self._graph.edges[hop]["bandwidth"] for hop in pairwise(path))
+    def _ascent(self, a: Node, peers: int) -> Table:
+        """The ranks that a message from ``a`` gets to through so many, no fewer, and all above them."""
+        stages = self._ascents.setdefault(a, [])
+        while len(stages) <= peers:
+            passed = self._next(stages) if stages else {a: Reached(a)}
+            stages.append((passed, spread(passed, lambda node: self._around(node).to_above)))
+        return stages[peers][1]
 
-        best = min(map(rating, paths))
-        equal = [path for path in paths if rating(path) == best]
-        return equal[self._graph.nodes[paths[0][0]]["rank"] % len(equal)]
+    def _next(self, stages: list[tuple[Table, Table]]) -> Table:
+        """The ranks at the end of the last stage's cables, and behind its switches, that are new."""
+        passed, _ = stages[-1]
+        switches: Table = {}
+        found: Table = {}
+        for rank in passed.values():
+            for switch, width in self._around(rank.node).to_above:
+                offer(switches, switch, rank, width)
+        for place in (*passed.values(), *switches.values()):
+            for peer, width in self._around(place.node).to_ranks:
+                if all(peer not in earlier for earlier, _ in stages):
+                    offer(found, peer, place, width)
+        return found
 
-    def _climb(self, start: Node, *, outward: bool) -> dict[Node, list[Node]]:
-        """Every node above ``start``, itself included, each with the shortest way up to it."""
-        if (start, outward) not in self._climbs:
-            found = level = {start: [start]}
-            while level:
-                level = {
-                    above: [*path, above]
-                    for node, path in level.items()
-                    for above in self._above(node, outward=outward)
-                    if above not in found
-                }
-                found = found | level
-            self._climbs[start, outward] = found
-        return self._climbs[start, outward]
+    def _descent(self, b: Node) -> Table:
+        """All nodes from which steps down lead to ``b``, and those beside them."""
+        if b not in self._descents:
+            down = spread({b: Reached(b)}, lambda node: self._around(node).from_above)
+            across: Table = {}
+            for place in down.values():
+                for node, width in self._around(place.node).from_beside:
+                    if node not in down or place.hops + 1 < down[node].hops:
+                        offer(across, node, place, width)
+            self._descents[b] = down | across
+        return self._descents[b]
 
-    def _above(self, node: Node, *, outward: bool) -> list[Node]:
-        """The next nodes up from a node; looked up once, for a switch may have thousands of neighbours."""
-        if (node, outward) not in self._ups:
-            nodes = self._graph.nodes
-            tier = nodes[node].get("tier")
-            neighbours = self._graph.successors(node) if outward else self._graph.predecessors(node)
-            self._ups[node, outward] = [
-                n for n in neighbours if tier is not None and nodes[n].get("tier", -1) > tier
-            ]
-        return self._ups[node, outward]
+    def _around(self, node: Node) -> _Around:
+        """A node's links sorted out, once: a switch may have thousands of neighbours."""
+        if node not in self._neighbours:
+            nodes, tier = self._graph.nodes, self._graph.nodes[node].get("tier")
+            out, into = self._graph.adj[node], self._graph.pred[node]
 
-    def _beside(self, node: Node) -> list[Node]:
-        """The nodes of the same tier at the other end of a cable."""
-        if node not in self._cables:
-            tier = self._graph.nodes[node].get("tier")
-            others = self._graph.successors(node) if tier is not None else ()
-            self._cables[node] = [n for n in others if self._graph.nodes[n].get("tier") == tier]
-        return self._cables[node]
+            def links(around: Mapping[Node, Any], wanted: Callable[[Any], bool]) -> Links:
+                return [(other, link["bandwidth"]) for other, link in around.items() if wanted(nodes[other])]
 
-    def _through_peers(self, a: Node, b: Node) -> list[Node] | None:
-        """Through one rank after another, as few as can be, the last of which meets ``b``."""
-        seen, paths = {a}, [[a]]
-        while paths:
-            further = []
-            for path in paths:
-                for hop in self._peers(path[-1]):
-                    if hop[-1] not in seen:
-                        seen.add(hop[-1])
-                        further.append([*path, *hop])
-            for path in further:
-                onward = self._up_and_down(path[-1], b)
-                if onward:
-                    return [*path[:-1], *onward]
-            paths = further
-        return None
+            def is_rank(other: Any) -> bool:
+                return bool(other["kind"] == "gpu")
 
-    def _peers(self, a: Node) -> Iterator[list[Node]]:
-        """The way from ``a`` to each rank at the end of its cables, then behind its switches."""
-        if "tier" in self._graph.nodes[a]:
-            yield from self._cabled(a)
-        for switch in self._above(a, outward=True):
-            for peer in self._graph.successors(switch):
-                if self._graph.nodes[peer]["kind"] == "gpu":
-                    yield [switch, peer]
+            def is_above(other: Any) -> bool:
+                return bool(other.get("tier", -1) > tier)
 
-    def _cabled(self, a: Node) -> Iterator[list[Node]]:
-        return ([peer] for peer in self._graph.successors(a) if self._graph.nodes[peer]["kind"] == "gpu")
+            def is_beside(other: Any) -> bool:
+                return bool(other.get("tier", -1) == tier)
+
+            self._neighbours[node] = _Around() if tier is None else _Around(
+                links(out, is_rank), links(into, is_rank), links(out, is_above), links(into, is_above),
+                links(into, is_beside),
+            )  # fmt: skip
+        return self._neighbours[node]

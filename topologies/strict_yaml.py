@@ -3,10 +3,12 @@
 So is nesting beyond all measure, and a value that is not what its form or its tag says.
 """
 
-import reprlib
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
+
+from topologies.units import shown
 
 MAX_DEPTH = 64
 """Lists and mappings inside one another; our files nest half a dozen."""
@@ -31,7 +33,7 @@ class _Loader(yaml.SafeLoader):
             # what the library lets through from int, date and their like
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
-                problem=f"{reprlib.repr(node.value)} is no {kind}", problem_mark=node.start_mark
+                problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -49,3 +51,21 @@ class _Loader(yaml.SafeLoader):
 def loads(text: str) -> Any:
     """What the text says; raise `yaml.YAMLError` where it is no YAML or says something twice."""
     return yaml.load(text, _Loader)
+
+
+def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
+    """Pydantic's errors in our words, one a line, each with its place."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        place = ".".join(str(part) for part in problem["loc"])
+        match problem["type"]:
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                text = f"is not known; allowed: {', '.join(allowed)}"
+            case "missing":
+                text = "is missing"
+            case "value_error":
+                text = str(problem["ctx"]["error"])
+            case _:
+                text = f"{shown(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+        lines.append(f"{name}: {place}: {text}")
+    return "\n".join(lines)

@@ -100,11 +100,20 @@ def format_duration(seconds: float, digits: int | None = None) -> str:
     return _format(seconds, (("s", 0), ("ms", -3), ("us", -6), ("ns", -9)), digits)
 
 
+def shown(given: Any) -> str:
+    """How a complaint shows what was given: text and numbers shortened, of all else only what it is.
+
+    A few lines of YAML can mean a list of a billion items.
+    """
+    plain = given is None or isinstance(given, str | int | float)
+    return reprlib.repr(given) if plain else f"a {type(given).__name__}"
+
+
 def _parse(text: Any, what: str, units: dict[str, Decimal], advice: str) -> Decimal:
     known = isinstance(text, str | int | float) and not isinstance(text, bool)
     match = _NUMBER.fullmatch(str(text)) if known else None
     if match is None or match[2] not in units:
-        raise ValueError(f"{reprlib.repr(text)} is not {what}; {advice}")
+        raise ValueError(f"{shown(text)} is not {what}; {advice}")
     try:
         number = Decimal(match[1])
     except InvalidOperation:

@@ -65,7 +65,7 @@ def compare(
     for row in rows(records, cluster, settings or {}):
         record = row.record
         fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
-        seconds = row.time(fit.parameters) if fit else row.preset_time()
+        seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
         low, high = fit.band if fit else (1.0, 1.0)
         group = "unfitted" if not fit else "fitted" if digest(record) in used else "held_out"
         compared.append(Compared(record, seconds, seconds * low, seconds * high, group))

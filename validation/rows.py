@@ -3,61 +3,62 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.collective import ITEMSIZE, Collective
-from sim.engine.events import simulate
-from sim.libraries import ideal
-from sim.libraries.nccl.cluster import communicators, is_machine
-from sim.libraries.nccl.communicator import Communicator, Settings
-from sim.libraries.nccl.library import model
-from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
+from sim.collective import ITEMSIZE, REDOPS, Collective
+from sim.libraries.find import Options, find_library
+from sim.libraries.library import Library
+from sim.libraries.nccl.cluster import is_machine
+from sim.libraries.nccl.releases import names_one
+from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
-from sim.predict import preset, schedules
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
-from topologies import MAKERS, Topology, load
+from topologies import MAKERS, Routes, Topology, load, ranks
 from topologies.catalogue import split
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record, what it timed and where."""
+    """A record, what it timed, the library that did, and the topology on which parameters are fitted."""
 
     record: Record
+    collective: Collective
+    library: Library
     schedule: Schedule
     graph: Topology
-    comm: Communicator | None = None
+    routes: Routes
 
     def preset_time(self) -> float:
-        """Predicted seconds without calibration: NCCL's model where it knows the machine, else the preset."""
-        if self.comm is None:
-            return self.time(preset(self.record.library, self.schedule.collective, self.graph))
-        record = self.record
-        return model(
-            self.schedule.collective, self.comm, record.dtype or "float32", record.redop or "sum"
-        ).time_s
+        """Predicted seconds without calibration: what the library's model says."""
+        return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
-    def time(self, parameters: Parameters) -> float:
-        """Predicted seconds, launch included: the closed form where there is one, else simulated."""
-        closed = None
-        if ideal.uniform(self.graph):
-            closed = ideal.closed_form(self.schedule.algorithm, self.schedule.collective, parameters)
-        if closed is None:
-            closed = simulate(self.schedule, parameters.on(self.graph), parameters.gamma).time_s
-        return closed + parameters.launch
+    def time(self, parameters: Parameters, engine: str = "quick") -> float:
+        """Predicted seconds by the schedule, launch included."""
+        graph = parameters.on(self.graph, self.routes)
+        return evaluate(self.schedule, graph, parameters, engine, routes=self.routes)[0]
 
 
 def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
-    graphs: dict[tuple[int, int], Topology] = {}
+    graphs: dict[tuple[int, int], tuple[Topology, Routes]] = {}
+    libraries: dict[tuple[str | int, ...], tuple[Library, Library]] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
         if shape not in graphs:
-            graphs[shape] = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
-        collective = Collective(record.collective, record.ranks, record.nbytes, ITEMSIZE.get(record.dtype, 4))
-        comm = _communicator(record, cluster, settings)
-        made.append(Row(record, _schedule(record, collective), graphs[shape], comm))
+            graph = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
+            if record.ranks > len(ranks(graph)):
+                raise RecordError(
+                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graph))}; "
+                    f"write a larger cluster"
+                )
+            graphs[shape] = graph, Routes(graph)
+        way = record.library, record.collective, record.algorithm, record.protocol, *shape
+        if way not in libraries:
+            textbook = _textbook(record, graphs[shape][0])
+            libraries[way] = _own(record, cluster, settings) or textbook, textbook
+        (library, textbook), collective = libraries[way], _collective(record)
+        schedule = textbook.schedule(collective, textbook.choose(collective))
+        made.append(Row(record, collective, library, schedule, *graphs[shape]))
     return made
 
 
@@ -76,25 +77,38 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
         raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
 
 
-def _communicator(record: Record, cluster: str, settings: Mapping[str, str]) -> Communicator | None:
-    """NCCL's communicator, of the record's own release, where NCCL made it on a machine that it knows."""
+def _collective(record: Record) -> Collective:
+    """What was carried out; of a type without a known size, or of none, four bytes an element."""
+    dtype = record.dtype if record.dtype in ITEMSIZE else None
+    redop = record.redop if record.redop in REDOPS else "sum"
+    return Collective(
+        record.collective, record.ranks, record.nbytes, ITEMSIZE.get(dtype or "", 4), dtype=dtype, redop=redop
+    )
+
+
+def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library | None:
+    """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
-    pins = Pins(*("" if pin == "auto" else pin for pin in (record.algorithm, record.protocol)))
-    release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
-    name, _ = split(cluster)
-    found = communicators(name, settings, [record.num_nodes], record.ranks, Settings(release, pins))
-    return found[record.num_nodes]
+    name = f"{split(cluster)[0]}:{record.num_nodes}"
+    release = record.library_version if names_one(record.library_version) else None
+    options = Options(record.algorithm, record.protocol, release)
+    return find_library("nccl", name, settings, ranks=record.ranks, options=options)
 
 
-def _schedule(record: Record, collective: Collective) -> Schedule:
-    """What the record timed; a library without a model here is taken for a textbook ring or tree."""
-    if record.library == "gloo" and record.algorithm in ("auto", "ring"):
-        return schedules("gloo", collective, "auto")
-    is_tree = record.algorithm == "tree" and collective.kind == "all_reduce"
-    algorithm = "double_binary_tree" if is_tree else "ring"
+def _textbook(record: Record, graph: Topology) -> Library:
+    """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
+    name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
+    algorithm = "auto" if name == "gloo" else _algorithm(record)
+    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm))
+
+
+def _algorithm(record: Record) -> str:
+    """The record's own, or the textbook's that stands for it."""
     if record.library == "ideal":
-        algorithm = record.algorithm
-    elif collective.kind in ("all_to_all", "sendrecv"):
-        algorithm = "direct"
-    return schedules("ideal", collective, algorithm)
+        return record.algorithm
+    if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):
+        return "direct"
+    return (
+        "double_binary_tree" if record.algorithm == "tree" and record.collective == "all_reduce" else "ring"
+    )

@@ -15,6 +15,9 @@ from topologies.units import format_size
 
 BACKENDS = ("gloo", "nccl")
 
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+"""Those that every backend adds, and in which the contributions and their sums are exact."""
+
 RANKS_PER_CORE = 16
 """As many ranks of one machine may share a core unless it is forced: each is a process with torch in it."""
 
@@ -42,7 +45,8 @@ class Measurement:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise ValueError(f"{self.backend!r} is no known backend; write one of {', '.join(BACKENDS)}")
-        itemsize(self.dtype)
+        if self.dtype not in DTYPES:
+            raise ValueError(f"{self.dtype!r} is no known dtype; write one of {', '.join(DTYPES)}")
         if self.gang.per_node < 1 or self.gang.nodes < 1:
             raise ValueError(
                 f"{self.gang.per_node} ranks on each of {self.gang.nodes} nodes; write 1 or more"

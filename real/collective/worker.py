@@ -1,6 +1,7 @@
 """One rank's work: carry out a job, check every result, write down every time.
 
-torchrun starts it as ``python -m real.collective.worker JOB ROWS``; rank 0 appends one JSON line a size to ROWS.
+torchrun starts it as ``python -m real.collective.worker JOB ROWS``; rank 0 appends one JSON line a size
+to ROWS.
 """
 
 import json
@@ -26,6 +27,7 @@ from real.host import fingerprint, run_first
 from real.launch.follow import die_with_parent, show_life
 from sim.algorithms import schedule
 from sim.collective import Collective, itemsize
+from sim.proof import prove
 from sim.schedule import even_chunks
 
 Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
@@ -107,7 +109,7 @@ def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Pr
         buffers = Buffers(pair, even_chunks(pair), rank % 2, dtype, device)
         return PingPong(rank, collective.ranks, buffers), buffers
     plan = schedule(job.algorithm, collective)
-    plan.check()
+    prove(plan)
     buffers = Buffers(collective, plan.chunks, rank, dtype, device)
     over = NcclProgram if job.backend == "nccl" else GlooProgram
     return over(plan, rank, buffers), buffers

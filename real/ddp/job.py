@@ -6,8 +6,7 @@ from pathlib import Path
 
 from real.collective.job import MAX_ITERATIONS
 from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import STEADY
-from sim.training.groups import GLOO_WORKERS
+from sim.training.ddp.job import GLOO_WORKERS, STEADY
 
 
 def is_model(text: str) -> bool:

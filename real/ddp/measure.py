@@ -29,7 +29,7 @@ class Measured:
     """What was measured of one job: its steps, the buckets in launch order, and what ran them.
 
     ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
-    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.stamps`;
+    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.clock`;
     ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran.
     """
 
@@ -58,8 +58,8 @@ def measure_ddp(
     """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
 
     ``model`` is a workload, whose layers sleep, or `real.model.user_model`'s text; it replaces the job's own.
-    ``on_step`` is called with all that there is after each step. Raise `real.launch.follow.MeasureError` where a
-    rank dies or hangs.
+    ``on_step`` is called with all that there is after each step. Raise `real.launch.follow.MeasureError`
+    where a rank dies or hangs.
     """
     if ranks < 2:
         raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")

@@ -22,14 +22,13 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 from torch.nn.parallel import DistributedDataParallel
 
-from real.clock import StartingGun
+from real.clock import StartingGun, memory_bandwidth, stamps
 from real.ddp.computing import Computing
 from real.ddp.job import DdpJob
 from real.ddp.sleeping import Sleeping
 from real.host import fingerprint, run_first
 from real.launch.follow import die_with_parent, show_life
 from real.model.user_model import loss
-from real.stamps import memory_bandwidth, stamps
 from sim.training.step import Span
 from sim.workload.file import read
 from sim.workload.workload import Workload

@@ -82,7 +82,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
 
 
 def architecture_of(text: str) -> Architecture:
-    """The architecture of `real.model.user_model`'s ``FILE.py:NAME``, made without memory, on the meta device."""
+    """The architecture of `real.model.user_model`'s ``FILE.py:NAME``, made on the meta device."""
     module, inputs = build_light(text)
     return architecture(module, *inputs)
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from real.ddp.job import is_model
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.record import workload_of
-from sim.training.scaling import rebatched
 from sim.workload.architecture import Architecture
 from sim.workload.architecture import workload as roofline
 from sim.workload.devices import Device
 from sim.workload.models import architecture
-from sim.workload.workload import Workload
+from sim.workload.workload import Workload, rebatched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

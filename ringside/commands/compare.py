@@ -58,7 +58,7 @@ def run(
         rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
     sums = summaries(rows)
     if plot:
-        from ringside.plots import draw_comparison
+        from ringside.pictures.comparison import draw_comparison
 
         draw_comparison(rows, plot)
     if as_json:

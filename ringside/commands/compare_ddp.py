@@ -8,7 +8,7 @@ from typing import Any
 from ringside import console
 from sim.training.ddp.record import read
 from sim.training.step import Step
-from validation.emulated.training import Judged
+from validation.compare_ddp import ComparedSteps, compare_steps
 
 HEADS = (
     *(("file", ""), ("ranks", ""), ("buckets", ""), ("measured", "(ms)"), ("spread", "(%)")),
@@ -22,7 +22,7 @@ def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: b
     judged = {}
     with console.simulating("predicting", len(records)) as bar:
         for file, record in zip(files, records, strict=True):
-            judged[str(file)] = Judged(record, record.predict())
+            judged[str(file)] = compare_steps(record)
             bar.done(f"predicted {file}")
     if plot:
         from ringside.pictures.training import draw_timelines
@@ -38,12 +38,12 @@ def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: b
         raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")
 
 
-def timelines(name: str, one: Judged) -> dict[str, Step]:
+def timelines(name: str, one: ComparedSteps) -> dict[str, Step]:
     """Both steps with their titles, the predicted one above."""
     return {f"{name}, predicted": one.predicted, f"{name}, measured": one.record.median}
 
 
-def cells(name: str, one: Judged) -> tuple[console.Cell, ...]:
+def cells(name: str, one: ComparedSteps) -> tuple[console.Cell, ...]:
     """A pair as the table shows it."""
     finishes = [abs(error) * 100 for error in one.finish_errors]
     return (
@@ -52,7 +52,7 @@ def cells(name: str, one: Judged) -> tuple[console.Cell, ...]:
     )
 
 
-def row(name: str, one: Judged) -> dict[str, Any]:
+def row(name: str, one: ComparedSteps) -> dict[str, Any]:
     """A pair as JSON has it."""
     return {
         "file": name,

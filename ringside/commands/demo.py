@@ -7,7 +7,7 @@ from real.collective.measure import Measurement, measure, warnings
 from real.launch.torchrun import Gang
 from ringside import console
 from ringside.commands.compare import summary_lines
-from ringside.plots import draw_comparison
+from ringside.pictures.comparison import draw_comparison
 from ringside.report import page
 from sim.record import Record, RecordError, write
 from topologies.disk import write_file

@@ -8,7 +8,7 @@ from real.collective.measure import Measurement, check_room, measure, warnings
 from real.launch.torchrun import Gang
 from ringside import console
 from sim.collective import kind_of
-from sim.record import Record, read_lines, write
+from sim.record import Record, RecordError, read_lines, write
 from topologies import Topology, load, parse_settings, ranks
 from topologies.disk import check_outputs, is_stream
 from topologies.units import format_size
@@ -64,15 +64,19 @@ def run(
 
 
 def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool) -> None:
-    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come."""
+    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come.
+
+    A device or a pipe gets them all at the end.
+    """
     grows = not is_stream(output)
-    kept = read_lines(output.read_text(encoding="utf-8"), str(output)) if grows and output.exists() else []
+    kept = _records_of(output) if grows and output.exists() else []
     fresh: list[Record] = []
     with console.progress("starting", len(what.sizes)) as bar:
 
         def keep(record: Record) -> None:
             fresh.append(record)
-            write([*kept, *fresh] if grows else [record], output)
+            if grows:
+                write([*kept, *fresh], output)
             bar.done(f"measured {format_size(record.nbytes)}")
 
         try:
@@ -83,8 +87,19 @@ def carry_out(what: Measurement, graph: "Topology | None", output: Path, *, torc
         finally:
             if fresh:
                 _print(fresh, output)
+            if fresh and not grows:
+                write(fresh, output)
     if not fresh:
         print(f"# rank 0 runs on another node, which writes the records; {output} was left alone")
+
+
+def _records_of(path: Path) -> list[Record]:
+    """The records that the file holds already."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RecordError(f"{path} is binary and holds no records; write another name after -o") from None
+    return read_lines(text, str(path))
 
 
 def _print(records: list[Record], output: Path) -> None:

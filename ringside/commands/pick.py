@@ -1,30 +1,27 @@
 """``ringside pick``: the winner at every size and node count, by how much, and rules for NCCL."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ringside import console
 from ringside.pictures.style import check_format
-from ringside.request import default_library, refuse_nccl_options
-from ringside.simulate_nccl import settings_of
-from sim.collective import check_redop, itemsize, kind_of
-from sim.libraries.nccl.cluster import communicators
+from sim.collective import kind_of
+from sim.libraries.find import Options, default_library, find_library
+from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
+from sim.libraries.nccl.library import CLOCKS, Nccl
+from sim.libraries.nccl.names import check_function
 from sim.libraries.nccl.releases import DEFAULT_VERSION
-from sim.pick import ERROR, Pick, Times, pick, ranges
-from sim.rankings import ideal_times, nccl_default, pipeline_times, tuner_times
-from topologies import Topology, load, parse_settings
+from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
+from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
-
-TIMES = "tuner"
-"""By which NCCL's pairs are ranked if nobody says otherwise."""
 
 HEADS = (
     *(("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""), ("protocol", "")),
@@ -55,43 +52,29 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
     check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
-    check_redop(request.redop)
-    itemsize(request.dtype)
-    library = request.library or default_library(request.cluster)
+    name = request.library or default_library(request.cluster)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
-    if library == "nccl":
-        comms = _communicators(request, counts)
-        times = _nccl_times(request, comms, kind)
-        default = nccl_default(comms, kind, request.dtype, request.redop)
+    libraries = _libraries(request, name, counts)
+    if csv and name == "ideal":
+        raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
+    words = kind, request.dtype, request.redop
+    comms, default = {}, None
+    if name == "nccl":
+        check_function(kind)
+        comms = _communicators(request, libraries)
+        default = default_of(libraries.__getitem__, *words)
+    times = times_of(libraries.__getitem__, *words)
+    with console.simulating("simulating"):
         picks = pick(times, counts, sizes, default=default)
-        notes = dict.fromkeys(note for comm in comms.values() for note in comm.notes)
-        if csv:
-            write_file(csv, _rules(request, comms, picks, times, json=csv.suffix == ".json"))
-    elif library == "ideal":
-        refuse_nccl_options(
-            library, protocol=None if request.protocol == "auto" else request.protocol, times=request.times,
-            nccl_version=request.nccl_version, nccl_graph=request.nccl_graph,
-        )  # fmt: skip
-        if csv:
-            raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
-        with console.simulating("simulating"):
-            picks, notes = pick(ideal_times(_cluster(request), kind, request.dtype), counts, sizes), {}
-    else:
-        raise ValueError(f"nothing to pick in {library!r}; write nccl or ideal")
+    if csv:
+        write_file(csv, _rules(request, comms, picks, times, json=csv.suffix == ".json"))
+    notes = dict.fromkeys(note for comm in comms.values() for note in comm.notes)
     if plot:
-        from ringside.plots import draw_picks
+        from ringside.pictures.picks import draw_picks
 
-        draw_picks(picks, f"{kind} on {request.cluster}, {library}", plot)
-    _print(request, library, picks, list(notes), as_json=as_json)
-
-
-def _nccl_times(request: Request, comms: dict[int, Communicator], kind: str) -> Times:
-    """The tuner's times, by which NCCL's default wins; or the pipelines', by which it may not."""
-    models = {"tuner": tuner_times, "pipeline": pipeline_times}
-    if request.times not in (None, *models):
-        raise ValueError(f"{request.times!r} are no known times; write {' or '.join(models)}")
-    return models[request.times or TIMES](comms, kind, request.dtype, request.redop)
+        draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
+    _print(request, name, picks, list(notes), as_json=as_json)
 
 
 def _rules(
@@ -109,25 +92,32 @@ def _rules(
     return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
 
 
-def _communicators(request: Request, counts: list[int]) -> dict[int, Communicator]:
-    settings = settings_of(request.algorithm, request.protocol, request.nccl_version)
-    values = parse_settings(list(request.settings))
-    found = communicators(request.cluster, values, counts, None, settings, request.nccl_graph)
-    alone = [nodes for nodes, comm in found.items() if comm is None]
-    if alone:
-        raise ValueError(
-            f"{request.cluster} on {alone[0]} node is one rank with nothing to choose; write more nodes"
-        )
-    return {nodes: comm for nodes, comm in found.items() if comm is not None}
-
-
-def _cluster(request: Request) -> Callable[[int], Topology]:
-    if ":" in request.cluster or request.algorithm != "auto":
+def _libraries(request: Request, name: str, counts: list[int]) -> dict[int, Library]:
+    """The library on each count of machines, or of ranks."""
+    if name not in ("nccl", "ideal"):
+        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
+    if ":" in request.cluster or (name == "ideal" and request.algorithm != "auto"):
         raise ValueError(
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
-    return lambda count: load(f"{request.cluster}:{count}", values)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
+    return {
+        count: find_library(name, f"{request.cluster}:{count}", values, options=options) for count in counts
+    }
+
+
+def _communicators(request: Request, libraries: Mapping[int, Library]) -> dict[int, Communicator]:
+    """NCCL's communicators; one rank alone is refused."""
+    found = {nodes: library.comm for nodes, library in libraries.items() if isinstance(library, Nccl)}
+    for nodes, comm in found.items():
+        if comm is None:
+            raise ValueError(
+                f"{request.cluster} on {nodes} node is one rank with nothing to choose; write more nodes"
+            )
+    return {nodes: comm for nodes, comm in found.items() if comm is not None}
 
 
 def _counts(text: str) -> list[int]:
@@ -140,7 +130,10 @@ def _counts(text: str) -> list[int]:
 def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     if library == "nccl":
-        inputs |= {"times": request.times or TIMES, "nccl_version": request.nccl_version or DEFAULT_VERSION}
+        inputs |= {
+            "times": request.times or CLOCKS[0],
+            "nccl_version": request.nccl_version or DEFAULT_VERSION,
+        }
     del inputs["sweep"]
     if as_json:
         found = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}

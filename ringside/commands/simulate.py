@@ -1,83 +1,116 @@
-"""``ringside simulate``: a table of predictions, one row a size."""
+"""``ringside simulate``: a table of predictions, one row a size; of NCCL also what else it weighed."""
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside import console, simulate_nccl
-from ringside.request import Request, default_library, inputs_of, refuse_nccl_options
+from ringside import console
 from sim import calibration as calibrations
-from sim.collective import Collective, check_redop, itemsize, kind_of
-from sim.engine.laws import check_monotone
-from sim.predict import Prediction, predict
+from sim.collective import Collective, kind_of
+from sim.libraries.find import Options, find_library
+from sim.libraries.library import Library
+from sim.libraries.nccl.library import LAUNCH_S, Nccl
+from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
-from topologies import load, parse_settings, ranks
+from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
 
-HEADS = (
-    ("size", "(B)"),
-    ("time", "(us)"),
-    ("algbw", "(GB/s)"),
-    ("busbw", "(GB/s)"),
-    ("algorithm", ""),
-    ("protocol", ""),
-    ("engine", ""),
-)
+SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
+WAY = (("algorithm", ""), ("protocol", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, in the words of the command line."""
+
+    collective: str
+    cluster: str
+    settings: tuple[str, ...]
+    sweep: tuple[str, str, int, str | None]
+    ranks: int | None
+    library: str | None
+    algorithm: str
+    protocol: str
+    engine: str
+    network: str
+    nccl_version: str | None
+    nccl_graph: Path | None
+    dtype: str
+    redop: str
+    calibration: str
+    trace: Path | None
 
 
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
-    sizes, library = console.sizes(*request.sweep), request.library or default_library(request.cluster)
+    sizes = console.sizes(*request.sweep)
     check_outputs([request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""])
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
-    if request.ranks is not None and request.ranks < 1:
-        raise ValueError(f"-g {request.ranks}; write 1 rank or more")
-    check_redop(request.redop)
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
-    if library == "nccl":
-        simulate_nccl.run(request, kind_of(request.collective), sizes, as_json=as_json)
-        return
+    found = None if request.calibration == "none" else calibrations.read(Path(request.calibration))
+    library = find_library(
+        request.library, request.cluster, parse_settings(list(request.settings)), ranks=request.ranks,
+        options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
+        calibration=found,
+    )  # fmt: skip
     predictions = _predictions(request, library, sizes)
-    _check_growth(predictions)
+    if library.name != "nccl" and found is None:
+        check_growth(predictions)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
-    inputs = inputs_of(request, library, predictions[0].collective.ranks)
-    if as_json:
-        console.print_json("simulate", {"inputs": inputs, "rows": [_row(p) for p in predictions]})
-    else:
-        caveats = dict.fromkeys(p.caveat for p in predictions if p.caveat)
-        console.print_table([console.spelled(inputs), *caveats], HEADS, (_cells(p) for p in predictions))
+    _show(request, library, predictions, as_json=as_json)
 
 
-def _predictions(request: Request, library: str, sizes: list[int]) -> list[Prediction]:
-    refuse_nccl_options(
-        library, protocol=None if request.protocol == "auto" else request.protocol,
-        nccl_version=request.nccl_version, nccl_graph=request.nccl_graph,
-    )  # fmt: skip
-    graph = load(request.cluster, parse_settings(list(request.settings)), ranks=request.ranks)
-    found = None if request.calibration == "none" else calibrations.read(Path(request.calibration))
-    kind, item, count = (
-        kind_of(request.collective),
-        itemsize(request.dtype),
-        request.ranks or len(ranks(graph)),
-    )
+def _predictions(request: Request, library: Library, sizes: list[int]) -> list[Prediction]:
     predictions = []
     with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
-            predictions.append(
-                predict(
-                    Collective(kind, count, nbytes, item), graph, library=library,
-                    algorithm=request.algorithm, engine=request.engine, calibration=found,
-                    traced=request.trace is not None,
-                )
-            )  # fmt: skip
+            collective = Collective(
+                kind_of(request.collective), library.ranks, nbytes, dtype=request.dtype, redop=request.redop
+            )
+            predictions.append(answer(library, collective, request.engine, traced=request.trace is not None))
             bar.done(f"simulated {nbytes} B")
     return predictions
 
 
-def _row(p: Prediction) -> dict[str, Any]:
-    return {
+def _show(request: Request, library: Library, predictions: list[Prediction], *, as_json: bool) -> None:
+    inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
+    content: dict[str, Any] = {"inputs": inputs, "rows": rows}
+    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
+    heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
+    if library.name == "nccl":
+        whose = "the engine's" if request.engine == "simpy" else "the tuner's"
+        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+        if isinstance(library, Nccl) and library.comm:
+            note = "; ".join([note, *library.comm.notes])
+        comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
+        content = {"inputs": inputs, "note": note, "rows": rows}
+        pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
+        heads = [*SIZE, *WAY, ("channels", ""), ("engine", "")]
+        heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
+        cells = [(*_cells(row), *_weighed(row, pairs)) for row in rows]
+    if as_json:
+        console.print_json("simulate", content)
+    else:
+        console.print_table(comments, heads, cells)
+
+
+def _inputs(request: Request, library: Library) -> dict[str, Any]:
+    """What was asked for, as understood."""
+    ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
+    if library.name == "nccl":
+        ours["nccl_version"] = request.nccl_version or DEFAULT_VERSION
+    rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
+    del rest["sweep"], rest["trace"]
+    return rest | ours
+
+
+def _row(library: Library, p: Prediction) -> dict[str, Any]:
+    row = {
         "size_bytes": p.collective.nbytes,
         "time_s": p.time_s,
         "time_lo_s": p.time_lo_s,
@@ -89,16 +122,20 @@ def _row(p: Prediction) -> dict[str, Any]:
         "engine": p.engine,
         **({"caveat": p.caveat} if p.caveat else {}),
     }
+    if library.name == "nccl":
+        weighed = [one for one in library.candidates(p.collective) if one.algorithm not in ("p2p", "none")]
+        row |= {
+            "channels": p.channels,
+            "tuner_us": p.belief_us,
+            "choices_us": {f"{one.algorithm}/{one.protocol}": one.belief_us for one in weighed},
+        }
+    return row
 
 
-def _cells(p: Prediction) -> tuple[console.Cell, ...]:
-    rates = p.algbw / 1e9, p.busbw / 1e9
-    return (p.collective.nbytes, p.time_s * 1e6, *rates, p.algorithm, p.protocol, p.engine)
+def _cells(row: dict[str, Any]) -> tuple[console.Cell, ...]:
+    ways = [row[key] for key in ("algorithm", "protocol", "channels", "engine") if key in row]
+    return (row["size_bytes"], row["time_s"] * 1e6, row["algbw_GBps"], row["busbw_GBps"], *ways)
 
 
-def _check_growth(predictions: list[Prediction]) -> None:
-    ways: dict[tuple[str, str, str], list[Prediction]] = {}
-    for p in predictions:
-        ways.setdefault((p.algorithm, p.protocol, p.engine), []).append(p)
-    for way, found in ways.items():
-        check_monotone("/".join(way), [p.collective.nbytes for p in found], [p.time_s for p in found])
+def _weighed(row: dict[str, Any], pairs: Sequence[str]) -> tuple[console.Cell, ...]:
+    return (row["tuner_us"], *(row["choices_us"].get(pair, "-") for pair in pairs))

@@ -6,14 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.commands.topo_channels import show_channels
 from ringside.pictures.style import check_format
-from ringside.topo_channels import show_channels
-from ringside.topo_schedule import show_schedule
+from sim.collective import Collective
+from sim.engine.effort import consider
+from sim.libraries.find import find_library
+from sim.libraries.library import Candidate
+from sim.proof import prove
+from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
+
+NBYTES = 64 << 20
+"""Of the all-reduce whose schedule is shown: large enough for NCCL to use all its channels."""
 
 
 def run(
@@ -47,11 +55,11 @@ def run(
     graph = load(cluster, parse_settings(changes))
     if output:
         write_file(output, dumps(graph))
-    if algorithm:
-        show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
+    if algorithm is not None:
+        _show_schedule(cluster, changes, graph, algorithm, plot, as_json=as_json)
         return
     if plot:
-        from ringside.plots import draw_topology
+        from ringside.pictures.topology import draw_topology
 
         draw_topology(graph, plot)
     if as_json:
@@ -107,3 +115,36 @@ def _describe(graph: Topology) -> None:
         for far in sorted({1, count - 1}):
             route = Routes(graph).route(0, far)
             print(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))
+
+
+def _show_schedule(
+    cluster: str, settings: list[str], graph: Topology, algorithm: str, plot: Path | None, *, as_json: bool
+) -> None:
+    """Print the connections of an all-reduce on the cluster, and draw them where asked to."""
+    plan = _plan(cluster, settings, len(ranks(graph)), algorithm)
+    with console.simulating("proving"):
+        consider(plan, graph)
+        prove(plan)
+        links = plan.links()
+    if plot:
+        from ringside.pictures.schedule import draw_schedule
+
+        draw_schedule(links, f"{algorithm} all_reduce on {cluster}", plot)
+    if as_json:
+        channels = [{"channel": c, "connections": list(pairs)} for c, pairs in links.items()]
+        console.print_json("schedule", {"cluster": cluster, "algorithm": algorithm, "channels": channels})
+        return
+    print(f"# {algorithm} all_reduce on {cluster}, {plan.ranks} ranks; a>b: a sends to b, a+b: b adds")
+    for channel, pairs in links.items():
+        print(
+            f"channel {channel:>2}  "
+            + " ".join(f"{a}{'+' if adds else '>'}{b}" for (a, b), adds in pairs.items())
+        )
+
+
+def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
+    if count == 1:
+        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
+    library = find_library(None, cluster, parse_settings(settings))
+    collective = Collective("all_reduce", library.ranks, NBYTES, dtype="float32")
+    return library.schedule(collective, Candidate(algorithm, "simple"))

@@ -1,5 +1,6 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import lcm
 from pathlib import Path
@@ -8,14 +9,18 @@ from typing import Any
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console
 from ringside.pictures.style import check_format
-from ringside.training_group import ALONE, Group, device_of, group
+from sim.libraries.find import find_library
+from sim.libraries.library import Library
 from sim.training.ddp.job import Costs
 from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import Memory, find_optimizer, memory
 from sim.training.scaling import recommended_cap
 from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
-from sim.workload.devices import Device, device
+from sim.workload.devices import Device, device, device_of
+from topologies import parse_settings
+from topologies.catalogue import MAX_LINKS
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
@@ -28,6 +33,10 @@ HEADS = (
 )
 
 
+ALONE = TimedGroup(1, lambda _: 0.0)
+"""One rank that shares its gradients with nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One step; efficiencies are throughput a rank over that of one rank alone.
@@ -36,7 +45,7 @@ class Row:
     among every rank count of the sweep.
     """
 
-    group: Group
+    library: Library
     cap_mb: float | None
     step: Step
     weak: float
@@ -65,13 +74,12 @@ def run(
     if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
         raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
     _check_outputs(plot, trace, sweep, [training.model, cluster])
-    groups = [group(cluster, settings, ranks, library)] if parameter != "nodes" else [
-        replace(group(f"{cluster}:{_whole(value)}", settings, None, library), nodes=_whole(value))
-        for value in values
-    ]  # fmt: skip
+    name, figures = None if library == "auto" else library, parse_settings(settings)
+    counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
+    libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster))
-    rows = _rows(training, gpu, groups, caps)
+    rows = _rows(training, gpu, libraries, caps)
     best = None
     if parameter == "bucket-cap-mb":
         best = recommended_cap({cap: row.step for cap, row in zip(values, rows, strict=True)})
@@ -79,7 +87,7 @@ def run(
         _draw(parameter, values, rows, best, plot)
     if trace:
         write_file(trace, rows[0].step.dumps())
-    inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": groups[0].library,
+    inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
               "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
@@ -98,29 +106,29 @@ def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inp
     check_outputs((plot, trace), inputs)
 
 
-def _rows(training: Training, gpu: Device, groups: list[Group], caps: list[Any]) -> list[Row]:
-    """A step for each group and each bucket cap."""
+def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Row]:
+    """A step for each library and each bucket cap."""
     sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
-    slowdown = dict(map(_slow, training.slowdown))
+    slowdown = _slowdown(training.slowdown)
     bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
     costs = Costs(memory_bandwidth=bandwidth, contention=training.contention, slowdown=slowdown,
                   optimizer_s=optimizer.time_s(work, bandwidth))  # fmt: skip
     alone = replace(costs, slowdown={})
-    everybody = lcm(*(found.process_group.ranks for found in groups))
+    everybody = lcm(*(found.ranks for found in libraries))
     base = simulate_step(work, ALONE, training.ddp, alone).throughput
     large = simulate_step(sized(work.batch * everybody), ALONE, training.ddp, alone).throughput
     rows = []
-    with console.simulating("simulating", len(groups) * len(caps)) as bar:
-        for found in groups:
+    with console.simulating("simulating", len(libraries) * len(caps)) as bar:
+        for library in libraries:
+            many = process_group(library)
             for cap in caps:
-                many = found.process_group
                 job = replace(training.ddp, bucketing=replace(training.ddp.bucketing, bucket_cap_mb=cap))
                 step = simulate_step(work, many, job, costs)
                 share = everybody // many.ranks
                 strong = simulate_step(sized(work.batch * share), many, job, costs) if share > 1 else step
                 efficiencies = (step.throughput / base, strong.throughput / large)
-                rows.append(Row(found, cap, step, *(value / many.ranks for value in efficiencies)))
+                rows.append(Row(library, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
 
@@ -144,17 +152,23 @@ def _sweep(text: str | None) -> tuple[str | None, list[float]]:
 
 
 def _whole(nodes: float) -> int:
-    if nodes != int(nodes) or nodes < 1:
-        raise ValueError(f"{nodes:g} is no number of nodes; write 1 or more, for example nodes=1,2,4")
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
+        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
     return int(nodes)
 
 
-def _slow(text: str) -> tuple[int, float]:
-    rank, _, factor = text.partition("=")
-    try:
-        return int(rank), float(factor)
-    except ValueError:
-        raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
+def _slowdown(texts: Iterable[str]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for text in texts:
+        rank, _, factor = text.partition("=")
+        try:
+            number, slower = int(rank), float(factor)
+        except ValueError:
+            raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
+        if number in found:
+            raise ValueError(f"rank {number} is a straggler twice; write --straggler {text} alone")
+        found[number] = slower
+    return found
 
 
 def _draw(
@@ -208,7 +222,7 @@ def _caveat(library: str) -> str:
 def _cells(row: Row) -> tuple[console.Cell, ...]:
     step = row.step
     return (
-        *(row.group.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
+        *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
         *(step.lower_s * 1e3, step.upper_s * 1e3, step.step_s * 1e3, step.throughput),
         *(row.weak * 100, row.strong * 100, step.compute_s * 1e3, step.communication_s * 1e3),
         *(step.exposed_s * 1e3, step.overlap_efficiency * 100),
@@ -232,7 +246,7 @@ def _row(row: Row) -> dict[str, Any]:
         "lower_s": step.lower_s,
         "upper_s": step.upper_s,
         "step_s": step.step_s,
-        "num_nodes": row.group.nodes,
+        "num_nodes": row.library.nodes,
         "ranks": step.ranks,
         "bucket_cap_mb": row.cap_mb,
         "samples": step.samples,

@@ -8,7 +8,7 @@ from ringside import console
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
 from validation.emulated.collectives import Cell, Verdict, validate, verdicts
-from validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_cells
+from validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_cells, only
 
 HEADS = (
     ("family", ""),
@@ -27,7 +27,7 @@ HEADS = (
 )
 
 
-def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
+def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:
     """Carry out the plan and print every cell; exit 1 where a family exceeds its tolerance.
 
     What was measured is printed and drawn even if the run is cut off.
@@ -35,13 +35,15 @@ def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
     check_format(plot)
     check_outputs([plot])
     if what == "ddp":
+        if families:
+            raise ValueError("steps have no families; leave --family out")
         from ringside.commands import validate_ddp
 
         validate_ddp.run(plot, short=short, as_json=as_json)
         return
     if what != "collectives":
         raise ValueError(f"{what!r} cannot be validated; write collectives or ddp")
-    plan = SHORT if short else FULL
+    plan = only(SHORT if short else FULL, families)
     cells: list[Cell] = []
     try:
         with console.progress("building networks", num_cells(plan)) as bar:
@@ -53,18 +55,18 @@ def run(what: str, plot: Path | None, *, short: bool, as_json: bool) -> None:
             validate(plan, keep)
     finally:
         if cells:
-            _report(cells, plot, planned=num_cells(plan), as_json=as_json)
+            _report(cells, plot, short=short, planned=num_cells(plan), as_json=as_json)
     failed = [verdict.family for verdict in verdicts(cells) if not verdict.passed]
     if failed:
         raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
 
 
-def _report(cells: Sequence[Cell], plot: Path | None, *, planned: int, as_json: bool) -> None:
+def _report(cells: Sequence[Cell], plot: Path | None, *, short: bool, planned: int, as_json: bool) -> None:
     found = verdicts(cells)
     if as_json:
         families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
         rows = [{**asdict(cell), "error": cell.error, "noisy": cell.noisy} for cell in cells]
-        inputs = {"short": planned == num_cells(SHORT)}
+        inputs = {"short": short}
         complete = {"planned_cells": planned, "complete": len(cells) == planned}
         console.print_json("validation", {"inputs": inputs, **complete, "families": families, "rows": rows})
     else:

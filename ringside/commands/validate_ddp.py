@@ -6,8 +6,9 @@ from typing import Any
 
 from ringside import console
 from ringside.commands.compare_ddp import cells, row, timelines
+from validation.compare_ddp import ComparedSteps
 from validation.emulated.plan import MBIT
-from validation.emulated.training import Judged, Trial, checks, judge, trials
+from validation.emulated.training import Trial, checks, judge, trials
 
 HEADS = (
     *(("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("buckets", ""), ("measured", "(ms)")),
@@ -27,11 +28,11 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
     What was measured is printed and drawn even if the run is cut off.
     """
     plan = trials(rates=(200 * MBIT,)) if short else trials()
-    judged: list[tuple[Trial, Judged]] = []
+    judged: list[tuple[Trial, ComparedSteps]] = []
     try:
         with console.progress("building networks", len(plan)) as bar:
 
-            def keep(trial: Trial, one: Judged) -> None:
+            def keep(trial: Trial, one: ComparedSteps) -> None:
                 judged.append((trial, one))
                 bar.done(_name(trial))
 
@@ -44,7 +45,9 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
         raise RuntimeError(f"past the tolerance: {', '.join(past)}")
 
 
-def _report(judged: list[tuple[Trial, Judged]], plot: Path | None, *, planned: int, as_json: bool) -> None:
+def _report(
+    judged: list[tuple[Trial, ComparedSteps]], plot: Path | None, *, planned: int, as_json: bool
+) -> None:
     found = checks([one for _, one in judged])
     if as_json:
         rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]

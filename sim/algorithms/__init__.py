@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from sim.algorithms import direct, double_binary_tree, halving_doubling, ring, tree
 from sim.collective import Collective
+from sim.proof import prove
 from sim.schedule import Schedule
 
 Build = Callable[[Collective], Schedule]
@@ -30,10 +31,10 @@ def register(algorithm: str, kind: str, build: Build) -> None:
     """
     for ranks in range(1, 9):
         for nbytes in (64, 20_000):  # one chunk and some, where the message is cut for a pipeline
-            build(Collective(kind, ranks, nbytes)).check()
+            prove(build(Collective(kind, ranks, nbytes)))
     ALGORITHMS.setdefault(algorithm, {})[kind] = build
     _REGISTERED.add((algorithm, kind))
-    _prove.cache_clear()
+    _proved.cache_clear()
 
 
 def schedule(algorithm: str, collective: Collective) -> Schedule:
@@ -47,13 +48,13 @@ def schedule(algorithm: str, collective: Collective) -> Schedule:
             f"{collective.kind} is done by {', '.join(algorithms_for(collective.kind))}"
         )
     if (algorithm, collective.kind) in _REGISTERED:
-        _prove(algorithm, collective)
+        _proved(algorithm, collective)
     return builds[collective.kind](collective)
 
 
 def caveat(algorithm: str, collective: Collective) -> str:
     """What to know before a schedule is believed: that it is too large to be proved; else nothing."""
-    if (algorithm, collective.kind) not in _REGISTERED or _prove(algorithm, collective):
+    if (algorithm, collective.kind) not in _REGISTERED or _proved(algorithm, collective):
         return ""
     return (
         f"{algorithm} {collective.kind} on {collective.ranks} ranks is not proved, because it has more than "
@@ -62,12 +63,12 @@ def caveat(algorithm: str, collective: Collective) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _prove(algorithm: str, collective: Collective) -> bool:
+def _proved(algorithm: str, collective: Collective) -> bool:
     """Prove a schedule, once, unless it is too large; whether it was proved."""
     plan = ALGORITHMS[algorithm][collective.kind](collective)
     small = not plan.longer_than(MAX_PROVED)
     if small:
-        plan.check()
+        prove(plan)
     return small
 
 

@@ -40,7 +40,7 @@ def halves(collective: Collective) -> tuple[Chunks, range, range]:
     def cut() -> tuple[Ints, Ints]:
         return np.concatenate([low.bounds, middle + high.bounds[1:]]), np.zeros(count, dtype=np.int64)
 
-    return Chunks(count, cut), range(len(low)), range(len(low), count)
+    return Chunks.later(count, cut), range(len(low)), range(len(low), count)
 
 
 def all_reduce(collective: Collective) -> Schedule:

@@ -1,59 +1,118 @@
 """How long a schedule takes at the least, whatever the engine: what its links must carry, how deep it is."""
 
-from math import ceil, log2
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain, groupby
+from math import log2
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sim.collective import KINDS
 from sim.parameters import Parameters
-from sim.schedule import Schedule
+from sim.schedule import Schedule, Step
 from topologies import Routes, Topology
 
+Hop = tuple[str, str]
 
-def traffic_bound(schedule: Schedule, graph: Topology) -> float:
-    """Seconds that the busiest link needs for the bytes which the schedule sends over it.
+MAX_TRACKED = 2**20
+"""Chunks of all ranks together that are followed one by one. Of more, every k-th chunk is followed."""
 
-    On a star this is 2S(n-1)/(nB) for a ring, 3S/B for a tree, 2S/B for a double binary tree.
+
+class Bounds(NamedTuple):
+    """Seconds that a schedule takes at the least.
+
+    ``traffic`` is what the busiest link needs for the bytes sent over it: on a star 2S(n-1)/(nB) for a
+    ring, 3S/B for a tree, 2S/B for a double binary tree. ``latency`` is what empty messages would take
+    along the longest chain of transfers of which each sends on what the one before it brought.
     """
-    routes = Routes(graph)
-    load: dict[tuple[str, str], int] = {}
-    for (src, dst), nbytes in schedule.traffic().items():
-        for hop in routes.route(src, dst):
-            load[hop] = load.get(hop, 0) + nbytes
+
+    traffic: float
+    latency: float
+
+
+def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
+    """Both bounds by one walk along the steps, true of every schedule; ``routes`` are the graph's."""
+    routes = routes or Routes(graph)
+    latencies = _Latencies(graph, routes)
+    moved: Counter[tuple[int, int]] = Counter()
+    chains = _Chains(schedule)
+    for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all alike
+        first = next(steps)
+        pairs = list(zip(first.src.tolist(), first.dst.tolist(), strict=True))
+        latency = np.array([latencies[pair] for pair in pairs])
+        carried = np.zeros(len(first), dtype=np.int64)
+        for step in chain((first,), steps):
+            carried += schedule.nbytes(step)
+            chains.take(step, latency)
+        for pair, nbytes in zip(pairs, carried.tolist(), strict=True):
+            moved[pair] += nbytes
+    return Bounds(_busiest(moved, graph, routes), chains.longest)
+
+
+def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
+    """The bounds on the textbook network by closed form: no walk through a billion transfers."""
+    ranks, collective = schedule.ranks, schedule.collective
+    if ranks == 1:
+        return Bounds(0.0, 0.0)
+    busbw_factor = KINDS[collective.kind].busbw_factor(ranks)
+    hops = {"ring": ranks - 1, "halving_doubling": log2(ranks), "direct": 1}.get(schedule.algorithm, 0)
+    phases = 2 if collective.kind == "all_reduce" else 1
+    return Bounds(busbw_factor * collective.nbytes * parameters.beta, phases * hops * parameters.alpha)
+
+
+def _busiest(moved: Mapping[tuple[int, int], int], graph: Topology, routes: Routes) -> float:
+    """What the busiest link needs for the bytes that each pair of ranks moves."""
+    by_size: dict[int, list[tuple[Hop, ...]]] = {}
+    for pair, nbytes in moved.items():
+        by_size.setdefault(nbytes, []).append(routes.route(*pair))
+    load: Counter[Hop] = Counter()
+    for nbytes, taken in by_size.items():
+        for hop, times in Counter(chain.from_iterable(taken)).items():
+            load[hop] += nbytes * times
     return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
 
 
-def latency_bound(schedule: Schedule, graph: Topology) -> float:
-    """Seconds that an empty message would take along the schedule's longest chain of hops.
+class _Latencies(dict[tuple[int, int], float]):
+    """The latency of the route from rank to rank, found where it is first asked for."""
 
-    Counted are a ring's n-1 or 2(n-1) hops and, for whatever else reduces or spreads data, the
-    ceil(log2 n) hops without which one rank cannot reach all, all at the quickest route's latency.
-    """
-    ranks = schedule.ranks
-    if ranks == 1:
-        return 0.0
-    routes = Routes(graph)
-    quickest: float = min(
-        sum(graph.edges[hop]["latency"] for hop in routes.route(src, dst))
-        for src, dst, _ in schedule.connections()
-    )
-    return _hops(schedule) * quickest
+    def __init__(self, graph: Topology, routes: Routes) -> None:
+        self._routes = routes
+        self._latency: Mapping[Hop, float] = {
+            (a, b): link["latency"] for a, b, link in graph.edges(data=True)
+        }
+
+    def __missing__(self, pair: tuple[int, int]) -> float:
+        self[pair] = found = sum(map(self._latency.__getitem__, self._routes.route(*pair)))
+        return found
 
 
-def closed_bounds(schedule: Schedule, parameters: Parameters) -> dict[str, float]:
-    """The bounds on the textbook network, by formula: no walk through a billion transfers."""
-    ranks, nbytes = schedule.ranks, schedule.collective.nbytes
-    busbw_factor = KINDS[schedule.collective.kind].busbw_factor(ranks)
-    return {
-        "traffic": busbw_factor * nbytes * parameters.beta if ranks > 1 else 0.0,
-        "latency": _hops(schedule) * parameters.alpha if ranks > 1 else 0.0,
-    }
+class _Chains:
+    """When each rank has each chunk up to date if messages are empty, and the longest wait for any."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        chunks = len(schedule.chunks)
+        self._stride = max(1, -(-chunks * schedule.ranks // MAX_TRACKED))
+        self._width = -(-chunks // self._stride)
+        self._ready: NDArray[np.float64] = np.zeros(schedule.ranks * self._width)
+        self.longest = 0.0
+
+    def take(self, step: Step, latency: NDArray[np.float64]) -> None:
+        """Let a step's transfers follow what brought their chunks to their sources."""
+        first = -(-step.chunk // self._stride)
+        spans = -(-(step.chunk + step.span) // self._stride) - first
+        begins = np.cumsum(spans) - spans
+        within = np.arange(spans.sum()) - np.repeat(begins, spans)
+        sent = np.repeat(step.src * self._width + first, spans) + within
+        brought = np.repeat(step.dst * self._width + first, spans) + within
+        begin = np.zeros(len(step))
+        if len(sent):
+            begin[spans > 0] = np.maximum.reduceat(self._ready[sent], begins[spans > 0])
+        end = begin + latency
+        np.maximum.at(self._ready, brought, np.repeat(end, spans))
+        self.longest = float(end.max(initial=self.longest))
 
 
-def _hops(schedule: Schedule) -> int:
-    """Messages that must follow one another."""
-    ranks, kind = schedule.ranks, schedule.collective.kind
-    twice = 2 if kind == "all_reduce" else 1
-    if schedule.algorithm == "ring":
-        return twice * (ranks - 1)
-    if schedule.algorithm == "direct":
-        return twice
-    return twice * ceil(log2(ranks))
+def _ends(step: Step) -> tuple[bytes, bytes]:
+    return step.src.tobytes(), step.dst.tobytes()

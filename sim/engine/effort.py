@@ -123,16 +123,32 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
     The first steps are counted. What follows is taken from what each chunk has to travel, which is
     exact where no transfer spans several chunks.
     """
-    collective, ranks = plan.collective, plan.ranks
-    travels = {"all_reduce": 2 * (ranks - 1), "all_to_all": 1, "gather": 1, "scatter": 1, "sendrecv": 1}
-    each = travels.get(collective.kind, ranks - 1)
-    segment = graph.graph.get("segment")
-    segments = each * collective.space // segment if segment else 0
-    transfers = each * len(plan.chunks)
-    connections = min(transfers, ranks * (ranks - 1))
+    travels, segment = _travels(plan), graph.graph.get("segment")
+    segments = travels * plan.collective.space // segment if segment else 0
+    transfers = travels * len(plan.chunks)
+    connections = min(transfers, plan.ranks * (plan.ranks - 1))
     if transfers > _FEW:
         transfers, connections = _walked(plan, transfers)
     return Effort(transfers + segments, connections)
+
+
+def has_more_than(transfers: int, plan: Schedule) -> bool:
+    """Whether a schedule has more transfers than so many; looks no further than it must."""
+    if _travels(plan) * len(plan.chunks) <= transfers:
+        return False
+    seen = 0
+    for number, moved in enumerate(plan.steps()):
+        seen += len(moved)
+        if number > _WALK or seen > transfers:
+            return True
+    return False
+
+
+def _travels(plan: Schedule) -> int:
+    """From how many ranks to another each chunk has to go."""
+    others = plan.ranks - 1
+    known = {"all_reduce": 2 * others, "all_to_all": 1, "gather": 1, "scatter": 1, "sendrecv": 1}
+    return known.get(plan.collective.kind, others)
 
 
 def _walked(plan: Schedule, expected: int) -> tuple[int, int]:

@@ -17,16 +17,27 @@ import simpy
 
 from sim.engine import effort
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
-from sim.network.fifo import FifoNetwork, Message
+from sim.network.fifo import PIECES, FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
-from topologies import Topology, ranks
+from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
 
 
 class _Connection:
     """An ordered pair of ranks within one channel, and the transfers that wait to be put on it."""
 
-    __slots__ = ("before", "clear", "credits", "held", "keys", "links", "queue", "to_arrive", "to_come")
+    __slots__ = (
+        "before",
+        "clear",
+        "credits",
+        "held",
+        "keys",
+        "links",
+        "pieces",
+        "queue",
+        "to_arrive",
+        "to_come",
+    )
 
     def __init__(self, keys: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
         self.keys = keys
@@ -34,6 +45,7 @@ class _Connection:
         self.links = links
         self.credits = credits
         self.queue: deque[_Transfer] = deque()
+        self.pieces = -(-PIECES // to_come)
         self.to_come = to_come
         self.to_arrive = to_come
         self.clear = 0.0
@@ -262,6 +274,7 @@ class Execution:
             # the fewer are to come, the later in program order
             key = connection.keys - connection.to_come
             transfer = _Transfer(connection.links, nbytes, key, received)
+            transfer.pieces = connection.pieces
             transfer.connection = connection
             transfer.step = step
             transfer.place = place
@@ -295,7 +308,10 @@ class Execution:
             self._network.deliver(transfer, end)
         else:
             self._complete(transfer, time)
-        self._advance(connection, time)
+        if connection.queue:
+            self._advance(connection, time)
+        elif time > connection.clear:
+            connection.clear = time
 
     def _complete(self, transfer: _Transfer, time: float) -> None:
         """The chunks are ready at the receiver: whoever waits for them may go."""
@@ -342,8 +358,18 @@ class Run:
     timeline: Timeline | None
 
 
-def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced: bool = False) -> Run:
-    """Play one schedule alone on a topology and say how long it takes, in seconds."""
+def simulate(
+    schedule: Schedule,
+    graph: Topology,
+    gamma: float = 0.0,
+    *,
+    traced: bool = False,
+    routes: Routes | None = None,
+) -> Run:
+    """Play one schedule alone on a topology and say how long it takes, in seconds.
+
+    ``routes`` are the topology's, for whoever has them already.
+    """
     if schedule.ranks > len(ranks(graph)):
         raise ValueError(
             f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
@@ -351,7 +377,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, *, traced:
         )
     effort.consider(schedule, graph)
     env = simpy.Environment()
-    network = FifoNetwork(env, graph)
+    network = FifoNetwork(env, graph, routes)
     execution = Execution(env, network, schedule, gamma, traced=traced)
     with uncollected():
         execution.start()

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""What sums of floats may be off by."""
 
 
 class LawError(ArithmeticError):
@@ -16,7 +17,7 @@ def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
     if not math.isfinite(time_s) or time_s < 0:
         raise LawError(f"{what}: predicted time {time_s!r} s is no time")
     for name, bound in bounds.items():
-        if time_s < bound * (1 - _ROUNDING):
+        if time_s < bound * (1 - ROUNDING):
             raise LawError(f"{what}: predicted time {time_s!r} s is below the {name} bound of {bound!r} s")
 
 
@@ -31,7 +32,7 @@ def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> N
     """Refuse times that fall while the size grows."""
     by_size = sorted(zip(sizes, times, strict=True))
     for (small, quick), (large, quicker) in pairwise(by_size):
-        if quicker < quick * (1 - _ROUNDING):
+        if quicker < quick * (1 - ROUNDING):
             raise LawError(f"{what}: {large} B in {quicker!r} s, less than {small} B in {quick!r} s")
 
 
@@ -41,7 +42,7 @@ def check_step(
     """Refuse a training step shorter than its compute or its communication, or longer than all its parts."""
     check_time(what, step_s, {"compute": compute_s, "communication": communication_s})
     most = compute_s + communication_s + overhead_s
-    if step_s > most * (1 + _ROUNDING):
+    if step_s > most * (1 + ROUNDING):
         raise LawError(
             f"{what}: predicted time {step_s!r} s is more than compute {compute_s!r} s + communication "
             f"{communication_s!r} s + overheads {overhead_s!r} s = {most!r} s"

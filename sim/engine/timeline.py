@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sim.trace import name_event, span_event
+
 
 class TransferSpan(NamedTuple):
     """One transfer: queued at its first link, sent while it keeps that link busy, delivered at last."""
@@ -113,20 +115,3 @@ class _Lanes:
         else:
             ends[lane] = end
         return lane, new
-
-
-def name_event(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
-    """The trace event that names a process (kind ``process_name``) or one of its tracks (``thread_name``)."""
-    return {"ph": "M", "pid": process, "tid": track, "name": kind, "args": {"name": name}}
-
-
-def span_event(process: int, track: int, start: float, end: float, name: str) -> dict[str, Any]:
-    """The trace event of something on one track of a process from ``start`` to ``end``, in seconds."""
-    return {
-        "ph": "X",
-        "pid": process,
-        "tid": track,
-        "ts": start * 1e6,
-        "dur": (end - start) * 1e6,
-        "name": name,
-    }

@@ -6,13 +6,15 @@ A collective posts its first receives as it begins, so its first message comes l
 latency and those that follow, as a rule, do not: see `RENDEZVOUS`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sim.algorithms import direct
 from sim.collective import Collective
+from sim.libraries.library import Candidate
+from sim.libraries.scheduled import Scheduled
 from sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
 from topologies import Topology, ranks
 
@@ -143,7 +145,7 @@ def _segments(collective: Collective) -> Chunks:
         bounds = np.minimum(np.arange(segments + 1) * size, collective.nbytes)
         return bounds, np.zeros(segments, dtype=np.int64)
 
-    return Chunks(segments, cut)
+    return Chunks.later(segments, cut)
 
 
 def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
@@ -173,3 +175,35 @@ BUILDS = {
     "sendrecv": direct.sendrecv,
 }
 """Sendrecv is torch.distributed's own."""
+
+
+def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
+    """As the library itself carries it out; what is a ring may be called so."""
+    if collective.kind not in BUILDS or algorithm not in ("auto", "ring"):
+        raise ValueError(
+            f"no model of {algorithm} {collective.kind} in gloo; it has {', '.join(BUILDS)} "
+            f"with --algorithm auto"
+        )
+    return BUILDS[collective.kind](collective)
+
+
+class Gloo(Scheduled):
+    """Gloo's one way for each collective."""
+
+    name = "gloo"
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """Its own way alone."""
+        return [Candidate(self.algorithm)]
+
+    def choose(self, collective: Collective) -> Candidate:
+        """Its own way."""
+        return Candidate(self.algorithm)
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """As the library itself carries it out."""
+        return schedule(collective, candidate.algorithm)
+
+    def launch_s(self, collective: Collective) -> float:
+        """Until the first message can leave: see `startup_s`."""
+        return startup_s(collective, self.graph, self._preset.alpha)

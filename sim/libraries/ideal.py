@@ -1,98 +1,63 @@
-"""The textbook: each algorithm exactly as its paper has it, on a network of alpha, beta and gamma.
+"""The textbook: each algorithm exactly as its paper has it; of its own accord it takes the quickest."""
 
-Where every rank has the same port into one switch, the algorithms that do not pipeline have closed
-forms; docs/model.md derives them.
-"""
+from collections.abc import Sequence
 
-from collections.abc import Callable
-from math import log2
-
-from sim.algorithms import algorithms_for, schedule
+from sim.algorithms import algorithms_for, caveat, schedule
 from sim.collective import Collective
-from sim.parameters import Parameters
+from sim.engine.effort import estimate
+from sim.engine.laws import ROUNDING
+from sim.libraries import scheduled
+from sim.libraries.library import Candidate
+from sim.libraries.scheduled import Scheduled
 from sim.schedule import Schedule
-from topologies import Topology
 
-Seconds = float
-_Form = Callable[[int, float, Parameters], Seconds]
+MAX_TRANSFERS = 100_000
+"""As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
 
-
-def _ring_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
-    return 2 * (n - 1) * (p.alpha + s / n * p.beta) + (n - 1) * s / n * p.gamma
+_FIRST = ("halving_doubling", "ring")
+"""Weighed first: by what they take, others need not be simulated."""
 
 
-def _ring_reduce_scatter(n: int, s: float, p: Parameters) -> Seconds:
-    return (n - 1) * (p.alpha + s / n * (p.beta + p.gamma))
+class Ideal(Scheduled):
+    """The textbook's algorithms, the quickest of which is taken."""
 
+    name = "ideal"
 
-def _ring_all_gather(n: int, s: float, p: Parameters) -> Seconds:
-    return (n - 1) * (p.alpha + s / n * p.beta)
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """The algorithms, but for those whose simulation takes too long and is not asked for by name."""
+        if self.algorithm != "auto":
+            return [Candidate(self.algorithm)]
+        names = sorted(algorithms_for(collective.kind), key=lambda name: name not in _FIRST)
+        if self.calibration:
+            fits = self.calibration.fit_for
+            names = [name for name in names if fits(self.name, name, "auto")] or names
+        efforts = {name: self._effort(collective, name) for name in names}
+        kept = [name for name in names if efforts[name] <= MAX_TRANSFERS]
+        kept = kept or [min(names, key=efforts.__getitem__)]
+        left = ", ".join(name for name in names if name not in kept)
+        said = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
+        return [Candidate(name, caveat=said if left else "") for name in kept]
 
+    def choose(self, collective: Collective) -> Candidate:
+        """The quickest; one that by its bounds takes longer is not simulated."""
+        first, *others = self.candidates(collective)
+        best, least = first, self.time(collective, first).time_s if others else 0.0
+        for candidate in others:
+            if self.calibration is None and least < self.bound(collective, candidate) * (1 - ROUNDING):
+                continue
+            seconds = self.time(collective, candidate).time_s
+            if seconds < least:
+                best, least = candidate, seconds
+        return best
 
-def _halving_doubling_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
-    return 2 * log2(n) * p.alpha + (n - 1) / n * s * (2 * p.beta + p.gamma)
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """The algorithm's schedule, which is proved."""
+        return schedule(candidate.algorithm, collective)
 
+    def _effort(self, collective: Collective, name: str) -> int:
+        """Transfers that ``auto`` would simulate: none where there is a closed form."""
+        plan = schedule(name, collective)
+        return 0 if scheduled.has_closed_form(plan, self.graph) else estimate(plan, self.graph).transfers
 
-def _direct_all_to_all(n: int, s: float, p: Parameters) -> Seconds:
-    return p.alpha + (n - 1) / n * s * p.beta if n > 1 else 0.0
-
-
-def _direct_reduce_scatter(n: int, s: float, p: Parameters) -> Seconds:
-    quick, slow = sorted((p.beta, p.gamma))
-    return p.alpha + s / n * (quick + (n - 1) * slow) if n > 1 else 0.0
-
-
-def _direct_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
-    return _direct_reduce_scatter(n, s, p) + _direct_all_to_all(n, s, p)
-
-
-def _direct_sendrecv(n: int, s: float, p: Parameters) -> Seconds:
-    return p.alpha + s * p.beta if n > 1 else 0.0
-
-
-CLOSED_FORMS: dict[tuple[str, str], _Form] = {
-    ("ring", "all_reduce"): _ring_all_reduce,
-    ("ring", "reduce_scatter"): _ring_reduce_scatter,
-    ("ring", "all_gather"): _ring_all_gather,
-    ("halving_doubling", "all_reduce"): _halving_doubling_all_reduce,
-    ("direct", "all_reduce"): _direct_all_reduce,
-    ("direct", "reduce_scatter"): _direct_reduce_scatter,
-    ("direct", "all_to_all"): _direct_all_to_all,
-    ("direct", "gather"): _direct_all_to_all,
-    ("direct", "scatter"): _direct_all_to_all,
-    ("direct", "all_gather"): _direct_all_to_all,
-    ("direct", "sendrecv"): _direct_sendrecv,
-}
-"""Seconds by ranks, bytes and parameters, for each algorithm and collective that has a closed form."""
-
-
-def closed_form(algorithm: str, collective: Collective, parameters: Parameters) -> Seconds | None:
-    """The closed form's answer on the textbook network, or None where there is none.
-
-    Chunks count as S/n bytes also where elements do not divide so. Halving and doubling have no form
-    for surplus ranks, whose data compete with the first exchange.
-    """
-    if not has_closed_form(algorithm, collective):
-        return None
-    form = CLOSED_FORMS[algorithm, collective.kind]
-    return form(collective.ranks, collective.nbytes, parameters)
-
-
-def has_closed_form(algorithm: str, collective: Collective) -> bool:
-    """Whether there is a closed form of this algorithm for so many ranks."""
-    surplus = collective.ranks & (collective.ranks - 1)
-    return (algorithm, collective.kind) in CLOSED_FORMS and not (algorithm == "halving_doubling" and surplus)
-
-
-def uniform(graph: Topology) -> bool:
-    """Whether this is the textbook network: one switch, the same port for every rank, whole messages."""
-    links = {(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}
-    switches = [node for node, data in graph.nodes(data=True) if data["kind"] != "gpu"]
-    if "segment" in graph.graph:
-        return False
-    return len(switches) == 1 and len(links) <= 1 and all(switches[0] in edge for edge in graph.edges)
-
-
-def choices(collective: Collective) -> list[Schedule]:
-    """Every way that the textbook knows to carry out the collective."""
-    return [schedule(algorithm, collective) for algorithm in algorithms_for(collective.kind)]
+    def _caveat(self, collective: Collective, candidate: Candidate) -> str:
+        return caveat(candidate.algorithm, collective)

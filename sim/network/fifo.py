@@ -46,7 +46,7 @@ SIMULTANEOUS = 1e-8
 """Moments that differ by no more than this share of them are one, where links differ."""
 
 PIECES = 16
-"""Into so many pieces a message is cut that crosses a crowded link."""
+"""What a connection sends over a crowded link goes in so many pieces at the least."""
 
 CROWDED = 1.01
 """A link is crowded where more than so many times its bandwidth may come to it."""
@@ -58,7 +58,19 @@ _ROUNDING = 1e-12
 class Message:
     """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
 
-    __slots__ = ("at", "delivered", "hop", "key", "links", "nbytes", "rate", "rates", "spans", "tail")
+    __slots__ = (
+        "at",
+        "delivered",
+        "hop",
+        "key",
+        "links",
+        "nbytes",
+        "pieces",
+        "rate",
+        "rates",
+        "spans",
+        "tail",
+    )
 
     def __init__(
         self, links: tuple[int, ...], nbytes: int, key: int, delivered: Callable[[Any, float], None]
@@ -70,6 +82,8 @@ class Message:
         self.at = 0.0
         """When what it waits for happens: its head arrives, or it is delivered."""
         self.hop = 0
+        self.pieces = PIECES
+        """Into how many it is cut where its route is crowded."""
         self.rate = inf
         """Bytes/s at which it comes to its next link; all at once to the first."""
         self.rates: Rates | None = None
@@ -206,9 +220,9 @@ def _then(rates: Rates, time: float, rate: float) -> None:
 class FifoNetwork:
     """The links of one topology during one simulation, under the ``fifo`` rule."""
 
-    def __init__(self, env: simpy.Environment, graph: Topology) -> None:
+    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
-        self._routes = Routes(graph)
+        self._routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
@@ -248,8 +262,8 @@ class FifoNetwork:
         """Let the message's head arrive at the first of its links now, at ``time``."""
         if self._segment:
             self._send_segments(message, time, self._segment)
-        elif len(message.links) > 2 and self._crowded(message.links):
-            self._send_segments(message, time, -(-message.nbytes // PIECES))
+        elif message.pieces > 1 and len(message.links) > 2 and self._crowded(message.links):
+            self._send_segments(message, time, -(-message.nbytes // message.pieces))
         else:
             self._arrive(message, time)
 
@@ -266,13 +280,13 @@ class FifoNetwork:
         """The deliveries and the arrivals of heads at one moment, which is one SimPy event."""
         if time <= self._until:
             return self._open
-        instant = self._instants.get(time)
-        if instant is None:
-            instant = self._instants[time] = ([], [])
-            heappush(self._times, time)
-            event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
-            assert event.callbacks is not None
-            event.callbacks.append(self._happen)
+        if time in self._instants:
+            return self._instants[time]
+        instant = self._instants[time] = ([], [])
+        heappush(self._times, time)
+        event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
+        assert event.callbacks is not None
+        event.callbacks.append(self._happen)
         return instant
 
     def _happen(self, event: simpy.Event) -> None:
@@ -293,37 +307,43 @@ class FifoNetwork:
         deliveries.sort(key=_by_key)
         arrivals.sort(key=_by_key)
         delivered = arrived = 0
-        while delivered < len(deliveries) or arrived < len(arrivals):
-            if delivered < len(deliveries):
+        while True:
+            while delivered < len(deliveries):
                 message = deliveries[delivered]
                 delivered += 1
                 message.delivered(message, message.at)
-            else:
+                if delivered_too:
+                    _join(deliveries, delivered, delivered_too)
+            if arrived_too:
+                _join(arrivals, arrived, arrived_too)
+            if arrived == len(arrivals):
+                break
+            while arrived < len(arrivals) and not (delivered_too or arrived_too):
+                self._take_link(arrivals[arrived])
                 arrived += 1
-                self._take_link(arrivals[arrived - 1])
             if delivered_too:
                 _join(deliveries, delivered, delivered_too)
-            if arrived_too and delivered == len(deliveries):
-                _join(arrivals, arrived, arrived_too)
         self._until = -inf
 
     def _take_link(self, message: Message) -> None:
         """Give a link to a message whose head has arrived, and send the head on."""
         link = self._links[message.links[message.hop]]
         start = link.carry(message)
-        if self._segment:
-            message.rate = inf
         if message.spans is not None:
             message.spans.append((start, message.tail))
         latency = link.latency
         message.tail += latency
-        if message.rates is not None:
+        if self._segment:
+            message.rate = inf
+        elif message.rates is not None:
             message.rates = [(moment + latency, rate) for moment, rate in message.rates]
         message.hop += 1
         if message.hop == len(message.links):
-            self.deliver(message, message.tail)
+            message.at = message.tail
+            self._instant(message.tail)[0].append(message)
         else:
-            self._arrive(message, start + latency)
+            message.at = start + latency
+            self._instant(message.at)[1].append(message)
 
     def _send_segments(self, message: Message, time: float, size: int) -> None:
         """Put a message's segments, of ``size`` bytes, behind what its ranks have to send already."""

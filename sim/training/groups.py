@@ -1,28 +1,25 @@
 """How the ranks of a job carry out their collectives: by a function of time, or transfer by transfer."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
 import simpy
 
-from sim.algorithms import algorithms_for
+from sim.algorithms import algorithms_for, schedule
 from sim.collective import Collective
-from sim.engine.bounds import traffic_bound
+from sim.engine.bounds import lower_bounds
 from sim.engine.effort import consider
 from sim.engine.events import Execution
-from sim.libraries import nccl
+from sim.libraries import gloo
+from sim.libraries.gloo import RENDEZVOUS, Gloo
+from sim.libraries.library import Library
 from sim.network.fifo import FifoNetwork
-from sim.predict import schedules
+from sim.parameters import preset_of
 from sim.schedule import Schedule
-from topologies import Topology, ranks
-
-NCCL_WORKERS = 1
-"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
-
-GLOO_WORKERS = 2
-"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
+from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
+from topologies import Routes, Topology, ranks
 
 Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
@@ -102,9 +99,13 @@ class SimulatedGroup:
     gamma: float = 0.0
     launch_s: float = 0.0
     workers: int = NCCL_WORKERS
+    routes: Routes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "routes", Routes(self.graph))
         _check(self.ranks, self.workers)
+        if self.library not in ("ideal", "gloo"):
+            raise ValueError(f"{self.library!r} is not simulated beside others; write ideal or gloo")
         if self.ranks > len(ranks(self.graph)):
             raise ValueError(
                 f"{self.ranks} ranks, but {self.graph.graph['name']} has {len(ranks(self.graph))}; "
@@ -113,18 +114,20 @@ class SimulatedGroup:
 
     def schedule(self, collective: Collective) -> Schedule:
         """How the library carries out the collective."""
-        known = self.library != "ideal" or self.algorithm in algorithms_for(collective.kind)
-        return schedules(self.library, collective, self.algorithm if known else "ring")
+        if self.library == "gloo":
+            return gloo.schedule(collective, self.algorithm)
+        known = self.algorithm in algorithms_for(collective.kind)
+        return schedule(self.algorithm if known else "ring", collective)
 
     def bound(self, collective: Collective) -> float:
         """What the busiest link needs for the collective's bytes, and the launch."""
         plan = self.schedule(collective)
         consider(plan, self.graph)
-        return self.launch_s + traffic_bound(plan, self.graph)
+        return self.launch_s + lower_bounds(plan, self.graph, self.routes).traffic
 
     def carrier(self, env: simpy.Environment) -> Carry:
         """The SimPy engine on one network."""
-        network = FifoNetwork(env, self.graph)
+        network = FifoNetwork(env, self.graph, self.routes)
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
             if self.launch_s:
@@ -141,15 +144,25 @@ class SimulatedGroup:
         return carry
 
 
-def nccl_time(comm: nccl.Communicator, launch_s: float = 0.0) -> CollectiveTime:
-    """What NCCL's tuner believes each collective to take, and ``launch_s`` more: uncalibrated."""
+def process_group(library: Library) -> ProcessGroup:
+    """The group that a library makes: Gloo's collectives, of which two run at once, share one network.
+
+    Those of the others run one after another, so each takes what it takes alone.
+    """
+    if isinstance(library, Gloo):
+        announced_s = RENDEZVOUS * preset_of(library.graph).alpha
+        return SimulatedGroup(
+            library.graph, library.ranks, library="gloo", launch_s=announced_s, workers=GLOO_WORKERS
+        )
+    return TimedGroup(library.ranks, library_time(library))
+
+
+def library_time(library: Library) -> CollectiveTime:
+    """What each collective takes by the library's own choice, launch included."""
 
     @lru_cache(maxsize=4096)
     def time(collective: Collective, /) -> float:
-        if collective.ranks != comm.ranks:
-            raise ValueError(f"a collective of {collective.ranks} ranks on a communicator of {comm.ranks}")
-        choice = nccl.cost_table(comm, collective.kind).choose(collective.nbytes)
-        return launch_s + choice.time_us * 1e-6
+        return library.time(collective, library.choose(collective)).time_s
 
     return time
 

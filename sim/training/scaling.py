@@ -86,27 +86,6 @@ def strong_scaling(
     return _scaled(steps)
 
 
-def rebatched(workload: Workload, batch: int) -> Workload:
-    """The workload with another batch, compute and activations in proportion to it.
-
-    True where layers keep the device busy: a small batch leaves it idle, which this does not know.
-    """
-    factor = batch / workload.batch
-    return replace(
-        workload,
-        batch=batch,
-        layers=tuple(
-            replace(
-                layer,
-                forward_s=layer.forward_s * factor,
-                backward_s=layer.backward_s * factor,
-                activation_nbytes=round(layer.activation_nbytes * factor),
-            )
-            for layer in workload.layers
-        ),
-    )
-
-
 def _scaled(steps: Sequence[tuple[int, Step]]) -> list[Scaled]:
     if not steps:
         raise ValueError("no node counts; write for example 1, 2, 4, 8")

@@ -1,13 +1,11 @@
 """One simulated training step: its times, what was hidden and what stayed exposed, and its trace."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sim.engine.laws import check_step, check_time
-from sim.engine.timeline import name_event, span_event
+from sim.trace import name_event, span_event
 
 
 class Span(NamedTuple):
@@ -110,14 +108,6 @@ class Step:
     def throughput(self) -> float:
         """Samples per second of all ranks together."""
         return self.samples / self.step_s
-
-    def check(self, bound_s: float) -> None:
-        """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
-        what = f"a step of {self.workload} on {self.ranks} ranks"
-        # each collective's time is a difference of two moments, which are as exact as the step is long
-        rounding = 4 * len((*self.buckets, *self.others)) * sys.float_info.epsilon * self.step_s
-        check_time(f"communication of {what}", self.communication_s + rounding, {"traffic": bound_s})
-        check_step(what, self.step_s, self.compute_s, self.communication_s, self.overhead_s)
 
     def chrome_trace(self) -> dict[str, Any]:
         """The Chrome trace format that ui.perfetto.dev opens: a process for each pace, two tracks or more.

@@ -17,7 +17,8 @@ measure one GPU and set the efficiency by it.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.workload.devices import ITEMSIZE, Device
+from sim.collective import ITEMSIZE
+from sim.workload.devices import STORED, Device
 from sim.workload.workload import Layer, Tensor, Workload
 
 COMPUTE_EFFICIENCY = 0.5
@@ -143,7 +144,7 @@ def workload(
             raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
     flops_per_s = device.peak(precision) * compute_efficiency
     bytes_per_s = device.memory_bandwidth * memory_efficiency
-    itemsize = ITEMSIZE[precision]
+    itemsize = ITEMSIZE[STORED[precision]]
 
     def layer(block: Block) -> Layer:
         tensors = [architecture.parameters[index] for index in block.gradients]

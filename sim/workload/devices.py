@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 GIB = 2**30
 
-ITEMSIZE = {"float32": 4, "tfloat32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of one activation, by the precision that one computes in."""
+STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
+"""The type in which activations are kept, by the precision that one computes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,29 @@ DEVICES = {
 }
 """Every known GPU by name."""
 
+_GPU_OF = {
+    "dgx1-v100": "v100",
+    "dgx2-v100": "v100",
+    "dgx-a100": "a100",
+    "a100-pcie4": "a100",
+    "dgx-h100": "h100",
+    "h100-1gpu": "h100",
+    "nvlink_switch": "h100",
+}
+
+_UNKNOWN = ("dgx-h200", "dgx-b200", "gb200-nvl72")
+
 
 def device(name: str) -> Device:
     """The GPU of that name."""
     if name not in DEVICES:
         raise ValueError(f"{name!r} is no known GPU; write one of {', '.join(DEVICES)}")
     return DEVICES[name]
+
+
+def device_of(cluster: str) -> str:
+    """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
+    name = cluster.partition(":")[0]
+    if name in _UNKNOWN:
+        raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
+    return _GPU_OF.get(name, "a100")

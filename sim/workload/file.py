@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sim.workload.workload import Layer, Tensor, Workload, WorkloadError
 from topologies import strict_yaml
-from topologies.catalogue import complaints
 from topologies.disk import regular, write_file
+from topologies.strict_yaml import complaints
 from topologies.units import Bytes, Seconds, format_duration, format_size
 
 

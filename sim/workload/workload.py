@@ -4,28 +4,15 @@ Nothing here knows a network or a library. Times are seconds of one rank on its 
 is ready when follows from them.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
-ITEMSIZE = {
-    "float64": 8,
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "complex128": 16,
-    "complex64": 8,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-"""Bytes of one element, by PyTorch's name of the dtype."""
+from sim.collective import ITEMSIZE
+from topologies.units import MAX_DURATION, MAX_SIZE, shown
+
+MOST = MAX_SIZE
+"""Elements, bytes or samples: none of them is more on one rank."""
 
 
 class WorkloadError(ValueError):
@@ -87,7 +74,11 @@ class Workload:
 
     def __post_init__(self) -> None:
         complaints = [
-            *([f"a batch of {self.batch}; write 1 or more samples"] if self.batch < 1 else []),
+            *(
+                []
+                if 1 <= self.batch <= MOST
+                else [f"a batch of {shown(self.batch)}; write 1 to {MOST} samples"]
+            ),
             *(text for tensor in (*self.parameters, *self.buffers) for text in _tensor_complaints(tensor)),
             *_repeated("parameter", [tensor.name for tensor in self.parameters]),
             *_repeated("buffer", [tensor.name for tensor in self.buffers]),
@@ -128,10 +119,31 @@ class Workload:
         return sum(layer.activation_nbytes for layer in self.layers)
 
 
+def rebatched(workload: Workload, batch: int) -> Workload:
+    """The workload with another batch, compute and activations in proportion to it.
+
+    True where layers keep the device busy: a small batch leaves it idle, which this does not know.
+    """
+    factor = batch / workload.batch
+    return replace(
+        workload,
+        batch=batch,
+        layers=tuple(
+            replace(
+                layer,
+                forward_s=layer.forward_s * factor,
+                backward_s=layer.backward_s * factor,
+                activation_nbytes=round(layer.activation_nbytes * factor),
+            )
+            for layer in workload.layers
+        ),
+    )
+
+
 def _tensor_complaints(tensor: Tensor) -> list[str]:
     complaints = []
-    if tensor.count < 0:
-        complaints.append(f"tensor {tensor.name!r} has {tensor.count} elements; write 0 or more")
+    if not 0 <= tensor.count <= MOST:
+        complaints.append(f"tensor {tensor.name!r} has {shown(tensor.count)} elements; write 0 to {MOST}")
     if tensor.dtype not in ITEMSIZE:
         allowed = ", ".join(ITEMSIZE)
         complaints.append(f"tensor {tensor.name!r} has dtype {tensor.dtype!r}; allowed: {allowed}")
@@ -145,10 +157,14 @@ def _layer_complaints(layer: Layer, parameters: int) -> list[str]:
         if not 0 <= index < parameters
     ]
     for what, seconds in (("forward", layer.forward_s), ("backward", layer.backward_s)):
-        if not math.isfinite(seconds) or seconds < 0:
-            complaints.append(f"layer {layer.name!r} has a {what} of {seconds} s; write 0 or more")
-    if layer.activation_nbytes < 0:
-        complaints.append(f"layer {layer.name!r} keeps {layer.activation_nbytes} bytes; write 0 or more")
+        if not 0 <= seconds <= MAX_DURATION:
+            complaints.append(
+                f"layer {layer.name!r} has a {what} of {seconds} s; write 0 to {MAX_DURATION:g}"
+            )
+    if not 0 <= layer.activation_nbytes <= MOST:
+        complaints.append(
+            f"layer {layer.name!r} keeps {shown(layer.activation_nbytes)} bytes; write 0 to {MOST}"
+        )
     return complaints
 
 

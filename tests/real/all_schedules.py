@@ -7,6 +7,7 @@ from real.collective.buffers import Buffers
 from real.collective.schedule_program import GlooProgram
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
+from sim.proof import prove
 
 SIZES = (0, 4, 12, 1000, 4 * 12_347, 1_000_004)
 
@@ -18,7 +19,7 @@ def main():
         for kind in kinds:
             for nbytes in SIZES:
                 plan = schedule(algorithm, Collective(kind, ranks, nbytes, itemsize=4))
-                plan.check()
+                prove(plan)
                 buffers = Buffers(plan.collective, plan.chunks, rank, torch.float32, torch.device("cpu"))
                 program = GlooProgram(plan, rank, buffers)
                 for _ in range(2):

@@ -77,7 +77,7 @@ def test_ranks_that_fail_are_reported_with_what_they_wrote():
 def test_bad_input_is_refused_in_words():
     with pytest.raises(ValueError, match="1 ranks share no gradients"):
         measure_ddp(WORKLOAD, DdpJob(), 1)
-    with pytest.raises(ValueError, match="at least 1 after 2"):
+    with pytest.raises(ValueError, match="write 1 to 1000000 after 2"):
         DdpJob(iterations=0)
     with pytest.raises(ValueError, match="write 1, or 2"):
         DdpJob(workers=0)

@@ -7,6 +7,7 @@ from real.ddp.job import DdpJob
 from ringside.commands import compare, compare_ddp
 from ringside.commands.measure_ddp import run
 from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.predict import predict
 from sim.training.ddp.record import read
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models.py"
@@ -35,7 +36,7 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, 
     assert len(found.steps) == 2
     assert found.fingerprint["torch"]
     assert found.memory_bandwidth is None
-    assert found.predict().compute_s == pytest.approx(6e-3)
+    assert predict(found).compute_s == pytest.approx(6e-3)
 
     both = tmp_path / "both.svg"
     compare_ddp.run([output], both, None, as_json=True)
@@ -61,7 +62,7 @@ def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, 
     assert found.memory_bandwidth
     assert found.memory_bandwidth > 1e8
     assert all(step.step_s > 0.3 * (work.forward_s + work.backward_s) for step in found.steps)
-    predicted = found.predict()
+    predicted = predict(found)
     assert [b.nbytes for b in predicted.buckets] == [b.nbytes for b in found.median.buckets]
     assert predicted.lower_s <= predicted.step_s <= predicted.upper_s
 
@@ -104,7 +105,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     ("text", "complaint"),
     [
         ('{"schema": "ringside.ddp/1"', "cannot be read"),
-        ('{"schema": "ringside.commands.train/1"}', "no ringside.ddp/1 file"),
+        ('{"schema": "ringside.train/1"}', "no ringside.ddp/1 file"),
         ('{"schema": "ringside.ddp/1", "ranks": "two"}', "ranks: Input should be a valid integer"),
     ],
 )

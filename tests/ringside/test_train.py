@@ -41,7 +41,7 @@ def train(monkeypatch, capsys, tmp_path):
 
 def rows(out):
     content = json.loads(out)
-    assert content["schema"] == "ringside.commands.train/1"
+    assert content["schema"] == "ringside.train/1"
     return content["rows"]
 
 

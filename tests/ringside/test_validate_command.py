@@ -12,9 +12,10 @@ from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
+from validation.compare_ddp import ComparedSteps
 from validation.emulated.collectives import Cell
 from validation.emulated.plan import MIB, SHORT, num_cells
-from validation.emulated.training import Judged, sleeping_layers, trials
+from validation.emulated.training import sleeping_layers, trials
 
 KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
         "predicted_s", "repeats", "spread"}  # fmt: skip
@@ -100,7 +101,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
             wires=Wires(topology=dumps(star(4)), library="ideal", algorithm="ring"), steps=(slower,),
             fingerprint={},
         )  # fmt: skip
-        return Judged(record, step)
+        return ComparedSteps(record, step)
 
     def judge(factor):
         def put(plan, on_judged):

@@ -4,7 +4,7 @@ It shares nothing with the engine but its input, so that an agreement of both me
 """
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from math import inf
 
@@ -147,6 +147,7 @@ class Simulation:
         alike = len({(link.bandwidth, link.latency) for link in links.values()}) <= 1
         self.simultaneous = 0.0 if alike else 1e-8
         self.carry = Link.occupy if alike else Link.carry
+        self.counts = Counter(transfer.key[:2] for transfer in self.transfers)
         routes = Routes(graph)
         self.paths = {
             (t.src, t.dst): [links[hop] for hop in routes.route(t.src, t.dst)] for t in self.transfers
@@ -198,7 +199,7 @@ class Simulation:
             start = max(self.clear[connection], transfer.ready)
             most = transfer.nbytes or 1
             if (transfer.src, transfer.dst) in self.cut:
-                most = -(-most // 16)
+                most = -(-most // -(-16 // self.counts[connection]))
             sizes = [min(most, transfer.nbytes - done) for done in range(0, transfer.nbytes, most)] or [0]
             transfer.pieces = len(sizes)
             for size in sizes:

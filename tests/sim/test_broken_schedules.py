@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
+from sim.proof import prove
 from sim.schedule import Schedule, ScheduleError
 from tests.sim.rewriting import Move, moves, with_moves
 
@@ -76,7 +77,7 @@ def test_a_broken_schedule_is_refused_and_says_whose_contribution_is_wrong(
     # a detour may still be a right schedule: 0 and 1 both to 2 sums what 0 to 1 to 2 does
     assume(how != "misdirected" or not sums_right(plan))
     with pytest.raises(ScheduleError) as refusal:
-        plan.check()
+        prove(plan)
     message = str(refusal.value)
     assert re.search(r"\brank \d+", message)
     assert re.search(r"\bchunks? \d+", message)
@@ -89,7 +90,7 @@ def test_what_is_proved_sums_right(case: tuple[str, Schedule]) -> None:
     _, plan = case
     proved = True
     try:
-        plan.check()
+        prove(plan)
     except ScheduleError:
         proved = False
     assert sums_right(plan) or not proved
@@ -106,17 +107,17 @@ def test_the_message_names_exactly_what_is_wrong() -> None:
     waves = moves(plan)
     lacking = with_moves(plan, [*waves[:3], [m for m in waves[3] if m.dst != 2], *waves[4:]])
     with pytest.raises(ScheduleError, match="ring all_reduce on 4 ranks: "):
-        lacking.check()
+        prove(lacking)
     doubled = with_moves(plan, [[*waves[0], waves[0][1]], *waves[1:]])
     with pytest.raises(
         ScheduleError, match=r"chunk 1, rank 1 to rank 2: the contribution of rank 1 .* twice"
     ):
-        doubled.check()
+        prove(doubled)
     short = with_moves(plan, waves[:-1])
     with pytest.raises(
         ScheduleError, match=r"at the end rank 0 lacks the contribution of rank \d to chunk \d"
     ):
-        short.check()
+        prove(short)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +135,4 @@ def test_the_message_names_exactly_what_is_wrong() -> None:
 def test_a_transfer_out_of_the_world_is_refused(move: Move) -> None:
     plan = schedule("ring", Collective("all_reduce", 4, 64))
     with pytest.raises(ScheduleError, match=f"rank {move.src} to rank {move.dst}"):
-        with_moves(plan, [[move], *moves(plan)]).check()
+        prove(with_moves(plan, [[move], *moves(plan)]))

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine.bounds import latency_bound, traffic_bound
+from sim.engine.bounds import lower_bounds
 from sim.engine.events import simulate
-from sim.engine.laws import LawError, check_monotone, check_time
+from sim.engine.laws import LawError, check_band, check_monotone, check_time
 from topologies import make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
@@ -61,13 +61,13 @@ def test_traffic_bounds_are_the_textbooks() -> None:
         ("double_binary_tree", 2),
     ):
         plan = schedule(algorithm, Collective("all_reduce", ranks, size))
-        assert traffic_bound(plan, star(ranks)) * second == pytest.approx(share)
+        assert lower_bounds(plan, star(ranks)).traffic * second == pytest.approx(share)
 
 
 def test_an_uplink_bounds_what_crosses_it() -> None:
     graph = make("leaf-spine", 2, {"hosts_per_leaf": "4", "oversubscription": "8", "bandwidth": "1GB/s"})
     plan = schedule("ring", Collective("all_reduce", 8, 8000))
-    assert traffic_bound(plan, graph) == pytest.approx(14 * 1000 / 0.5e9)
+    assert lower_bounds(plan, graph).traffic == pytest.approx(14 * 1000 / 0.5e9)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS)
@@ -77,12 +77,28 @@ def test_no_simulation_is_below_its_bounds(algorithm: str, kind: str, ranks: int
     plan = schedule(algorithm, Collective(kind, ranks, nbytes))
     for graph in (star(ranks), star(ranks, 1e15), make("leaf-spine", 4)):
         time_s = simulate(plan, graph).time_s * (1 + 1e-9)
-        assert traffic_bound(plan, graph) <= time_s
-        assert latency_bound(plan, graph) <= time_s
+        assert max(lower_bounds(plan, graph)) <= time_s
 
 
 @pytest.mark.parametrize(("algorithm", "hops"), [("ring", 30), ("tree", 8), ("double_binary_tree", 8)])
 def test_latency_bounds_are_reached_by_empty_messages(algorithm: str, hops: int) -> None:
     plan = schedule(algorithm, Collective("all_reduce", 16, 0))
-    assert latency_bound(plan, star(16)) == pytest.approx(hops * 5e-6)
+    assert lower_bounds(plan, star(16)).latency == pytest.approx(hops * 5e-6)
     assert simulate(plan, star(16)).time_s == pytest.approx(hops * 5e-6)
+
+
+@pytest.mark.parametrize(
+    "band",
+    [
+        (1.0, math.nan, 1.0),
+        (math.nan, 1.0, 1.0),
+        (1.0, 1.0, math.inf),
+        (-0.9, -0.9, -0.9),
+        (2, 1, 3),
+        (0, 2, 1),
+    ],
+)
+def test_what_leaves_is_a_time_within_its_band(band: tuple[float, float, float]) -> None:
+    check_band("what", 0.9, 1.0, 1.1)
+    with pytest.raises(LawError):
+        check_band("what", *band)

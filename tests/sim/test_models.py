@@ -113,5 +113,5 @@ def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
         workload(model, device("v100"), 1, "bfloat16")
     with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share above 0 and up to 1"):
         workload(model, device("v100"), 1, compute_efficiency=2)
-    with pytest.raises(ValueError, match="a batch of 0; write 1 or more"):
+    with pytest.raises(ValueError, match="a batch of 0; write 1 to"):
         workload(model, device("v100"), 0)

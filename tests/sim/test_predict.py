@@ -5,16 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sim.predict
+import sim.libraries.scheduled
 from sim.algorithms import algorithms_for, schedule
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import KINDS, Collective
 from sim.engine.events import simulate
 from sim.engine.laws import LawError
+from sim.engine.model import CLOSED_FORMS, closed_form, uniform
 from sim.libraries import gloo
-from sim.libraries.ideal import CLOSED_FORMS, closed_form, uniform
+from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters, preset_of
-from sim.predict import evaluate, predict
+from sim.predict import predict
 from topologies import dgx_h100, make, star
 
 MIB = 1 << 20
@@ -70,7 +71,7 @@ def test_the_model_engine_says_where_it_has_no_answer() -> None:
 def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     collective = Collective("all_reduce", 8, MIB)
     small = predict(collective, star(8), algorithm="ring")
-    monkeypatch.setattr(sim.predict, "MAX_TRANSFERS", 10)
+    monkeypatch.setattr(sim.libraries.scheduled, "MAX_TRANSFERS", 10)
     large = predict(collective, star(8), algorithm="ring")
     assert (small.engine, large.engine) == ("simpy", "model")
     assert small.time_s == pytest.approx(large.time_s, rel=1e-9)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.events import simulate
+from sim.proof import prove
 from sim.schedule import Chunks, Schedule, ScheduleError, even_chunks
 from tests.sim.execution import Program, right
 from tests.sim.rewriting import Move, moves, with_moves
@@ -101,7 +102,7 @@ RACES = {
 def test_a_race_is_refused_and_names_both_transfers(race: str) -> None:
     plan, first, second, rank = RACES[race]
     with pytest.raises(ScheduleError) as refusal:
-        plan.check()
+        prove(plan)
     assert str(refusal.value) == (
         f"made all_reduce on {plan.ranks} ranks: {first} and {second} meet at rank {rank} in no certain order"
     )
@@ -126,11 +127,11 @@ def acknowledged(channel: int) -> Schedule:
 
 
 def test_an_order_that_another_chunk_makes_certain_is_no_race() -> None:
-    acknowledged(channel=0).check()
+    prove(acknowledged(channel=0))
     program, chance = Program(acknowledged(channel=0)), random.Random(0)
     assert all(right(program, chance) for _ in range(500))
     with pytest.raises(ScheduleError, match=r"step 1, chunk 0, rank 0 to rank 3 .* meet at rank 0"):
-        acknowledged(channel=1).check()
+        prove(acknowledged(channel=1))
 
 
 @given(
@@ -178,10 +179,10 @@ Waits = dict[tuple[int, int], tuple[int, int]]
     ],
 )
 def test_pairs_that_wait_for_each_other_are_named(plan: Schedule, after: Waits, said: str) -> None:
-    plan.check()
+    prove(plan)
     waiting = replace(plan, after=after)
     with pytest.raises(ScheduleError, match=f": deadlock: {said}$"):
-        waiting.check()
+        prove(waiting)
     with pytest.raises(ScheduleError, match="transfers wait for each other"):
         simulate(waiting, star(4))
 
@@ -197,7 +198,7 @@ def test_pairs_that_wait_for_each_other_are_named(plan: Schedule, after: Waits, 
 )
 def test_pairs_may_wait_for_others(plan: Schedule, after: Waits) -> None:
     waiting = replace(plan, after=after)
-    waiting.check()
+    prove(waiting)
     assert simulate(waiting, star(4)).num_transfers == sum(map(len, moves(plan)))
 
 
@@ -205,11 +206,11 @@ def test_nothing_can_be_added_to_what_was_never_there() -> None:
     plan = schedule("ring", Collective("all_gather", 3, 64))
     adding = with_moves(plan, [[move._replace(reduce=True) for move in wave] for wave in moves(plan)])
     with pytest.raises(ScheduleError, match="chunk 0, rank 0 to rank 1: the receiver holds no contribution"):
-        adding.check()
+        prove(adding)
 
 
 @pytest.mark.parametrize("block", [[0, 1, 1], [0, 2, 1], [0, 1, 3]])
 def test_chunks_that_leave_a_block_out_are_refused(block: list[int]) -> None:
     plan = schedule("ring", Collective("all_gather", 3, 63))
     with pytest.raises(ScheduleError, match="its chunks are not of blocks 0 to 2, one after another"):
-        replace(plan, chunks=Chunks(plan.chunks.bounds, np.array(block))).check()
+        prove(replace(plan, chunks=Chunks(plan.chunks.bounds, np.array(block))))

@@ -64,10 +64,10 @@ def test_a_schedule_that_is_too_large_to_be_proved_is_used_and_said_to_be(
     asked = Collective("all_reduce", 9, 4096)
     transfers = sum(len(moved) for moved in schedule("mine", asked).steps())
     monkeypatch.setattr(sim.algorithms, "MAX_PROVED", transfers)
-    sim.algorithms._prove.cache_clear()
+    sim.algorithms._proved.cache_clear()
     assert not predict(asked, star(9), algorithm="mine").caveat
     monkeypatch.setattr(sim.algorithms, "MAX_PROVED", transfers - 1)
-    sim.algorithms._prove.cache_clear()
+    sim.algorithms._proved.cache_clear()
     said = f"mine all_reduce on 9 ranks is not proved, because it has more than {transfers - 1} transfers"
     assert said in predict(asked, star(9), algorithm="mine").caveat
     assert not predict(asked, star(9), algorithm="ring").caveat

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS, algorithms_for, schedule
 from sim.collective import Collective
 from sim.libraries import gloo
+from sim.proof import prove
 from sim.schedule import even_chunks, step
 from tests.sim.reference import transfers_of
 from tests.sim.rewriting import moves
@@ -23,13 +24,13 @@ def test_every_algorithm_is_proved_for_1_to_64_ranks(algorithm: str, kind: str) 
     for ranks in range(1, 65):
         nbytes, itemsize = SIZES[ranks % len(SIZES)]
         root = ranks * 7 // 11 if kind in ("broadcast", "reduce") else 0
-        schedule(algorithm, Collective(kind, ranks, nbytes, itemsize, root)).check()
+        prove(schedule(algorithm, Collective(kind, ranks, nbytes, itemsize, root)))
 
 
 @pytest.mark.parametrize("algorithm", algorithms_for("all_reduce"))
 @pytest.mark.parametrize("ranks", [100, 257, 1024])
 def test_every_all_reduce_is_proved_for_many_ranks(algorithm: str, ranks: int) -> None:
-    schedule(algorithm, Collective("all_reduce", ranks, 30_000, 4)).check()
+    prove(schedule(algorithm, Collective("all_reduce", ranks, 30_000, 4)))
 
 
 collectives = st.builds(
@@ -50,7 +51,7 @@ collectives = st.builds(
 def test_any_size_and_any_root_is_proved_and_no_element_is_torn(case: tuple[str, Collective]) -> None:
     algorithm, collective = case
     plan = schedule(algorithm, collective)
-    plan.check()
+    prove(plan)
     bounds = plan.chunks.bounds
     assert bounds[0] == 0
     assert bounds[-1] == collective.space
@@ -64,7 +65,7 @@ def test_any_size_and_any_root_is_proved_and_no_element_is_torn(case: tuple[str,
 @settings(deadline=None)
 def test_gloos_ring_is_proved_and_its_segments_are_as_documented(ranks: int, count: int, item: int) -> None:
     plan = gloo.all_reduce(Collective("all_reduce", ranks, count * item, item))
-    plan.check()
+    prove(plan)
     assert plan.credits == 2
     assert len(plan.chunks) >= 2 * ranks
     assert np.diff(plan.chunks.bounds).max() <= 1 << 20

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
-from sim.engine.bounds import traffic_bound
+from sim.engine.bounds import lower_bounds
 from sim.engine.events import Execution, simulate
 from sim.libraries import gloo
 from sim.network.fifo import FifoNetwork
@@ -107,7 +107,7 @@ def test_two_collectives_at_once_take_as_long_as_their_data(algorithm: str) -> N
     last = max(execution.finished for execution in both)
     assert all(execution.finished > alone for execution in both)
     assert last <= 2 * alone * 1.03
-    assert last >= 2 * traffic_bound(plan, graph)
+    assert last >= 2 * lower_bounds(plan, graph).traffic
 
 
 def test_a_groups_two_collectives_end_within_two_segments_of_each_other() -> None:

@@ -3,8 +3,20 @@ from collections.abc import Callable
 
 import pytest
 
-from topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, nvlink_switch, ranks, star
-from topologies.catalogue import MAX_LINKS, parse_settings, settings
+from topologies import (
+    MAKERS,
+    Routes,
+    Topology,
+    TopologyError,
+    check,
+    load,
+    make,
+    nvlink_switch,
+    parse_settings,
+    ranks,
+    star,
+)
+from topologies.catalogue import MAX_LINKS, settings
 
 
 def alpha(graph: Topology, src: int, dst: int) -> float:

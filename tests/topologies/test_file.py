@@ -1,21 +1,26 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import networkx as nx
 import pytest
 
-from topologies import MAKERS, Topology, TopologyError, load, make, num_machines
-from topologies.file import dumps, read, write
+import topologies.file
+from topologies import MAKERS, Routes, Topology, TopologyError, load, make, num_machines
+from topologies.file import dumps, loads, read, write
 
 Refusal = Callable[[str], list[str]]
 
 TWO_HOSTS = """
 name: two hosts
 nodes:
-  a: {kind: gpu, rank: 0}
-  b: {kind: gpu, rank: 1}
+  a: {kind: gpu, rank: 0, tier: 0}
+  b: {kind: gpu, rank: 1, tier: 0}
+  leaf: {kind: switch, tier: 1}
 cables:
-  - {ends: [a, b], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+  - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
+  - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 5us}
 """
 
 
@@ -76,7 +81,16 @@ def test_a_graph_in_a_file_is_that_graph(tmp_path: Path) -> None:
     path.write_text(TWO_HOSTS)
     graph = load(str(path))
     assert graph.graph["name"] == "two hosts"
-    assert graph.edges["b", "a"] == {"kind": "ethernet", "bandwidth": 25e9, "latency": 5e-6}
+    assert graph.edges["leaf", "a"] == {"kind": "ethernet", "bandwidth": 25e9, "latency": 5e-6}
+    assert dict(graph.nodes["leaf"]) == {"kind": "switch", "tier": 1}
+
+
+def test_the_examples_in_the_documentation_are_topologies() -> None:
+    maker, graph = re.findall(r"::\n\n((?:    .*\n)+)", str(topologies.file.__doc__))
+    assert same(loads(dedent(maker), "example"), load("star:8"))
+    example = loads(dedent(graph), "example")
+    assert [data["tier"] for _, data in example.nodes(data=True)] == [0, 0, 1]
+    assert Routes(example).route(0, 1) == (("a", "leaf"), ("leaf", "b"))
 
 
 @pytest.mark.parametrize(
@@ -172,8 +186,8 @@ def test_a_figure_without_unit_is_refused_in_a_file_as_on_the_command_line(
 
 
 def test_a_cable_given_twice_is_refused(refusal: Refusal) -> None:
-    twice = TWO_HOSTS + "  - {ends: [b, a], kind: ethernet, bandwidth: 1GB/s}\n"
-    assert "cables.1" in "\n".join(refusal(twice))
+    twice = TWO_HOSTS + "  - {ends: [leaf, a], kind: ethernet, bandwidth: 1GB/s}\n"
+    assert "cables.2" in "\n".join(refusal(twice))
 
 
 def test_a_number_of_machines_below_one_is_refused(refusal: Refusal) -> None:

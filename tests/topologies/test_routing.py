@@ -46,9 +46,9 @@ def test_within_a_machine_a_message_stays_on_nvlink() -> None:
 
 
 def test_between_machines_the_same_gpu_is_reached_on_its_own_rail() -> None:
-    for graph in (dgx_h100(3), dgx_a100(3)):
-        for gpu in range(8):
-            assert f"rail{gpu}" in path(graph, gpu, 16 + gpu)
+    for gpu in range(8):
+        assert f"rail{gpu}" in path(dgx_h100(3), gpu, 16 + gpu)
+        assert {f"rail{gpu}", f"rail{gpu ^ 1}"} & set(path(dgx_a100(3), gpu, 16 + gpu))
     assert path(dgx_h100(3), 3, 19) == [
         "node0/gpu3",
         "node0/pcie3",

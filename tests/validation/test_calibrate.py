@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from sim.collective import Collective
-from sim.libraries import ideal
+from sim.engine import model
+from sim.libraries import gloo
 from sim.parameters import Parameters
-from sim.predict import schedules
 from sim.record import Record, RecordError
 from validation.calibrate import calibrate, report
 from validation.compare import compare, summaries
@@ -112,7 +112,7 @@ def test_the_libraries_own_collective_is_fitted_by_its_own_schedule():
 
     def own(nbytes):
         (row,) = rows([record("auto", 2, nbytes, 1.0, library="gloo")], "star", {})
-        assert row.schedule.credits == schedules("gloo", Collective("all_reduce", 2, nbytes), "auto").credits
+        assert row.schedule.credits == gloo.schedule(Collective("all_reduce", 2, nbytes)).credits
         return record("auto", 2, nbytes, row.time(truth), library="gloo")
 
     fit = calibrate([own(s) for s in SIZES], "star").fit_for("gloo", "auto", "auto")
@@ -121,5 +121,5 @@ def test_the_libraries_own_collective_is_fitted_by_its_own_schedule():
 
 def test_the_closed_form_and_the_simulator_agree_in_a_row():
     (row,) = rows([record("ring", 8, 1 << 20, 1.0)], "star", {})
-    closed = ideal.closed_form("ring", row.schedule.collective, TRUE)
+    closed = model.closed_form("ring", row.schedule.collective, TRUE)
     assert row.time(TRUE) == pytest.approx(closed + TRUE.launch, rel=1e-12)

@@ -10,8 +10,9 @@ from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
+from validation.compare_ddp import ComparedSteps
 from validation.emulated.plan import MBIT
-from validation.emulated.training import Judged, Trial, checks, judge, sleeping_layers, trials
+from validation.emulated.training import Trial, checks, judge, sleeping_layers, trials
 
 TRIAL = Trial(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 
@@ -34,13 +35,13 @@ def test_errors_are_against_the_median_of_the_measured_steps():
         sleeping_layers(), TimedGroup(4, lambda c: 0.05), DataParallel(bucketing=Bucketing(5))
     )
     steps = tuple(slower(step, factor) for factor in (1.25, 1.0, 4.0))
-    one = Judged(recorded(steps), step)
+    one = ComparedSteps(recorded(steps), step)
     assert one.step_error == pytest.approx(1 / 1.25 - 1)
     assert one.finish_errors == pytest.approx([1 / 1.25 - 1] * 2)
     assert one.spread == pytest.approx(3 / 2 / 1.25)
     assert [check.error for check in checks([one])] == pytest.approx([0.2] * 3)
     assert not any(check.passed for check in checks([one]))
-    assert all(check.passed for check in checks([Judged(recorded((step,)), step)]))
+    assert all(check.passed for check in checks([ComparedSteps(recorded((step,)), step)]))
 
 
 def test_trials_are_every_combination():

@@ -7,7 +7,7 @@ from topologies import ranks
 from topologies.placement import interleaved
 from validation.emulated.collectives import QUIET, Cell, Validation, validate, verdicts
 from validation.emulated.links import Link, as_measured
-from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Scene, Trial, num_cells
+from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Scene, Trial, num_cells, only
 
 CELL = Cell(
     family="leaf-spine",
@@ -105,3 +105,13 @@ def test_a_small_plan_is_predicted_from_ping_pong_and_measured() -> None:
     assert 0.85 < cell.efficiency < 1
     assert cell.measured_s >= 4 / 3 * MIB / (200 * MBIT)
     assert cell.predicted_s == pytest.approx(4 / 3 * MIB / (200 * MBIT * cell.efficiency), rel=0.05)
+
+
+def test_a_plan_can_be_cut_to_some_families() -> None:
+    cut = only(FULL, ["shared uplinks"])
+    assert {trial.family for scene in cut for trial in scene.trials} == {"shared uplinks"}
+    assert [scene.oversubscription for scene in cut] == [1, 2, 4]
+    assert num_cells(cut) == 18
+    assert only(FULL, []) == FULL
+    with pytest.raises(ValueError, match="'spines' is no family of this plan; write one of ring"):
+        only(FULL, ["spines"])

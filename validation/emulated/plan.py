@@ -5,7 +5,7 @@ and takes some 5 ms or more: below, the machine's scheduler is measured and not 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topologies import Topology, star
 from topologies.fabrics import leaf_spine
@@ -101,6 +101,19 @@ class Scene:
 def num_cells(plan: Sequence[Scene]) -> int:
     """How many cells a plan has."""
     return sum(len(trial.sizes) for scene in plan for trial in scene.trials)
+
+
+def only(plan: Sequence[Scene], families: Sequence[str]) -> tuple[Scene, ...]:
+    """The part of a plan that belongs to some families; all of it where none is named."""
+    known = {trial.family: None for scene in plan for trial in scene.trials}
+    for family in families:
+        if family not in known:
+            raise ValueError(f"{family!r} is no family of this plan; write one of {', '.join(known)}")
+    scenes = (
+        replace(scene, trials=tuple(t for t in scene.trials if not families or t.family in families))
+        for scene in plan
+    )
+    return tuple(scene for scene in scenes if scene.trials)
 
 
 def _by_algorithm(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Trial]:

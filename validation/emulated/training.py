@@ -1,6 +1,6 @@
 """Predicted DistributedDataParallel steps beside real ones, and the plan that proves them.
 
-The plan's networks are emulated, and their parameters come from ping-pong alone (`validation.emulated.links`);
+The plan's networks are emulated, and their parameters come from ping-pong alone (see `links`);
 the layers sleep, so compute is known; everything else is predicted before it is measured. Gradients
 are views of their buckets: to copy them back would take the cores that carry the network.
 """
@@ -13,10 +13,9 @@ import numpy as np
 from real.collective.emulated import cluster
 from real.ddp.job import DdpJob
 from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.record import DdpRecord
-from sim.training.step import Step
 from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
+from validation.compare_ddp import ComparedSteps, compare_steps
 from validation.ddp_run import emulated_wires, record
 from validation.emulated.plan import MBIT
 
@@ -34,40 +33,6 @@ class Trial:
     bandwidth: float
     cap_mb: float
     workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Measured steps and their prediction; errors are predicted over measured, less one."""
-
-    record: DdpRecord
-    predicted: Step
-
-    @property
-    def step_error(self) -> float:
-        """Of the step time, against the median of the measured ones."""
-        return self.predicted.step_s / self.measured_s - 1
-
-    @property
-    def finish_errors(self) -> list[float]:
-        """Of each bucket's finish, against the median of the measured ones."""
-        finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.record.steps]
-        predicted = [bucket.finish_s for bucket in self.predicted.buckets]
-        return [
-            one / other - 1
-            for one, other in zip(predicted, np.median(finishes, axis=0).tolist(), strict=True)
-        ]
-
-    @property
-    def measured_s(self) -> float:
-        """The median of the measured steps."""
-        return float(np.median([step.step_s for step in self.record.steps]))
-
-    @property
-    def spread(self) -> float:
-        """Half the way from the quickest measured step to the slowest, over the median."""
-        times = [step.step_s for step in self.record.steps]
-        return (max(times) - min(times)) / (2 * self.measured_s)
 
 
 def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
@@ -93,7 +58,7 @@ def trials(
     ]
 
 
-def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, Judged], None]) -> None:
+def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, ComparedSteps], None]) -> None:
     """Predict and measure each trial; one network is built for each bandwidth.
 
     Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
@@ -113,7 +78,7 @@ def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, Judged], None]) -> 
                     iterations=ITERATIONS,
                 )
                 found = record(sleeping_layers(), job, RANKS, built, wires)
-                on_judged(trial, Judged(found, found.predict()))
+                on_judged(trial, compare_steps(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +95,7 @@ class Check:
         return self.error <= self.most
 
 
-def checks(judged: Sequence[Judged]) -> tuple[Check, ...]:
+def checks(judged: Sequence[ComparedSteps]) -> tuple[Check, ...]:
     """The three figures that have a tolerance."""
     steps = np.abs([one.step_error for one in judged])
     finishes = np.abs([error for one in judged for error in one.finish_errors])

@@ -15,10 +15,11 @@ from scipy.optimize import brentq
 
 from sim.libraries import nccl
 from sim.libraries.nccl.graph.system import GB
+from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import ProcessGroup, TimedGroup, nccl_time
+from sim.training.groups import ProcessGroup, TimedGroup, process_group
 from sim.training.step import Step
 from sim.workload.architecture import workload
 from sim.workload.devices import device
@@ -177,12 +178,12 @@ def _roofline(model: str, gpu: str, precision: str, batch: int) -> Workload:
 def _group(series: Series, row: Row) -> ProcessGroup:
     if row.gpus == 1:
         return TimedGroup(1, lambda _: 0.0)
-    return TimedGroup(row.gpus, nccl_time(_communicator(series.machine, row.nodes, row.gpus_per_node)))
+    return process_group(_library(series.machine, row.nodes, row.gpus_per_node))
 
 
 @lru_cache(maxsize=64)
-def _communicator(machine: str, nodes: int, gpus: int) -> nccl.Communicator:
-    return nccl.communicator(MACHINES[machine], nodes, gpus)
+def _library(machine: str, nodes: int, gpus: int) -> Nccl:
+    return Nccl(nccl.communicator(MACHINES[machine], nodes, gpus))
 
 
 if __name__ == "__main__":

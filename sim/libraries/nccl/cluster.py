@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
 from sim.libraries.nccl.files.file_kind import WHAT, file_kind
@@ -14,8 +15,10 @@ from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
+from topologies import Topology, make, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular
+from topologies.graph import name_of
 from topologies.units import parse_rate
 
 _RATES = ("nvlink", "nic", "pcie", "socket")
@@ -29,41 +32,35 @@ def is_machine(cluster: str) -> bool:
     return split(cluster)[0] in SYSTEMS
 
 
-def communicators(
-    cluster: str,
-    values: Mapping[str, str],
-    counts: list[int] | None,
+def communicator_of(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
     ranks: int | None,
     settings: Settings,
     graph_file: Path | None = None,
-) -> dict[int, Communicator | None]:
-    """The communicator of each node count, ``None`` where a single rank is left alone.
-
-    ``counts`` defaults to the count in the cluster's name. ``ranks`` are spread evenly. A
-    ``graph_file`` (NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log) holds for one node count.
-    """
-    name, count = split(cluster)
-    if counts is None:
-        counts = [1 if count is None else count]
-    system = machine(name, values)
-    return {nodes: _communicator(system, nodes, ranks, settings, graph_file) for nodes in counts}
-
-
-def _communicator(
-    system: System, nodes: int, ranks: int | None, settings: Settings, graph_file: Path | None
 ) -> Communicator | None:
-    if nodes < 1:
-        raise ValueError(f"{nodes} nodes; write 1 or more")
-    if ranks is not None and (ranks < 1 or ranks % nodes):
+    """The communicator of a cluster, ``None`` where a single rank is left alone.
+
+    ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
+    over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
+    """
+    if not isinstance(cluster, str):
+        cluster, values = _words(cluster)
+    name, count = split(cluster)
+    if count == 0:
+        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    system = machine(name, values)
+    nodes = count or -(-(ranks or 1) // system.ranks)
+    gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
+    if rest or not 1 <= gpus <= system.ranks:
         raise ValueError(
-            f"{ranks} ranks do not spread evenly over {nodes} nodes; write a multiple of {nodes}"
+            f"{ranks} ranks on {nodes} {name} with {system.ranks} GPUs each; write as many for every machine"
         )
-    gpus = system.ranks if ranks is None else ranks // nodes
     if nodes * gpus == 1:
         return None
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
-    text = regular(graph_file).read_text(encoding="utf-8", errors="replace")
+    text = _text(graph_file)
     kind = file_kind(text)
     if kind == "topology":
         raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
@@ -91,13 +88,13 @@ def _of_log(text: str, path: Path, system: System, nodes: int, gpus: int, settin
     )
 
 
-def machine(name: str, values: Mapping[str, str]) -> System:
+def machine(name: str, values: Mapping[str, Any]) -> System:
     """The machine of a name, or of a topology file or table, with the figures that ``values`` change.
 
     ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue
     whose GPUs a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
     """
-    path, rates = Path(name), dict(values)
+    path, rates = Path(name), {key: str(value) for key, value in values.items()}
     sharing = _count(rates.pop("ranks_per_gpu", "1"))
     system = _of_file(path, rates.pop("gpus", "")) if path.is_file() else find_system(name)
     system = replace(system, ranks_per_gpu=sharing)
@@ -105,7 +102,7 @@ def machine(name: str, values: Mapping[str, str]) -> System:
     if unknown:
         raise ValueError(
             f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)} "
-            "and ranks_per_gpu"
+            "and ranks_per_gpu; write one of these, or --library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
     if "nvlink" in figures:
@@ -138,3 +135,29 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS_PER_GPU:
         raise ValueError(f"ranks_per_gpu is {text!r}; write a count of 1 to {MAX_RANKS_PER_GPU}")
     return int(text)
+
+
+def _words(graph: Topology) -> tuple[str, Mapping[str, Any]]:
+    """The catalogue's name, count and settings of a topology; refuses one that is not the catalogue's."""
+    name, nodes, values = name_of(graph), num_machines(graph), graph.graph.get("settings", {})
+    if name not in SYSTEMS:
+        raise ValueError(
+            f"NCCL's graphs are not known for {name}; take a machine of the catalogue, one of "
+            f"{', '.join(SYSTEMS)}, or another library"
+        )
+    listed = make(name, nodes, values)
+    if graph.adj != listed.adj or graph.nodes != listed.nodes:
+        raise ValueError(
+            f"{name} was changed by hand, which NCCL's model cannot follow; make it with settings, for "
+            f"example load('{name}:{nodes}', {{'nic': '25GB/s'}})"
+        )
+    return f"{name}:{nodes}", values
+
+
+def _text(path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ValueError(
+            f"{path}: cannot be read: {error.strerror}; write NCCL_GRAPH_DUMP_FILE's or a log's name"
+        ) from None

@@ -1,4 +1,4 @@
-"""What NCCL does with one collective, and how long it takes: the row of an answer.
+"""NCCL as a library: what it chooses for one collective, and how long that takes.
 
     time = what NCCL's tuner, or the engine, says + `LAUNCH_S`
 
@@ -6,17 +6,31 @@ No time here is calibrated. The tuner's is NCCL's belief, by which it chooses; t
 pipeline over the tuner's latencies and the search's bandwidths, after the tuner's base latency.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from sim.collective import Collective
+from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
+from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.closed_form import closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
-from sim.libraries.nccl.device.schedules import carried_bytes
-from sim.libraries.nccl.names import PROTOCOLS
-from sim.libraries.nccl.simulated import simulated
-from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.libraries.nccl.device.schedules import (
+    SCHEDULED,
+    carried_bytes,
+    channel_schedule,
+    check_schedulable,
+    schedule,
+)
+from sim.libraries.nccl.device.wires import channels, wires
+from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.tuning.channels import launch
+from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
+from sim.libraries.scheduled import evaluate
+from sim.parameters import Parameters
+from sim.schedule import Schedule
 
 Seconds = float
 
@@ -28,60 +42,143 @@ abci2.0benchmark, NCCL 2.8.4), where the tuner says 15.0 and 10.2. Other cluster
 under the tuner and 20 us above: a default until a calibration knows better.
 """
 
+CLOCKS = ("tuner", "pipeline")
+"""What ``auto`` goes by: NCCL's belief; or the closed form of rings and trees, within 5 % of the engine's."""
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One collective carried out: in seconds, by which pair, what NCCL believes, on how many channels."""
-
-    time_s: Seconds
-    algorithm: str
-    protocol: str
-    tuner_us: float
-    channels: int
-
-
-ALONE = Plan(LAUNCH_S, "none", "none", 0.0, 0)
+ALONE = Candidate("none", "none", 0, 0.0)
 """One rank talks to nobody: NCCL copies the buffer, if it does anything."""
 
 
-def model(
-    collective: Collective, comm: Communicator | None, dtype: str = "float32", redop: str = "sum"
-) -> Plan:
-    """What NCCL chooses, within the communicator's pins; ``None`` stands for a single rank."""
-    if comm is None:
-        return ALONE
-    if collective.kind in POINT_TO_POINT:
-        sent = point_to_point(comm, collective.kind, collective.nbytes)
-        return Plan(_time(sent.time_us), "p2p", "simple", sent.time_us, sent.channels)
-    choice = cost_table(comm, collective.kind, dtype, redop).choose(collective.nbytes)
-    return Plan(_time(choice.time_us), choice.algorithm, choice.protocol, choice.time_us, choice.channels)
+class Nccl:
+    """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
-
-def simulated_model(
-    collective: Collective,
-    comm: Communicator | None,
-    dtype: str = "float32",
-    redop: str = "sum",
-    *,
-    traced: bool = False,
-) -> tuple[Plan, Timeline | None]:
-    """What NCCL chooses, timed by the engine instead; the timeline is the slowest channel's.
-
-    Only rings and trees can be played: pin them where NCCL would take another algorithm.
+    By the ``pipeline`` clock the candidates are rings and trees alone: two models in one ranking
+    decide nothing. What it chooses of its own accord is the tuner's by either clock.
     """
-    if comm is None:
-        return ALONE, None
-    choice = cost_table(comm, collective.kind, dtype, redop).choose(collective.nbytes)
-    run = simulated(comm, collective, choice.algorithm, choice.protocol, traced=traced)
-    used = len(carried_bytes(comm, collective, choice.algorithm, choice.protocol))
-    seconds = run.time_s + overhead_s(comm, choice.algorithm, choice.protocol)
-    return Plan(seconds, choice.algorithm, choice.protocol, choice.time_us, used), run.timeline
+
+    name = "nccl"
+
+    def __init__(self, comm: Communicator | None, *, clock: str = "tuner") -> None:
+        if clock not in CLOCKS:
+            raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
+        self.comm = comm
+        self.clock = clock
+        self.ranks = comm.ranks if comm else 1
+        self.nodes = comm.nodes if comm else 1
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
+        check_ranks(self, collective)
+        if self.comm is None or collective.kind in POINT_TO_POINT:
+            return [self.choose(collective)]
+        table = _table(self.comm, collective)
+        times = table.times_us(collective.nbytes)
+        return [
+            Candidate(
+                algorithm,
+                protocol,
+                launch(self.comm, algorithm, protocol, collective.nbytes)[0],
+                float(times[row, column]),
+            )
+            for row, algorithm in enumerate(ALGORITHMS)
+            for column, protocol in enumerate(PROTOCOLS)
+            if table.rate(algorithm, protocol) and (self.clock == "tuner" or algorithm in SCHEDULED)
+        ]
+
+    def choose(self, collective: Collective) -> Candidate:
+        """What the tuner takes."""
+        check_ranks(self, collective)
+        if self.comm is None:
+            return ALONE
+        if collective.kind in POINT_TO_POINT:
+            sent = point_to_point(self.comm, collective.kind, collective.nbytes)
+            return Candidate("p2p", "simple", sent.channels, sent.time_us)
+        choice = _table(self.comm, collective).choose(collective.nbytes)
+        return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """All channels of a ring or a tree."""
+        if self.comm is None:
+            raise ValueError("1 rank talks to nobody, so there is no schedule; write 2 ranks or more")
+        return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
+
+    def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
+        """What must cross the links of a GPU and of a node, whatever NCCL does; and the launch."""
+        return LAUNCH_S + (traffic_bound(self.comm, collective) if self.comm else 0.0)
+
+    def time(
+        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
+    ) -> Estimate:
+        """By the clock, or by the engine if it says ``simpy``; the timeline is the slowest channel's."""
+        check_engine(engine)
+        check_ranks(self, collective)
+        if traced and engine != "simpy":
+            raise ValueError("NCCL's model has no timeline; add --engine simpy")
+        channels, timeline = candidate.channels, None
+        if self.comm is None:
+            seconds = LAUNCH_S
+        elif engine == "simpy":
+            pair = candidate.algorithm, candidate.protocol
+            seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
+            seconds, channels = (
+                seconds + overhead_s(self.comm, *pair),
+                len(carried_bytes(self.comm, collective, *pair)),
+            )
+        elif self.clock == "pipeline":
+            seconds = closed_form(self.comm, collective, candidate.algorithm, candidate.protocol)
+            seconds += overhead_s(self.comm, candidate.algorithm, candidate.protocol)
+        else:
+            seconds = _after_launch(_believed_us(self.comm, collective, candidate))
+        what = f"NCCL's {candidate.algorithm}/{candidate.protocol} {collective.kind} of {collective.nbytes} B"
+        check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
+        taken = "model" if engine == "auto" else engine
+        return Estimate(seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline)
+
+
+def simulated(
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str, *, traced: bool = False
+) -> tuple[Seconds, Timeline | None]:
+    """The seconds and the timeline of the channel that takes longest: as long as all data take.
+
+    It lasts from the first byte sent to the last received; what comes before, the tuner's base
+    latency and the launch, is not in it.
+    """
+    check_schedulable(comm, collective, algorithm, protocol)
+    runs = [
+        evaluate(
+            channel_schedule(comm, collective, algorithm, protocol, channel.number),
+            wires(comm, algorithm, channel),
+            _WIRED,
+            "simpy",
+            traced=traced,
+        )
+        for channel in channels(comm, collective, algorithm, protocol)
+    ]
+    seconds, _, timeline = max(runs, key=lambda run: run[0])
+    return seconds, timeline
 
 
 def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     """What passes before the first byte moves: the launch, and the tuner's base latency."""
-    return _time(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
+    return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
-def _time(microseconds: float) -> Seconds:
+_WIRED = Parameters(alpha=0.0, beta=0.0)
+"""Nothing beside what the wires say of themselves."""
+
+
+def _after_launch(microseconds: float) -> Seconds:
     return microseconds * 1e-6 + LAUNCH_S
+
+
+def _table(comm: Communicator, collective: Collective) -> CostTable:
+    return cost_table(comm, collective.kind, collective.dtype or "float32", collective.redop)
+
+
+def _believed_us(comm: Communicator, collective: Collective, candidate: Candidate) -> float:
+    """The belief that the candidate carries, or the tuner's own of a pair that somebody else wrote."""
+    if candidate.belief_us is not None:
+        return candidate.belief_us
+    times = _table(comm, collective).times_us(collective.nbytes)
+    place = list(ALGORITHMS).index(candidate.algorithm), list(PROTOCOLS).index(candidate.protocol)
+    return float(times[place])

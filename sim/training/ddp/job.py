@@ -9,6 +9,18 @@ from sim.training.ddp.buckets import Bucketing
 COMM_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
 """Hooks that reduce gradients in another dtype, and in which (``torch...ddp_comm_hooks.default_hooks``)."""
 
+NCCL_WORKERS = 1
+"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
+
+GLOO_WORKERS = 2
+"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
+
+MAX_ACCUMULATION = 10_000
+"""Passes of one step."""
+
+MAX_SLOWDOWN = 1_000_000
+"""A rank that is slower by more hangs."""
+
 STEADY = 3
 """The first iteration, counted from 1, whose buckets are those of all later ones, whatever the flags."""
 
@@ -32,8 +44,8 @@ class DataParallel:
     def __post_init__(self) -> None:
         if self.comm_hook is not None and self.comm_hook not in COMM_HOOKS:
             raise ValueError(f"{self.comm_hook!r} is no known hook; write one of {', '.join(COMM_HOOKS)}")
-        if self.accumulation < 1:
-            raise ValueError(f"{self.accumulation} accumulation steps; write 1 or more")
+        if not 1 <= self.accumulation <= MAX_ACCUMULATION:
+            raise ValueError(f"{self.accumulation} accumulation steps; write 1 to {MAX_ACCUMULATION}")
         if self.iteration < 1:
             raise ValueError(f"iteration {self.iteration}; iterations are counted from 1")
 
@@ -66,8 +78,10 @@ class Costs:
         if not 0 <= self.contention < 1:
             raise ValueError(f"a contention of {self.contention}; write a share from 0 to below 1")
         for rank, factor in self.slowdown.items():
-            if not (math.isfinite(factor) and factor > 0):
-                raise ValueError(f"a slowdown of {factor} for rank {rank}; write for example 1.5")
+            if not 1 / MAX_SLOWDOWN <= factor <= MAX_SLOWDOWN:
+                raise ValueError(
+                    f"a slowdown of {factor} for rank {rank}; write at most {MAX_SLOWDOWN:,}, for example 1.5"
+                )
 
     def classes(self, ranks: int) -> dict[tuple[int, ...], float]:
         """Ranks that compute at one pace, with its factor: they do the same at the same time."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.collective import Collective
+from sim.collective import ITEMSIZE, Collective
 from sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
 from sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
-from sim.workload.workload import ITEMSIZE, Workload
+from sim.workload.workload import Workload
 
-INDEX_NBYTES = 4
-"""Bytes of an int32, in which DistributedDataParallel counts parameters."""
+INDEX_DTYPE = "int32"
+"""In which DistributedDataParallel counts parameters."""
 
 BROADCASTS_IN_FLIGHT = 2
 """Chunks of buffers broadcast at once (torch/csrc/distributed/c10d/comm.cpp, ``broadcast_coalesced``)."""
@@ -43,29 +43,29 @@ class Plan:
 
     def reduction(self, bucket: Bucket) -> Collective:
         """The all-reduce of a bucket."""
-        itemsize = self._wire_itemsize(bucket)
-        nbytes = bucket.nbytes // ITEMSIZE[bucket.dtype] * itemsize
-        return Collective("all_reduce", self.ranks, nbytes, itemsize)
+        dtype = COMM_HOOKS[self.ddp.comm_hook] if self.ddp.comm_hook else bucket.dtype
+        nbytes = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[dtype]
+        return Collective("all_reduce", self.ranks, nbytes, dtype=dtype)
 
     def usage(self) -> Collective | None:
         """The all-reduce that tells all ranks which parameters any of them used, if that is looked for."""
         bucketing = self.ddp.bucketing
         if not bucketing.find_unused_parameters or bucketing.static_graph:
             return None
-        nbytes = len(self.workload.parameters) * INDEX_NBYTES
-        return Collective("all_reduce", self.ranks, nbytes, INDEX_NBYTES)
+        nbytes = len(self.workload.parameters) * ITEMSIZE[INDEX_DTYPE]
+        return Collective("all_reduce", self.ranks, nbytes, dtype=INDEX_DTYPE)
 
     def rebuild(self) -> Iterator[Collective]:
         """Broadcasts by which rank 0 makes its new bucket layout everybody's: the order, then the sizes."""
         if self.ddp.iteration == self.ddp.bucketing.rebuilds_before:
             for count in (len(self.workload.parameters) + 1, len(self.buckets)):
-                yield Collective("broadcast", self.ranks, count * INDEX_NBYTES, INDEX_NBYTES)
+                yield Collective("broadcast", self.ranks, count * ITEMSIZE[INDEX_DTYPE], dtype=INDEX_DTYPE)
 
     def buffers(self) -> Iterator[Collective]:
         """Broadcasts of rank 0's buffers before forward."""
         if self.ddp.broadcast_buffers:
             for chunk in assign(self.workload.buffers, (BROADCAST_CHUNK,)):
-                yield Collective("broadcast", self.ranks, chunk.nbytes, ITEMSIZE[chunk.dtype])
+                yield Collective("broadcast", self.ranks, chunk.nbytes, dtype=chunk.dtype)
 
     def into_bucket_s(self, parameter: int) -> float:
         """Time to bring one gradient into its bucket."""
@@ -88,9 +88,6 @@ class Plan:
     def unpack_s(self, bucket: Bucket) -> float:
         """Time a comm hook takes to cast the sum back into the bucket."""
         return self._moving(self.reduction(bucket).nbytes + bucket.nbytes) if self.ddp.comm_hook else 0.0
-
-    def _wire_itemsize(self, bucket: Bucket) -> int:
-        return ITEMSIZE[COMM_HOOKS[self.ddp.comm_hook] if self.ddp.comm_hook else bucket.dtype]
 
     def _moving(self, nbytes: int) -> float:
         return nbytes / self.costs.memory_bandwidth

@@ -1,22 +1,21 @@
 """Measured steps of DistributedDataParallel as a file, with all that a prediction of them needs."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
+from typing import ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sim.parameters import check_within
 from sim.record import RecordError
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup
+from sim.training.ddp.job import DataParallel
 from sim.training.step import Step
 from sim.workload import file as workload_file
 from sim.workload.workload import Workload
 from topologies.disk import regular
-from topologies.file import loads
+from topologies.units import MAX_DURATION, MIN_RATE
 
 SCHEMA = "ringside.ddp/1"
 
@@ -35,6 +34,10 @@ class Wires:
     gamma: float = 0.0
     launch_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_within("gamma", self.gamma, 1 / MIN_RATE)
+        check_within("launch_s", self.launch_s, MAX_DURATION)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpRecord:
@@ -42,8 +45,10 @@ class DdpRecord:
 
     ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
-    that. ``workers`` are `sim.training.groups`'s.
+    that. ``workers`` are those of `sim.training.ddp.job`.
     """
+
+    __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
     workload: Workload
     ranks: int
@@ -59,16 +64,6 @@ class DdpRecord:
         """The step of median length, whole, as it happened."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
-
-    def predict(self) -> Step:
-        """The step as the model has it, without a look at the measured ones."""
-        wires = self.wires
-        group = SimulatedGroup(
-            loads(wires.topology, "the measured topology"), self.ranks, library=wires.library,
-            algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=self.workers,
-        )  # fmt: skip
-        costs = Costs(memory_bandwidth=self.memory_bandwidth or math.inf)
-        return simulate_step(self.workload, group, self.ddp, costs)
 
     def dumps(self) -> str:
         """The record as JSON text."""
@@ -97,7 +92,11 @@ def read(path: Path) -> DdpRecord:
     """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise RecordError(
+            f"{path}: JSON nested beyond all measure; make one with ringside measure ddp"
+        ) from None
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise RecordError(f"{path}: no {SCHEMA} file; make one with ringside measure ddp")
@@ -108,4 +107,6 @@ def read(path: Path) -> DdpRecord:
         raise RecordError("\n".join(f"{path}: {line}" for line in lines)) from None
     if not record.steps:
         raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")
+    if not all(0 < step.step_s <= MAX_DURATION for step in record.steps):
+        raise RecordError(f"{path}: holds a step that takes no time; make one with ringside measure ddp")
     return record

@@ -13,12 +13,14 @@ the same time, so one of them is simulated for all; a collective ends on all ran
 is not here: the input pipeline, the host's traversal of the graph for ``find_unused_parameters``.
 """
 
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 
 import simpy
 
 from sim.collective import Collective
+from sim.engine.laws import check_step, check_time
 from sim.training.communicator import Communicator, Operation, Process
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, Plan, plan
@@ -48,8 +50,17 @@ def simulate_step(
     )
     step = _summary(job, operations, max(parties, key=lambda party: party.factor), paces)
     bound = lru_cache(maxsize=None)(group.bound)
-    step.check(sum(bound(operation.collective) for operation in operations.all()) / group.workers)
+    _check(step, sum(bound(operation.collective) for operation in operations.all()) / group.workers)
     return step
+
+
+def _check(step: Step, bound_s: float) -> None:
+    """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
+    what = f"a step of {step.workload} on {step.ranks} ranks"
+    # each collective's time is a difference of two moments, which are as exact as the step is long
+    rounding = 4 * len((*step.buckets, *step.others)) * sys.float_info.epsilon * step.step_s
+    check_time(f"communication of {what}", step.communication_s + rounding, {"traffic": bound_s})
+    check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s)
 
 
 class _Operations:

@@ -214,7 +214,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def arrivals() -> dict[str, tuple[int, ...]]:
-    """The order of gradients that `real.model.architecture` foresees, by tracing each architecture without data."""
+    """The order of gradients that `real.model.architecture` foresees, by tracing without data."""
     found = {}
     for name, make in ARCHITECTURES.items():
         module, inputs = make()

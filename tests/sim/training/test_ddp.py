@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sim.collective import Collective
 from sim.engine.laws import LawError
 from sim.training.ddp.buckets import Bucketing, layout
-from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import GLOO_WORKERS, SimulatedGroup, TimedGroup
+from sim.training.groups import SimulatedGroup, TimedGroup
 from sim.training.step import Step
 from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star

@@ -3,14 +3,15 @@ import time
 import pytest
 
 from sim.libraries import nccl
+from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.job import Costs, DataParallel
-from sim.training.groups import TimedGroup, nccl_time
+from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import OPTIMIZERS, find_optimizer, memory
-from sim.training.scaling import rebatched, recommended_cap, strong_scaling, sweep_buckets, weak_scaling
+from sim.training.scaling import recommended_cap, strong_scaling, sweep_buckets, weak_scaling
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
-from sim.workload.workload import Layer, Tensor, Workload
+from sim.workload.workload import Layer, Tensor, Workload, rebatched
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
 LAYERS = 32
@@ -36,7 +37,7 @@ def test_a_bucket_sweep_over_thousands_of_gpus_takes_seconds(
 ) -> None:
     began = time.perf_counter()
     work = workload(architecture(model), device(gpu), batch, "bfloat16")
-    many = TimedGroup(8 * nodes, nccl_time(nccl.communicator(machine, nodes)))
+    many = process_group(Nccl(nccl.communicator(machine, nodes)))
     sweep = sweep_buckets(work, many, CAPS, costs=Costs(contention=0.1, memory_bandwidth=2e12))
     assert time.perf_counter() - began < 20
     assert recommended_cap(sweep) in CAPS

@@ -1,7 +1,7 @@
 """How long NCCL's rings and trees take, without playing every message; docs/model_nccl.md derives it.
 
-Each wire carries its share of bandwidth and adds a latency to every message (`sim.libraries.nccl.device.wires`);
-what is left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
+Each wire carries its share of bandwidth and adds a latency to every message (see `wires`); what is
+left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
 """
 
 from collections import deque

@@ -156,7 +156,7 @@ def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
     inside = np.cumsum(pieces) - pieces
     bounds = np.append((np.array(starts)[:, None] + inside).ravel(), collective.nbytes)
     block = np.repeat(np.arange(blocks), len(pieces))
-    return Chunks(len(block), lambda: (bounds.astype(np.int64), block))
+    return Chunks(bounds.astype(np.int64), block)
 
 
 def _steps(

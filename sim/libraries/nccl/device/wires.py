@@ -1,7 +1,7 @@
 """The network that one channel of NCCL's rings and trees has to itself, as a topology.
 
 NCCL's search reserves a bandwidth for every search channel; the channels that run over it share that. No
-connection gets more than its share of the machine's links either (`sim.libraries.nccl.device.shares`), less what
+connection gets more than its share of the machine's links either (see `shares`), less what
 the protocol spends on flags. Every connection is a wire of its own; but behind an NVSwitch a GPU has one
 port, and what it sends up a tree and what it sends down take turns there. One message takes the hop's
 latency. So channels do not meet, and a collective takes as long as its slowest channel.

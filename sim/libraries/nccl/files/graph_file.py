@@ -47,7 +47,7 @@ def parse_graphs(text: str) -> Graphs:
 
 
 def format_graphs(graphs: Graphs) -> str:
-    """A graph file's text; every graph needs its order (`sim.libraries.nccl.device.connect.ordered` gives one)."""
+    """A graph file's text; every graph needs its order (`connect.ordered` gives one)."""
     lines = ['<graphs version="1">']
     for number, name in enumerate(IDS):
         graph: Graph | None = getattr(graphs, name)

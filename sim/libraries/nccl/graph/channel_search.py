@@ -2,7 +2,7 @@
 
 One pass looks for as many channels as fit, all of one speed and pattern, over paths of allowed classes
 (src/graph/search.cc, v2.30.7). What is tried first matters, since a pass gives up after so many steps:
-nearest GPUs, neighbours behind an NVSwitch, and the channel before once more. `sim.libraries.nccl.graph.search`
+nearest GPUs, neighbours behind an NVSwitch, and the channel before once more. `search` beside this
 decides which passes are run. Bandwidths are whole MB/s here, as fine as NCCL rounds.
 """
 

@@ -87,6 +87,12 @@ def nvlink_as_nccl_reckons(datasheet: float, compute_capability: int) -> float:
     return datasheet * nvlink_link(capability) / nvlink(capability)
 
 
+def nvlink_in_datasheet(reckoned: float, compute_capability: int) -> float:
+    """The reverse: bytes/s of one direction as a data sheet has it."""
+    capability = max(compute_capability, min(NVLINK_GBPS))
+    return reckoned * nvlink(capability) / nvlink_link(capability)
+
+
 def nvlink_link(compute_capability: int) -> float:
     """Bytes/s that NCCL reckons for one NVLink of a GPU, one direction."""
     known = [first for first in NVLINK_GBPS if first <= compute_capability]

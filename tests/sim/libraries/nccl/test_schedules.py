@@ -7,6 +7,7 @@ from sim.collective import Collective
 from sim.libraries.nccl import Settings, communicator, rings, trees
 from sim.libraries.nccl.device.schedules import channel_schedule, schedule
 from sim.libraries.nccl.tuning.channels import channel_bytes
+from sim.proof import prove
 from sim.schedule import ScheduleError, Step
 
 K, M = 2**10, 2**20
@@ -43,7 +44,7 @@ def test_every_shape_size_and_protocol_checks(machine, nodes, gpus, case, protoc
     comm = communicator(machine, nodes, gpus)
     kind, algorithm = case
     root = root % comm.ranks if kind in ("broadcast", "reduce") else 0
-    schedule(comm, collective(comm, kind, nbytes, itemsize, root), algorithm, protocol).check()
+    prove(schedule(comm, collective(comm, kind, nbytes, itemsize, root), algorithm, protocol))
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), CASES)
@@ -51,13 +52,13 @@ def test_every_shape_size_and_protocol_checks(machine, nodes, gpus, case, protoc
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (2, 1), (3, 2)])
 def test_64_mib_checks(kind, algorithm, protocol, nodes, gpus):
     comm = communicator("dgx-h100", nodes, gpus)
-    schedule(comm, collective(comm, kind, 64 * M), algorithm, protocol).check()
+    prove(schedule(comm, collective(comm, kind, 64 * M), algorithm, protocol))
 
 
 def test_eight_nodes_of_eight_check():
     comm = communicator("dgx-a100", 8)
     for algorithm, protocol in (("ring", "simple"), ("tree", "ll128")):
-        schedule(comm, collective(comm, "all_reduce", M), algorithm, protocol).check()
+        prove(schedule(comm, collective(comm, "all_reduce", M), algorithm, protocol))
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), CASES)
@@ -68,7 +69,7 @@ def test_each_channel_is_a_collective_of_its_own(kind, algorithm):
     gathered = kind in ("all_gather", "reduce_scatter")
     for channel in (0, len(carried) - 1):
         part = channel_schedule(comm, whole, algorithm, "ll128", channel)
-        part.check()
+        prove(part)
         assert part.collective.nbytes == carried[channel] * (comm.ranks if gathered else 1)
         assert {number for _, _, number in part.connections()} == {channel}
 
@@ -147,7 +148,7 @@ def test_a_schedule_for_other_ranks_fails_its_check():
     steps = list(plan.steps())
     broken = type(plan)(plan.collective, "ring", plan.chunks, lambda: iter(steps[:-1]))
     with pytest.raises(ScheduleError, match="lacks the contribution"):
-        broken.check()
+        prove(broken)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +170,4 @@ def test_what_has_no_schedule_is_refused(kind, algorithm, protocol, ranks, messa
 def test_more_ctas_than_search_channels_repeat_their_rings_and_check():
     comm = communicator("dgx-a100", 2, 2, settings=Settings(min_ctas=40))
     for algorithm in ("ring", "tree"):
-        schedule(comm, collective(comm, "all_reduce", 8 * M), algorithm, "ll").check()
+        prove(schedule(comm, collective(comm, "all_reduce", 8 * M), algorithm, "ll"))

@@ -11,10 +11,10 @@ from sim.libraries.nccl import Settings, communicator, cost_table
 from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
+from sim.libraries.nccl.library import Nccl
 from sim.libraries.nccl.names import FUNCTIONS
 from sim.libraries.nccl.tuning.channels import launch
-from sim.pick import pick
-from sim.rankings import pipeline_times
+from sim.pick import pick, times_of
 
 COUNTS = [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]
 FEW = [1, 2, 16]
@@ -103,7 +103,7 @@ def test_no_size_of_a_listed_communicator_ends_up_on_one_channel_by_accident(kin
 
 def test_by_other_times_rules_switch_near_where_the_winner_changes():
     comms = {nodes: COMMS[nodes] for nodes in (1, 2)}
-    times = pipeline_times(comms, "all_reduce")
+    times = times_of(lambda nodes: Nccl(comms[nodes], clock="pipeline"), "all_reduce")
     picks = pick(times, list(comms), SIZES)
     for nodes, comm in comms.items():
         mine = [one for one in picks if one.nodes == nodes]

@@ -1,7 +1,7 @@
 """``ringside topo --channels``: NCCL's rings and trees, as its log prints them, and why there are so many."""
 
 from ringside import console
-from sim.libraries.nccl.cluster import communicators
+from sim.libraries.nccl.cluster import communicator_of
 from sim.libraries.nccl.communicator import Settings
 from sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
 from topologies import parse_settings
@@ -9,7 +9,7 @@ from topologies import parse_settings
 
 def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
     """Print every channel's ring and tree on the cluster."""
-    comm = next(iter(communicators(cluster, parse_settings(settings), None, None, Settings()).values()))
+    comm = communicator_of(cluster, parse_settings(settings), None, Settings())
     if comm is None:
         raise ValueError(f"{cluster} is one rank, which talks to nobody; write more nodes")
     found = [(_from_rank_0(ring), tree) for ring, tree in zip(rings(comm), trees(comm), strict=True)]

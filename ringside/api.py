@@ -1,0 +1,133 @@
+"""What the commands do, as functions that return results; `ringside` hands them on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from real.model.find import Training, sized_workload
+from sim import pick as picking
+from sim.collective import kind_of
+from sim.libraries.find import default_library, find_library
+from sim.libraries.nccl.names import check_function
+from sim.pick import Pick, default_of, times_of
+from sim.record import Record
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import process_group
+from sim.training.memory import find_optimizer
+from sim.training.step import Step
+from sim.workload.architecture import MEMORY_EFFICIENCY
+from sim.workload.devices import device as find_device
+from sim.workload.devices import device_of
+from validation import readers
+
+
+def pick(
+    collective: str,
+    cluster: str,
+    nodes: Sequence[int],
+    sizes: Sequence[int],
+    *,
+    library: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    dtype: str = "float32",
+    redop: str = "sum",
+) -> list[Pick]:
+    """The quickest algorithm on each count of machines (or of ranks) and at each size in bytes.
+
+    ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
+    NCCL on machines that NCCL's model knows, by the times that its tuner believes, else ``ideal``.
+    """
+    name = library or default_library(cluster)
+    if name not in ("nccl", "ideal"):
+        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
+    kind = kind_of(collective)
+    libraries = {count: find_library(name, f"{cluster}:{count}", settings) for count in nodes}
+    default = None
+    if name == "nccl":
+        check_function(kind)
+        default = default_of(libraries.__getitem__, kind, dtype, redop)
+    return picking.pick(times_of(libraries.__getitem__, kind, dtype, redop), nodes, sizes, default=default)
+
+
+def train(
+    model: str,
+    cluster: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    library: str = "auto",
+    ranks: int | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    dtype: str | None = None,
+    optimizer: str = "adam",
+    ddp: DataParallel | None = None,
+    slowdown: Mapping[int, float] | None = None,
+    contention: float = 0.0,
+) -> Step:
+    """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
+
+    ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
+    measured steps. ``batch`` is of one rank and pass. ``slowdown`` are stragglers: the factor by which a
+    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'.
+    """
+    training = Training(
+        model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
+        ddp=ddp or DataParallel(),
+    )  # fmt: skip
+    gpu = find_device(device or device_of(cluster))
+    work = sized_workload(training, gpu)(batch)
+    bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
+    costs = Costs(
+        memory_bandwidth=bandwidth, contention=contention, slowdown=slowdown or {},
+        optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
+    )  # fmt: skip
+    found = find_library(None if library == "auto" else library, cluster, settings, ranks=ranks)
+    return simulate_step(work, process_group(found), training.ddp, costs)
+
+
+def measure(
+    collective: str,
+    sizes: Sequence[int],
+    *,
+    ranks: int = 2,
+    backend: str = "gloo",
+    algorithm: str = "library",
+    dtype: str = "float32",
+    iterations: int = 20,
+    warmup: int = 2,
+    timeout_s: float = 60.0,
+    on_record: Callable[[Record], None] = lambda _: None,
+) -> list[Record]:
+    """Run a collective for real on this machine, under torchrun, at each size in bytes.
+
+    PyTorch must be there. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's,
+    whose schedule is run. ``on_record`` is called with each record as it comes, so that nothing is lost
+    where a later one fails.
+    """
+    from real.collective.measure import Measurement, check_room
+    from real.collective.measure import measure as run
+    from real.launch.torchrun import Gang
+
+    what = Measurement(
+        collective=kind_of(collective), gang=Gang(ranks), sizes=sizes, backend=backend, algorithm=algorithm,
+        dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
+    )  # fmt: skip
+    check_room(ranks, max(sizes))
+    found: list[Record] = []
+
+    def keep(record: Record) -> None:
+        found.append(record)
+        on_record(record)
+
+    run(what, keep)
+    return found
+
+
+def read(*files: str | PathLike[str]) -> list[Record]:
+    """The measurements in files: records, nccl-tests' text or JSON, published rows.
+
+    Rows without a usable time are left out. Raise `sim.record.RecordError` for a file that holds none.
+    """
+    return [record for file in files for record in readers.read(Path(file)).records]

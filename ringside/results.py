@@ -1,0 +1,58 @@
+"""Results as rows of plain values, which ``pandas.DataFrame(rows(...))`` takes as they are."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+
+from sim.calibration import Fit
+from sim.collective import Collective
+from sim.pick import Pick
+from sim.predict import Prediction
+from sim.record import Record
+from sim.training.step import Step
+from validation.compare import Compared
+
+Cell = str | int | float | bool | None
+
+_SHAPELESS = {"timeline"}
+"""Attributes that are no single value even where they are None."""
+
+Result = Prediction | Pick | Step | Record | Compared | Fit
+
+
+def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:
+    """One row a result; its columns are what the result's attributes are called, in their units.
+
+    Those are seconds, bytes and bytes/s. A record that a result holds gives its columns as its own, and a
+    collective gives ``collective``, ``ranks`` and ``nbytes``. What is no single value (a timeline,
+    a step's buckets) is left out.
+    """
+    return [dict(_columns(result)) for result in results]
+
+
+def _columns(result: object) -> Iterator[tuple[str, Cell]]:
+    if not is_dataclass(result):
+        raise TypeError(f"{result!r} is no result; give what predict, pick, train, read or compare returned")
+    for name in (*(field.name for field in fields(result)), *_properties(type(result))):
+        value = getattr(result, name)
+        if name in _SHAPELESS:
+            continue
+        if isinstance(value, Collective):
+            yield from (("collective", value.kind), ("ranks", value.ranks), ("nbytes", value.nbytes))
+        elif value is None or isinstance(value, str | int | float):
+            yield name, value
+        elif _is_words(value):
+            yield name, "/".join(value)
+        elif isinstance(value, Record) or name == "parameters":
+            yield from _columns(value)
+
+
+def _properties(kind: type) -> Iterator[str]:
+    return (
+        name
+        for name, member in vars(kind).items()
+        if isinstance(member, property) and not name.startswith("_")
+    )
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(word, str) for word in value)

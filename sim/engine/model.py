@@ -1,0 +1,91 @@
+"""The textbook's closed forms, on a network of alpha, beta and gamma.
+
+Where every rank has the same port into one switch, the algorithms that do not pipeline have closed
+forms; docs/model.md derives them.
+"""
+
+from collections.abc import Callable
+from math import log2
+
+from sim.collective import Collective
+from sim.parameters import Parameters
+from topologies import Topology
+
+Seconds = float
+_Form = Callable[[int, float, Parameters], Seconds]
+
+
+def _ring_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return 2 * (n - 1) * (p.alpha + s / n * p.beta) + (n - 1) * s / n * p.gamma
+
+
+def _ring_reduce_scatter(n: int, s: float, p: Parameters) -> Seconds:
+    return (n - 1) * (p.alpha + s / n * (p.beta + p.gamma))
+
+
+def _ring_all_gather(n: int, s: float, p: Parameters) -> Seconds:
+    return (n - 1) * (p.alpha + s / n * p.beta)
+
+
+def _halving_doubling_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return 2 * log2(n) * p.alpha + (n - 1) / n * s * (2 * p.beta + p.gamma)
+
+
+def _direct_all_to_all(n: int, s: float, p: Parameters) -> Seconds:
+    return p.alpha + (n - 1) / n * s * p.beta if n > 1 else 0.0
+
+
+def _direct_reduce_scatter(n: int, s: float, p: Parameters) -> Seconds:
+    quick, slow = sorted((p.beta, p.gamma))
+    return p.alpha + s / n * (quick + (n - 1) * slow) if n > 1 else 0.0
+
+
+def _direct_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return _direct_reduce_scatter(n, s, p) + _direct_all_to_all(n, s, p)
+
+
+def _direct_sendrecv(n: int, s: float, p: Parameters) -> Seconds:
+    return p.alpha + s * p.beta if n > 1 else 0.0
+
+
+CLOSED_FORMS: dict[tuple[str, str], _Form] = {
+    ("ring", "all_reduce"): _ring_all_reduce,
+    ("ring", "reduce_scatter"): _ring_reduce_scatter,
+    ("ring", "all_gather"): _ring_all_gather,
+    ("halving_doubling", "all_reduce"): _halving_doubling_all_reduce,
+    ("direct", "all_reduce"): _direct_all_reduce,
+    ("direct", "reduce_scatter"): _direct_reduce_scatter,
+    ("direct", "all_to_all"): _direct_all_to_all,
+    ("direct", "gather"): _direct_all_to_all,
+    ("direct", "scatter"): _direct_all_to_all,
+    ("direct", "all_gather"): _direct_all_to_all,
+    ("direct", "sendrecv"): _direct_sendrecv,
+}
+"""Seconds by ranks, bytes and parameters, for each algorithm and collective that has a closed form."""
+
+
+def closed_form(algorithm: str, collective: Collective, parameters: Parameters) -> Seconds | None:
+    """The closed form's answer on the textbook network, or None where there is none.
+
+    Chunks count as S/n bytes also where elements do not divide so. Halving and doubling have no form
+    for surplus ranks, whose data compete with the first exchange.
+    """
+    if not has_closed_form(algorithm, collective):
+        return None
+    form = CLOSED_FORMS[algorithm, collective.kind]
+    return form(collective.ranks, collective.nbytes, parameters)
+
+
+def has_closed_form(algorithm: str, collective: Collective) -> bool:
+    """Whether there is a closed form of this algorithm for so many ranks."""
+    surplus = collective.ranks & (collective.ranks - 1)
+    return (algorithm, collective.kind) in CLOSED_FORMS and not (algorithm == "halving_doubling" and surplus)
+
+
+def uniform(graph: Topology) -> bool:
+    """Whether this is the textbook network: one switch, the same port for every rank, whole messages."""
+    links = {(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}
+    switches = [node for node, data in graph.nodes(data=True) if data["kind"] != "gpu"]
+    if "segment" in graph.graph:
+        return False
+    return len(switches) == 1 and len(links) <= 1 and all(switches[0] in edge for edge in graph.edges)

@@ -1,0 +1,89 @@
+"""From words to a library: every door goes through here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.calibration import Calibration
+from sim.libraries.gloo import Gloo
+from sim.libraries.ideal import Ideal
+from sim.libraries.library import Library
+from sim.libraries.nccl.cluster import communicator_of, is_machine
+from sim.libraries.nccl.communicator import Settings
+from sim.libraries.nccl.library import CLOCKS, Nccl
+from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.releases import DEFAULT_VERSION
+from topologies import Topology, load
+
+LIBRARIES = ("ideal", "gloo", "nccl")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may say to a library: all but ``algorithm`` only NCCL understands.
+
+    For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
+    graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
+    """
+
+    algorithm: str = "auto"
+    protocol: str = "auto"
+    nccl_version: str | None = None
+    nccl_graph: Path | None = None
+    times: str | None = None
+
+    def settings(self) -> Settings:
+        """As NCCL's model takes them."""
+        algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
+        return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
+
+
+def default_library(cluster: str) -> str:
+    """NCCL's on machines that it knows, else the textbook's."""
+    return "nccl" if is_machine(cluster) else "ideal"
+
+
+def find_library(
+    name: str | None,
+    cluster: "str | Topology",
+    values: Mapping[str, Any] | None = None,
+    *,
+    ranks: int | None = None,
+    options: Options | None = None,
+    calibration: Calibration | None = None,
+) -> Library:
+    """The library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
+
+    ``values`` change the named cluster's figures. Without a name it is the cluster's own, see
+    `default_library`.
+    """
+    options = options or Options()
+    if name is None:
+        name = default_library(cluster) if isinstance(cluster, str) else "ideal"
+    if name not in LIBRARIES:
+        raise ValueError(f"{name!r} is no known library; write one of {', '.join(LIBRARIES)}")
+    if ranks is not None and ranks < 1:
+        raise ValueError(f"-g {ranks}; write 1 rank or more")
+    if name == "nccl":
+        if calibration:
+            raise ValueError("NCCL's times are not calibrated yet; leave --calibration out")
+        comm = communicator_of(cluster, values or {}, ranks, options.settings(), options.nccl_graph)
+        return Nccl(comm, clock=options.times or CLOCKS[0])
+    _refuse_nccls(name, options)
+    graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    make = Gloo if name == "gloo" else Ideal
+    return make(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+
+
+def _refuse_nccls(name: str, options: Options) -> None:
+    """Refuse what only NCCL understands."""
+    given = {
+        "--protocol": options.protocol != "auto",
+        "--nccl-version": options.nccl_version is not None,
+        "--nccl-graph": options.nccl_graph is not None,
+        "--times": options.times is not None,
+    }
+    found = ", ".join(option for option, is_given in given.items() if is_given)
+    if found:
+        raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")

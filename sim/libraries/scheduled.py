@@ -1,0 +1,196 @@
+"""Libraries that are schedules on a network; here alone simulation or closed form is decided."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from sim.calibration import Calibration, CalibrationError, Fit
+from sim.collective import Collective
+from sim.engine import model
+from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
+from sim.engine.effort import consider, estimate
+from sim.engine.events import simulate
+from sim.engine.laws import check_time
+from sim.engine.timeline import Timeline
+from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from sim.parameters import Parameters, preset_of
+from sim.schedule import Schedule
+from topologies import Routes, Topology, num_machines, ranks
+from topologies.graph import name_of
+
+MAX_TRANSFERS = 10_000
+"""As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
+
+
+def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
+    """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
+    return has_closed_form(plan, graph) and estimate(plan, graph).transfers > MAX_TRANSFERS
+
+
+def has_closed_form(plan: Schedule, graph: Topology) -> bool:
+    """Whether the schedule has a closed form on this network."""
+    return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
+
+
+def evaluate(
+    plan: Schedule,
+    graph: Topology,
+    parameters: Parameters,
+    engine: str = "auto",
+    *,
+    traced: bool = False,
+    routes: Routes | None = None,
+    bounds: Bounds | None = None,
+) -> tuple[float, str, Timeline | None]:
+    """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
+
+    ``simpy`` simulates; ``model`` takes the closed form, and raises ValueError where there is none;
+    ``auto`` simulates what is small or has no closed form; ``quick``, for fits, simulates only where
+    there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
+    ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    """
+    quick = engine == "quick"
+    if engine in ("auto", "quick"):
+        decides = has_closed_form if quick else takes_closed_form
+        engine = "model" if not traced and decides(plan, graph) else "simpy"
+    what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
+    timeline = None
+    if engine == "simpy":
+        consider(plan, graph)
+        routes = routes or Routes(graph)
+        bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
+        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
+        seconds, timeline = run.time_s, run.timeline
+    else:
+        closed = None
+        if has_closed_form(plan, graph) and not traced:
+            closed = model.closed_form(plan.algorithm, plan.collective, parameters)
+        if closed is None:
+            raise ValueError(f"{what} on {name_of(graph)} has no closed form; write --engine simpy")
+        seconds, bounds = closed, closed_bounds(plan, parameters)
+    check_time(what, seconds, bounds._asdict())
+    return seconds + parameters.launch, engine, timeline
+
+
+class Scheduled:
+    """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
+
+    Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
+    pins the choice.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        graph: Topology,
+        count: int | None = None,
+        *,
+        algorithm: str = "auto",
+        calibration: Calibration | None = None,
+    ) -> None:
+        most = len(ranks(graph))
+        self.ranks = most if count is None else count
+        if self.ranks < 1:
+            raise ValueError(f"{self.ranks} ranks; write 1 rank or more")
+        if self.ranks > most:
+            raise ValueError(
+                f"{self.ranks} ranks, but {name_of(graph)} has {most}; write fewer ranks or a larger cluster"
+            )
+        self.nodes = num_machines(graph)
+        self.graph = graph
+        self.algorithm = algorithm
+        self.calibration = calibration
+        self.routes = Routes(graph)
+        self._preset = preset_of(graph, self.routes)
+        self._scaled: dict[Parameters, Topology] = {}
+        self._bounds: dict[tuple[Collective, str], Bounds] = {}
+        self._known: dict[tuple[Collective, str, str], Estimate] = {}
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """Every way that it weighs; of equals the earlier is taken."""
+        raise NotImplementedError
+
+    def choose(self, collective: Collective) -> Candidate:
+        """What it takes of its own accord."""
+        raise NotImplementedError
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """Who sends what to whom."""
+        raise NotImplementedError
+
+    def launch_s(self, collective: Collective) -> float:
+        """Seconds before the first message can leave, by the library's own rules."""
+        return 0.0
+
+    def fit_name(self, candidate: Candidate) -> str:
+        """By which algorithm the calibration knows the candidate."""
+        return candidate.algorithm
+
+    def bound(self, collective: Collective, candidate: Candidate) -> float:
+        """Seconds that the busiest link needs for its bytes, or the longest chain of hops for none."""
+        plan = self.schedule(collective, candidate)
+        parameters, graph, _ = self._figures(collective, candidate)
+        if takes_closed_form(plan, graph):
+            return max(closed_bounds(plan, parameters))
+        return max(self._lower_bounds(plan, graph, candidate))
+
+    def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
+        key = plan.collective, candidate.algorithm
+        if key not in self._bounds:
+            consider(plan, graph)
+            self._bounds[key] = lower_bounds(plan, graph, self.routes)
+        return self._bounds[key]
+
+    def time(
+        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
+    ) -> Estimate:
+        """How long the candidate takes alone: the preset's or the calibration's figures, launch included."""
+        check_engine(engine)
+        check_ranks(self, collective)
+        key = collective, candidate.algorithm, engine
+        if traced or key not in self._known:
+            found = self._time(collective, candidate, engine, traced=traced)
+            if traced:
+                return found
+            self._known[key] = self._known[*key[:2], found.engine] = found
+        found = self._known[key]
+        caveat = "; ".join(filter(None, (candidate.caveat, found.caveat)))
+        return replace(found, caveat=caveat) if caveat != found.caveat else found
+
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
+        plan = self.schedule(collective, candidate)
+        parameters, graph, (low, high) = self._figures(collective, candidate)
+        bounds = self._bounds.get((collective, candidate.algorithm))
+        seconds, taken, timeline = evaluate(
+            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds
+        )
+        return Estimate(
+            seconds, seconds * low, seconds * high, taken, plan.algorithm, timeline=timeline,
+            caveat=self._caveat(collective, candidate),
+        )  # fmt: skip
+
+    def _caveat(self, collective: Collective, candidate: Candidate) -> str:
+        return ""
+
+    def _figures(
+        self, collective: Collective, candidate: Candidate
+    ) -> tuple[Parameters, Topology, tuple[float, float]]:
+        """The network's parameters, the topology that has them, and the band around a time."""
+        if self.calibration is None:
+            return replace(self._preset, launch=self.launch_s(collective)), self.graph, (1.0, 1.0)
+        fit = self._fit(self.calibration, self.fit_name(candidate))
+        if fit.parameters not in self._scaled:
+            self._scaled[fit.parameters] = fit.parameters.on(self.graph, self.routes)
+        return fit.parameters, self._scaled[fit.parameters], fit.band
+
+    def _fit(self, calibration: Calibration, algorithm: str) -> Fit:
+        fit = calibration.fit_for(self.name, algorithm, "auto")
+        if fit is None:
+            fitted = ", ".join(sorted({f"{fit.library}/{fit.algorithm}" for fit in calibration.fits}))
+            raise CalibrationError(
+                f"the calibration of {calibration.cluster} has no fit for {self.name}/{algorithm}, only for "
+                f"{fitted}; write one of these, or --calibration none"
+            )
+        return fit

@@ -1,0 +1,21 @@
+"""The prediction of a measured step, from what was measured beside it."""
+
+import math
+
+from sim.training.ddp.job import Costs
+from sim.training.ddp.record import DdpRecord
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import SimulatedGroup
+from sim.training.step import Step
+from topologies.file import loads
+
+
+def predict(record: DdpRecord) -> Step:
+    """The step as the model has it, without a look at the measured ones."""
+    wires = record.wires
+    group = SimulatedGroup(
+        loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,
+        algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=record.workers,
+    )  # fmt: skip
+    costs = Costs(memory_bandwidth=record.memory_bandwidth or math.inf)
+    return simulate_step(record.workload, group, record.ddp, costs)

@@ -1,0 +1,160 @@
+"""The front door in Python: light, typed, and made of rows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ringside
+
+TOP = Path(__file__).parents[2]
+PUBLIC = sorted(set(ringside.__all__) - {"__version__"})
+LOG = "tests/validation/data/v2.0_all_reduce.log"
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = run("import ringside, sys; print(*sys.modules)").split()
+    assert not set(loaded) & {"torch", "scipy", "matplotlib", "simpy", "numpy", "networkx", "pydantic"}
+
+
+def test_every_name_is_there_and_listed() -> None:
+    assert set(PUBLIC) <= set(dir(ringside))
+    assert "load" in run("import ringside; print(*dir(ringside))").split()  # before anything was fetched
+    for name in PUBLIC:
+        assert getattr(ringside, name) is not None
+
+
+@pytest.mark.parametrize("first", ["Cell", "Result", "rows"])
+def test_names_do_not_depend_on_what_was_asked_for_before(first: str) -> None:
+    run(f"import ringside; ringside.{first}; assert callable(ringside.rows); assert callable(ringside.load)")
+
+
+def test_no_name_has_another_meaning_for_type_checkers() -> None:
+    """What mypy sees and what Python fetches are two lists in one file; they are of one mind."""
+    import ast
+
+    tree = ast.parse((TOP / "ringside/__init__.py").read_text(encoding="utf-8"))
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname or alias.name: f"{statement.module}:{alias.name}"
+        for statement in branch.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    home = {
+        name: place if ":" in place else f"{place}:{name}" for name, place in vars(ringside)["_HOME"].items()
+    }
+    assert seen == home
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'forecast'; it has .*predict"):
+        ringside.forecast  # noqa: B018
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert f'version = "{ringside.__version__}"' in (TOP / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def results() -> dict[str, list[ringside.Result]]:
+    records = ringside.read(TOP / "validation/published/abci2_a100_all_reduce_n2_r16.json")
+    collective = ringside.Collective("all_reduce", 4, 2**20)
+    return {
+        "predict": [
+            ringside.predict(collective, ringside.star(4), traced=traced) for traced in (True, False)
+        ],
+        "pick": list(ringside.pick("all_reduce", "star", [2, 4], [2**10, 2**20])),
+        "train": [ringside.train("resnet50", "star:2"), ringside.train("resnet50", "star:4", library="gloo")],
+        "read": list(records),
+        "compare": list(ringside.compare(records, "star")),
+        "calibrate": list(ringside.calibrate(records, "star").fits),
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[ringside.Result]]:
+    return results()
+
+
+COLUMNS = {
+    "predict": {"collective", "ranks", "nbytes", "algorithm", "engine", "time_s", "busbw"},
+    "pick": {"nodes", "nbytes", "algorithm", "time_s", "margin", "too_close", "next_best"},
+    "train": {"workload", "ranks", "step_s", "exposed_s", "throughput", "overlap_efficiency"},
+    "read": {"library", "collective", "ranks", "nbytes", "time_s", "busbw", "spread"},
+    "compare": {"library", "nbytes", "time_s", "predicted_s", "error", "set"},
+    "calibrate": {"library", "algorithm", "alpha", "beta", "rows", "median_error"},
+}
+
+
+@pytest.mark.parametrize("function", COLUMNS)
+def test_rows_are_a_table_of_plain_values(found: dict[str, list[ringside.Result]], function: str) -> None:
+    table = ringside.rows(found[function])
+    assert len(table) == len(found[function]) > 0
+    assert COLUMNS[function] <= set(table[0])
+    for row in table:
+        assert row.keys() == table[0].keys()
+        assert all(value is None or type(value) in (str, int, float, bool) for value in row.values())
+
+
+@pytest.mark.parametrize("function", COLUMNS)
+def test_pandas_takes_them(found: dict[str, list[ringside.Result]], function: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = ringside.rows(found[function])
+    frame = pandas.DataFrame(table)
+    assert frame.shape == (len(table), len(table[0]))
+
+
+def test_what_is_no_result_has_no_row() -> None:
+    with pytest.raises(TypeError, match="give what predict, pick, train, read or compare returned"):
+        ringside.rows([7])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("library", ["mpi", "gloo"])
+def test_nothing_to_pick_is_said(library: str) -> None:
+    with pytest.raises(ValueError, match="write nccl or ideal"):
+        ringside.pick("all_reduce", "star", [2], [1024], library=library)
+
+
+@pytest.mark.parametrize(
+    "words", [f"compare {LOG} --cluster star", "train --model resnet50 --cluster star:2"]
+)
+def test_what_needs_no_torch_runs_without_it(words: str) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+sys.argv = {["ringside", *words.split()]!r}
+from ringside.__main__ import main
+main()
+"""
+    assert run(code).startswith("#")
+
+
+def test_what_needs_torch_says_so_without_it(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+sys.argv = ["ringside", "train", "--model", "{TOP}/examples/models.py:transformer", "--cluster", "star:2"]
+from ringside.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "torch is not installed; write pip install 'ringside[all]'" in done.stderr
+
+
+@pytest.mark.gloo
+def test_measure_gives_records_as_they_come() -> None:
+    pytest.importorskip("torch")
+    seen: list[ringside.Record] = []
+    found = ringside.measure("all_reduce", [2**12, 2**14], iterations=2, warmup=1, on_record=seen.append)
+    assert [record.nbytes for record in found] == [2**12, 2**14]
+    assert seen == found

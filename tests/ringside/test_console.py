@@ -1,0 +1,54 @@
+"""What is said while work goes on."""
+
+import time
+
+import pytest
+
+from ringside import console
+from ringside.options import Force
+from sim.engine import effort
+from topologies.units import format_size
+
+
+def test_long_work_is_never_silent_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setattr(console, "PERIOD_S", 0.05)
+    with console.simulating("simulating", 3) as bar:
+        time.sleep(0.12)
+        bar.done("simulated 8 B")
+        effort.show(10_000, 50_000)
+        time.sleep(0.12)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "ringside: simulating"
+    assert lines[-1] == "ringside: simulated 8 B: 10,000 of 50,000 transfers"
+    time.sleep(0.12)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_takes_long_is_announced_once(capsys):
+    with console.simulating("simulating") as bar:
+        bar.announce("ring: 3 years")
+        bar.announce("ring: 3 years")
+    assert capsys.readouterr().err == "ringside: ring: 3 years\n"
+
+
+def test_measuring_stays_silent_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setattr(console, "PERIOD_S", 0.01)
+    with console.progress("measuring", 1) as bar:
+        time.sleep(0.05)
+        bar.done("measured")
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("figure", [float("inf"), float("nan")])
+def test_what_is_no_number_is_never_printed(capsys, figure):
+    with pytest.raises(ArithmeticError):
+        console.print_table([], [("time", "(us)")], [[figure]])
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        console.print_json("simulate", {"time_s": figure})
+    assert capsys.readouterr().out == ""
+
+
+def test_help_states_the_limits_that_hold():
+    (option,) = Force.__metadata__
+    assert f"{effort.MAX_TRANSFERS:,} transfers" in option.help
+    assert format_size(effort.MAX_MEMORY) in option.help

@@ -1,0 +1,181 @@
+"""The same question has the same answer at every door, to the last bit."""
+
+import json
+import sys
+
+import pytest
+
+from sim.calibration import Calibration, Fit
+from sim.collective import Collective
+from sim.libraries.find import LIBRARIES, Options, find_library
+from sim.parameters import Parameters
+from sim.predict import predict
+from sim.record import Record, write
+from sim.training.groups import TimedGroup, process_group
+from topologies import dgx_h100, load, make, star
+from validation.compare import compare
+
+M = 2**20
+
+QUESTIONS = [
+    # collective, cluster, bytes, library, algorithm, protocol, dtype
+    ("all_reduce", "dgx-h100:2", M, "nccl", "auto", "auto", "float32"),
+    ("sendrecv", "dgx-h100:2", M, "nccl", "auto", "auto", "float32"),
+    ("all_to_all", "dgx-h100:2", 16 * M, "nccl", "auto", "auto", "float32"),
+    ("all_reduce", "dgx-h100:2", 8, "nccl", "auto", "auto", "float32"),
+    ("all_reduce", "dgx-h100:2", 512 * M, "nccl", "auto", "auto", "bfloat16"),
+    ("all_reduce", "dgx-h100:1", 64 * M, "nccl", "ring", "simple", "float32"),
+    ("all_reduce", "dgx-a100:16", 25 * M, "nccl", "auto", "auto", "float16"),
+    ("all_gather", "dgx-a100:4", M, "nccl", "auto", "auto", "float32"),
+    ("reduce_scatter", "dgx2-v100:2", M, "nccl", "auto", "auto", "float32"),
+    ("broadcast", "a100-pcie4:2", M, "nccl", "auto", "auto", "int32"),
+    ("reduce", "dgx1-v100:1", M, "nccl", "auto", "auto", "float32"),
+    ("gather", "h100-1gpu:4", M, "nccl", "auto", "auto", "float32"),
+    ("all_reduce", "star:8", M, "ideal", "ring", "auto", "float32"),
+    ("all_reduce", "star:9", 1000, "ideal", "tree", "auto", "float32"),
+    ("all_reduce", "leaf-spine:2", M, "ideal", "halving_doubling", "auto", "float64"),
+    ("all_gather", "dgx-h100:2", M, "ideal", "ring", "auto", "float32"),
+    ("sendrecv", "star:4", M, "ideal", "direct", "auto", "float32"),
+    ("all_reduce", "star:128", 64 * M, "ideal", "ring", "auto", "float32"),
+    ("all_reduce", "star:4", M, "gloo", "auto", "auto", "float32"),
+    ("all_gather", "star:4", M, "gloo", "auto", "auto", "float32"),
+    ("all_to_all", "star:5", M, "gloo", "auto", "auto", "float32"),
+    ("sendrecv", "star:4", M, "gloo", "auto", "auto", "float32"),
+]
+
+
+@pytest.fixture
+def ringside(monkeypatch, capsys, tmp_path):
+    from ringside.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv):
+        monkeypatch.setattr(sys, "argv", ["ringside", *argv, "--json"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out = capsys.readouterr()
+        assert not end.value.code, out.err
+        return json.loads(out.out)["rows"]
+
+    return run
+
+
+def record(collective, nbytes, graph, library, algorithm, protocol, dtype):
+    ranks, nodes = row_ranks(graph), graph.graph.get("nodes", 1)
+    return Record(
+        source="t", cluster="c", library=library, collective=collective, algorithm=algorithm,
+        protocol=protocol, num_nodes=nodes, ranks=ranks, nbytes=nbytes, dtype=dtype, time_s=1.0,
+        statistic="median",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("collective", "cluster", "nbytes", "library", "algorithm", "protocol", "dtype"), QUESTIONS
+)
+def test_every_door_says_the_same(ringside, collective, cluster, nbytes, library, algorithm, protocol, dtype):
+    words = ["--library", library, "--algorithm", algorithm, "--protocol", protocol, "--dtype", dtype]
+    (row,) = ringside("simulate", collective, "--cluster", cluster, "--size", str(nbytes), *words)
+
+    graph = load(cluster)
+    asked = Collective(collective, row_ranks(graph), nbytes, dtype=dtype)
+    options = {"library": library, "algorithm": algorithm, "protocol": protocol}
+    assert predict(asked, graph, **options).time_s == row["time_s"]
+
+    found = find_library(library, cluster, options=Options(algorithm, protocol))
+    group = process_group(found)
+    if isinstance(group, TimedGroup):
+        assert group.time(asked) == row["time_s"]
+
+    (compared,) = compare([record(collective, nbytes, graph, library, algorithm, protocol, dtype)], cluster)
+    assert compared.predicted_s == row["time_s"]
+
+    if library == "nccl" and row["algorithm"] != "p2p":
+        name, _, nodes = cluster.partition(":")
+        (picked,) = ringside(
+            "pick",
+            collective,
+            "--cluster",
+            name,
+            "--nodes",
+            nodes,
+            "-b",
+            str(nbytes),
+            "-e",
+            str(nbytes),
+            *words,
+        )
+        assert picked["time_s"] == row["time_s"]
+
+
+def row_ranks(graph):
+    return sum("rank" in data for _, data in graph.nodes(data=True))
+
+
+def test_of_its_own_accord_the_textbook_takes_what_pick_picks_and_train_waits_for(ringside):
+    for cluster, nodes in (("star", 4), ("leaf-spine", 2), ("dgx-h100", 2)):
+        words = ("--cluster", f"{cluster}:{nodes}", "--library", "ideal")
+        (row,) = ringside("simulate", "all_reduce", *words, "--size", "3M")
+        sizes = ("-b", "3M", "-e", "3M")
+        (picked,) = ringside(
+            "pick", "all_reduce", "--cluster", cluster, "--nodes", str(nodes), *words[2:], *sizes
+        )
+        assert (picked["algorithm"], picked["time_s"]) == (row["algorithm"], row["time_s"])
+        found = find_library("ideal", f"{cluster}:{nodes}")
+        asked = Collective("all_reduce", found.ranks, 3 * M, dtype="float32")
+        assert process_group(found).time(asked) == row["time_s"]
+
+
+def test_a_send_is_answered_in_a_training_step_too():
+    group = process_group(find_library("nccl", "dgx-h100:2"))
+    assert group.time(Collective("sendrecv", 16, M, dtype="float32")) > 20e-6
+
+
+def test_settings_mean_the_same_to_nccl_by_name_and_on_a_topology():
+    slow = {"nic": "100Gb/s", "nvlink": "300GB/s"}
+    asked = Collective("all_reduce", 16, 64 * M, dtype="float32")
+    by_name = find_library("nccl", "dgx-h100:2", slow)
+    on_graph = find_library("nccl", load("dgx-h100:2", slow))
+    times = [library.time(asked, library.choose(asked)).time_s for library in (by_name, on_graph)]
+    assert times[0] == times[1] > 2 * predict(asked, dgx_h100(2), library="nccl").time_s
+
+
+def test_nccl_refuses_a_topology_that_it_cannot_follow():
+    changed = make("dgx-h100", 2)
+    changed.edges["node0/nic0", "rail0"]["bandwidth"] /= 2
+    asked = Collective("all_reduce", 16, M)
+    with pytest.raises(ValueError, match="dgx-h100 was changed by hand"):
+        predict(asked, changed, library="nccl")
+    with pytest.raises(ValueError, match="NCCL's graphs are not known for star"):
+        predict(asked, star(16), library="nccl")
+
+
+def test_a_calibrated_answer_is_the_same_at_every_door(ringside, tmp_path):
+    fit = Fit(
+        library="ideal", algorithm="ring", protocol="auto", interval={}, fixed={}, band=(0.9, 1.2), rows=9,
+        parameters=Parameters(alpha=9e-6, beta=1.1e-9, gamma=1e-10, launch=2e-5),
+        median_error=0.0, p90_error=0.0, worst=(),
+    )  # fmt: skip
+    found = Calibration(
+        cluster="c", topology="star", date="", sources={}, fingerprint={}, fits=(fit,), used=()
+    )
+    found.write(tmp_path / "c.yaml")
+    write([record("all_reduce", M, star(4), "ideal", "ring", "auto", "float32")], tmp_path / "m.jsonl")
+    words = ("--calibration", "c.yaml", "--cluster", "star:4")
+    (row,) = ringside("simulate", "all_reduce", "--size", "1M", "--algorithm", "ring", *words)
+    (compared,) = ringside("compare", "m.jsonl", *words)
+    ends = ("predicted_s", "predicted_lo_s", "predicted_hi_s")
+    assert [compared[end] for end in ends] == [row[end] for end in ("time_s", "time_lo_s", "time_hi_s")]
+
+
+def test_many_ranks_leave_out_what_takes_long_and_say_so():
+    for cluster, ranks, left in (("star:1024", 1024, ("tree",)), ("dgx-a100:128", 1024, ("ring", "direct"))):
+        library = find_library("ideal", cluster)
+        candidate = library.choose(Collective("all_reduce", ranks, 25 * M, dtype="float32"))
+        said = candidate.caveat.partition(" left out, more than 100,000 transfers to simulate")[0]
+        assert set(left) <= set(said.split(", "))
+
+
+def test_no_library_is_unknown_to_the_door():
+    with pytest.raises(ValueError, match=f"'mpi' is no known library; write one of {', '.join(LIBRARIES)}"):
+        find_library("mpi", "star:4")

@@ -1,0 +1,92 @@
+import pytest
+
+from sim.collective import Collective
+from sim.engine.laws import LawError
+from sim.libraries.library import Candidate
+from sim.libraries.nccl import Pins, Settings, communicator, cost_table, point_to_point
+from sim.libraries.nccl.library import ALONE, LAUNCH_S, Nccl, overhead_s, simulated
+from sim.predict import answer
+
+M = 2**20
+
+
+def all_reduce(ranks, nbytes=M, **words):
+    return Collective("all_reduce", ranks, nbytes, dtype="float32", **words)
+
+
+def test_time_is_the_tuners_plus_the_launch():
+    comm = communicator("dgx-h100", 2)
+    choice = cost_table(comm, "all_reduce").choose(M)
+    found = answer(Nccl(comm), all_reduce(16))
+    assert (found.algorithm, found.protocol, found.channels) == ("tree", "ll128", choice.channels)
+    assert (found.belief_us, found.engine) == (choice.time_us, "model")
+    assert found.time_s == choice.time_us * 1e-6 + LAUNCH_S
+
+
+def test_pins_hold():
+    library = Nccl(communicator("dgx-h100", 2, settings=Settings(pins=Pins("ring", "simple"))))
+    (only,) = library.candidates(all_reduce(16))
+    assert (only.algorithm, only.protocol) == ("ring", "simple")
+    assert library.choose(all_reduce(16)) == only
+
+
+def test_one_rank_pays_the_launch_alone():
+    library = Nccl(None)
+    assert library.choose(all_reduce(1)) == ALONE
+    for engine in ("auto", "simpy"):
+        assert answer(library, all_reduce(1), engine).time_s == LAUNCH_S
+    with pytest.raises(ValueError, match="talks to nobody"):
+        library.schedule(all_reduce(1), ALONE)
+
+
+@pytest.mark.parametrize("kind", ["all_to_all", "sendrecv"])
+def test_sends_and_receives_pass_no_tuner(kind):
+    comm = communicator("dgx-a100", 2)
+    found = answer(Nccl(comm), Collective(kind, 16, M, 4))
+    assert found.algorithm == "p2p"
+    assert found.time_s == point_to_point(comm, kind, M).time_us * 1e-6 + LAUNCH_S
+    with pytest.raises(ValueError, match=f"{kind}' is not in NCCL's tuner"):
+        answer(Nccl(comm), Collective(kind, 16, M, 4), "simpy")
+
+
+def test_the_engines_time_has_base_latency_and_launch():
+    comm = communicator("dgx-a100", 2)
+    found = answer(Nccl(comm), all_reduce(16), "simpy", traced=True)
+    assert (found.algorithm, found.protocol, found.engine) == ("tree", "ll128", "simpy")
+    assert overhead_s(comm, "tree", "ll128") == pytest.approx(14e-6 + LAUNCH_S)
+    seconds, _ = simulated(comm, all_reduce(16), "tree", "ll128")
+    assert found.time_s == seconds + overhead_s(comm, "tree", "ll128")
+    assert found.timeline is not None
+    assert found.belief_us == answer(Nccl(comm), all_reduce(16)).belief_us
+
+
+def test_the_engine_refuses_what_it_cannot_play():
+    library = Nccl(communicator("dgx-h100", 2))
+    with pytest.raises(ValueError, match="nvls_tree all_reduce has no schedule here"):
+        answer(library, all_reduce(16, 64 * M), "simpy")
+    with pytest.raises(ValueError, match="no timeline"):
+        answer(library, all_reduce(16), traced=True)
+    with pytest.raises(ValueError, match="8 ranks on nccl of 16"):
+        answer(library, all_reduce(8))
+
+
+def test_type_and_reduction_are_the_collectives():
+    library = Nccl(communicator("dgx-h100"))
+    asked = [("float32", "sum"), ("float32", "prod"), ("bfloat16", "max")]
+    collectives = [Collective("all_reduce", 8, M, dtype=dtype, redop=redop) for dtype, redop in asked]
+    ways = [{one.algorithm for one in library.candidates(collective)} for collective in collectives]
+    assert ["nvls" in way for way in ways] == [True, False, True]
+
+
+def test_a_pair_of_ones_own_is_timed_by_the_tuner():
+    library, asked = Nccl(communicator("dgx-h100", 2)), all_reduce(16)
+    for one in library.candidates(asked):
+        own = Candidate(one.algorithm, one.protocol)
+        assert library.time(asked, own).time_s == library.time(asked, one).time_s
+
+
+def test_a_time_that_no_machine_reaches_is_a_defect():
+    library, large = Nccl(communicator("dgx-h100", 2)), all_reduce(16, 4000 * M)
+    assert library.bound(large, ALONE) == pytest.approx(4000 * M / 400e9 + LAUNCH_S)
+    with pytest.raises(LawError, match="below the traffic bound"):
+        library.time(large, Candidate("ring", "simple", belief_us=100.0))

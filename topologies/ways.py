@@ -1,0 +1,159 @@
+"""Of all ways from node to node the one to take: fewest hops, then the widest, then in turn.
+
+Nobody lists ways, of which there may be more than atoms: a search remembers of each node it reaches
+all nodes before it, and two searches, one from either end, meet.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from topologies.graph import Node, Topology, TopologyError
+
+AS_WIDE = 1 - 1e-3
+"""What is at least this share of the widest way counts as wide as it: noise on figures decides nothing."""
+
+
+class Reached:
+    """A node that a search has reached: in how many hops, through a narrowest link of how many bytes/s.
+
+    ``before`` are the nodes before it on its ways with fewest hops, each with the link's bytes/s.
+    """
+
+    __slots__ = ("before", "hops", "node", "width")
+
+    def __init__(self, node: Node, hops: int = 0, width: float = inf) -> None:
+        self.node = node
+        self.hops = hops
+        self.width = width
+        self.before: list[tuple[Reached, float]] = []
+
+
+Table = dict[Node, Reached]
+Links = Iterable[tuple[Node, float]]
+"""Links of one node, each by the node at its other end and its bytes/s."""
+
+
+def one_hop(start: Node, links: Links) -> Table:
+    """What is reached over a node's links."""
+    table: Table = {}
+    begin = Reached(start)
+    for node, width in links:
+        offer(table, node, begin, width)
+    return table
+
+
+def spread(table: Table, links: Callable[[Node], Links]) -> Table:
+    """All that is reached from what a table has, and that itself."""
+    found = dict(table)
+    queue = [(reached.hops, node) for node, reached in table.items()]
+    heapify(queue)
+    while queue:
+        hops, node = heappop(queue)
+        reached = found[node]
+        if reached.hops == hops:
+            for other, width in links(node):
+                if offer(found, other, reached, width):
+                    heappush(queue, (hops + 1, other))
+    return found
+
+
+def offer(table: Table, node: Node, before: Reached, width: float) -> bool:
+    """Tell a table of a link by which a node is reached; true if the node is new to it, or nearer now."""
+    known, hops = table.get(node), before.hops + 1
+    if known is None or hops < known.hops:
+        known = table[node] = Reached(node, hops, 0.0)
+    elif hops > known.hops:
+        return False
+    known.before.append((before, width))
+    known.width = max(known.width, min(width, before.width))
+    return len(known.before) == 1
+
+
+def meet(graph: Topology, a: Node, b: Node) -> tuple[Table, Table]:
+    """What searches from ``a`` and back from ``b``, by whatever links there are, reach last as they meet."""
+    ends = {a: Reached(a)}, {b: Reached(b)}
+    seen = {a}, {b}
+    while ends[0].keys().isdisjoint(ends[1]):
+        side = int(len(ends[0]) > len(ends[1]))
+        neighbours = graph.pred if side else graph.adj
+        further: Table = {}
+        for node, reached in ends[side].items():
+            for other, link in neighbours[node].items():
+                if other not in seen[side]:
+                    offer(further, other, reached, link["bandwidth"])
+        if not further:
+            raise TopologyError(f"no path from {a!r} to {b!r}")
+        seen[side].update(further)
+        ends = (ends[0], further) if side else (further, ends[1])
+    return ends
+
+
+class Turn:
+    """Shares out equal ways by the ranks of source and destination, s and d.
+
+    Where a message can go on over one of m links equally well, it takes number (s + d div m) mod m in
+    the order of the next nodes' names. At the next such place d stands for s, and s div m for d. So
+    messages of one step of a ring, an all-to-all or a recursive halving part, wherever ranks are
+    placed, and so do one rank's messages to many and many ranks' messages to one.
+    """
+
+    def __init__(self, src: int, dst: int) -> None:
+        self._src, self._dst = src, dst
+
+    def one_of(self, ways: list[Reached]) -> Reached:
+        """One of several next nodes that are equally good."""
+        if len(ways) == 1:
+            return ways[0]
+        count = len(ways)
+        chosen = (self._src + self._dst // count) % count
+        self._src, self._dst = self._dst, self._src // count
+        return sorted(ways, key=lambda way: way.node)[chosen]
+
+
+def join(forth: Table, back: Table, turn: Turn) -> list[Node]:
+    """The nodes of the way to take where a search forth and a search back have met."""
+    met = [(forth[node], back[node]) for node in forth.keys() & back.keys()]
+    hops = min([there.hops + rest.hops for there, rest in met])
+    met = [(there, rest) for there, rest in met if there.hops + rest.hops == hops]
+    if len(met) == 1 and (way := _only_way(*met[0])):
+        return way
+    enough = AS_WIDE * max([min(there.width, rest.width) for there, rest in met])
+    onward = {
+        there: _wide(rest, enough) for there, rest in met if there.width >= enough and rest.width >= enough
+    }
+    places = list(onward)
+    for place in places:
+        for before in _wide(place, enough):
+            if before not in onward:
+                onward[before] = []
+                places.append(before)
+            onward[before].append(place)
+    (place,) = (place for place in places if not place.before)
+    path = [place.node]
+    while ways := onward[place] if place in onward else _wide(place, enough):
+        place = turn.one_of(ways)
+        path.append(place.node)
+    return path
+
+
+def _wide(place: Reached, enough: float) -> list[Reached]:
+    """The nodes before one, on the ways that are wide enough."""
+    return [before for before, width in place.before if width >= enough and before.width >= enough]
+
+
+def _only_way(there: Reached, rest: Reached) -> list[Node]:
+    """The nodes of the way through a place if there is only one, as on most machines; else nothing."""
+    path = [there.node]
+    while there.before:
+        if len(there.before) > 1:
+            return []
+        ((there, _),) = there.before
+        path.append(there.node)
+    path.reverse()
+    while rest.before:
+        if len(rest.before) > 1:
+            return []
+        ((rest, _),) = rest.before
+        path.append(rest.node)
+    return path

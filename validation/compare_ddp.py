@@ -1,0 +1,48 @@
+"""Predicted steps of DistributedDataParallel beside measured ones."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.training.ddp.predict import predict
+from sim.training.ddp.record import DdpRecord
+from sim.training.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSteps:
+    """Measured steps and their prediction; errors are predicted over measured, less one."""
+
+    record: DdpRecord
+    predicted: Step
+
+    @property
+    def step_error(self) -> float:
+        """Of the step time, against the median of the measured ones."""
+        return self.predicted.step_s / self.measured_s - 1
+
+    @property
+    def finish_errors(self) -> list[float]:
+        """Of each bucket's finish, against the median of the measured ones."""
+        finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.record.steps]
+        predicted = [bucket.finish_s for bucket in self.predicted.buckets]
+        return [
+            one / other - 1
+            for one, other in zip(predicted, np.median(finishes, axis=0).tolist(), strict=True)
+        ]
+
+    @property
+    def measured_s(self) -> float:
+        """The median of the measured steps."""
+        return float(np.median([step.step_s for step in self.record.steps]))
+
+    @property
+    def spread(self) -> float:
+        """Half the way from the quickest measured step to the slowest, over the median."""
+        times = [step.step_s for step in self.record.steps]
+        return (max(times) - min(times)) / (2 * self.measured_s)
+
+
+def compare_steps(record: DdpRecord) -> ComparedSteps:
+    """A measured run beside its prediction."""
+    return ComparedSteps(record, predict(record))
