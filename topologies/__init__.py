@@ -3,6 +3,7 @@
 from topologies.catalogue import MAKERS, make, settings
 from topologies.clouds import (
     aws_p4d,
+    aws_p4de,
     aws_p5,
     azure_ndv4,
     azure_ndv5,
@@ -49,6 +50,7 @@ __all__ = [
     "abci_v100",
     "alps_gh200",
     "aws_p4d",
+    "aws_p4de",
     "aws_p5",
     "azure_ndv4",
     "azure_ndv5",

@@ -34,6 +34,7 @@ MAKERS: dict[str, Callable[..., Topology]] = {
     "mn5-h100": supercomputers.mn5_h100,
     "kestrel-h100": supercomputers.kestrel_h100,
     "aws-p4d": clouds.aws_p4d,
+    "aws-p4de": clouds.aws_p4de,
     "aws-p5": clouds.aws_p5,
     "gcp-a3mega": clouds.gcp_a3mega,
     "gcp-a4": clouds.gcp_a4,
@@ -49,7 +50,7 @@ MAKERS: dict[str, Callable[..., Topology]] = {
 COMPUTE_CAPABILITY = {
     **dict.fromkeys(("dgx1-v100", "dgx2-v100", "abci-v100", "summit-v100"), 70),
     **dict.fromkeys(("dgx-a100", "a100-pcie4", "abci-a100", "polaris-a100", "perlmutter-a100"), 80),
-    **dict.fromkeys(("aws-p4d", "azure-ndv4"), 80),
+    **dict.fromkeys(("aws-p4d", "aws-p4de", "azure-ndv4"), 80),
     "rtx4090-pcie": 89,
     **dict.fromkeys(("dgx-h100", "dgx-h200", "h100-1gpu", "alps-gh200", "mn5-h100", "kestrel-h100"), 90),
     **dict.fromkeys(("aws-p5", "gcp-a3mega", "azure-ndv5", "hgx-h800", "hgx-h20"), 90),
@@ -121,7 +122,7 @@ def split(cluster: str) -> tuple[str, int | None]:
     name, colon, count = cluster.rpartition(":")
     if not colon or Path(cluster).is_file() or "/" in count or Path(count).suffix[1:].isalpha():
         return cluster, None
-    if not count.isdecimal() or len(count) > _MAX_DIGITS:
+    if not count.isdecimal() or len(count) > _MAX_DIGITS or not int(count):
         raise TopologyError(f"{cluster!r}: {count[:20]!r} is not a count; write for example {name}:4")
     return name, int(count)
 

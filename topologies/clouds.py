@@ -24,6 +24,24 @@ def aws_p4d(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+def aws_p4de(
+    nodes: int = 1,
+    nvlink: BytesPerSecond = 300e9,
+    nic: BytesPerSecond = 12.5e9,
+    pcie: BytesPerSecond = 12e9,
+    nvlink_latency: Seconds = 0.6e-6,
+    network_latency: Seconds = 2.7e-6,
+) -> Topology:
+    """AWS p4de.24xlarge: a p4d.24xlarge whose 8 A100 have more memory; its links are the same.
+
+    PCIe Gen 3 as the instance shows it, Cascade Lake (AWS, Amazon EC2 P4 instances; topology file of
+    github.com/aws/aws-ofi-nccl).
+    """
+    machine = behind_nvswitch("aws-p4de", 8, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=2, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
+
+
 def aws_p5(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,

@@ -54,16 +54,16 @@ DEVICES = {
 """Every known GPU by name."""
 
 _GPU_OF = {
-    "dgx1-v100": "v100",
-    "dgx2-v100": "v100",
-    "dgx-a100": "a100",
-    "a100-pcie4": "a100",
-    "dgx-h100": "h100",
-    "h100-1gpu": "h100",
-    "nvlink_switch": "h100",
+    **dict.fromkeys(("dgx1-v100", "dgx2-v100", "abci-v100", "summit-v100"), "v100"),
+    **dict.fromkeys(("dgx-a100", "a100-pcie4", "abci-a100", "polaris-a100", "perlmutter-a100"), "a100"),
+    **dict.fromkeys(("aws-p4d", "aws-p4de", "azure-ndv4"), "a100"),
+    **dict.fromkeys(("dgx-h100", "h100-1gpu", "alps-gh200", "mn5-h100", "kestrel-h100"), "h100"),
+    **dict.fromkeys(("aws-p5", "gcp-a3mega", "azure-ndv5", "nvlink_switch"), "h100"),
 }
 
-_UNKNOWN = ("dgx-h200", "dgx-b200", "gb200-nvl72")
+_UNKNOWN = (
+    *("dgx-h200", "dgx-b200", "gb200-nvl72", "gcp-a4", "hgx-h20", "hgx-h800", "mi300x", "rtx4090-pcie"),
+)
 
 
 def device(name: str) -> Device:

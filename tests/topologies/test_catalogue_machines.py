@@ -11,7 +11,7 @@ from topologies.machines import CUBE_MESH
 MACHINES = tuple(SYSTEMS)
 SWITCHED = {
     **dict.fromkeys(("dgx2-v100",), 150e9),
-    **dict.fromkeys(("dgx-a100", "abci-a100", "aws-p4d", "azure-ndv4"), 300e9),
+    **dict.fromkeys(("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"), 300e9),
     **dict.fromkeys(("dgx-h100", "dgx-h200", "aws-p5", "gcp-a3mega", "azure-ndv5", "hgx-h20"), 450e9),
     **dict.fromkeys(("dgx-b200", "gb200-nvl72", "gcp-a4"), 900e9),
     "hgx-h800": 200e9,

@@ -239,7 +239,7 @@ def test_a_file_is_known_by_its_content_wherever_a_cluster_is_named(tmp_path: Pa
 @pytest.mark.parametrize(
     ("cluster", "values", "message"),
     [
-        ("mine:0", {}, "nodes: 0"),
+        ("mine:0", {}, "'0' is not a count"),
         ("mine:many", {}, "'many' is not a count"),
         ("mine", {"nic": "1GB/s"}, "nic: is not known; allowed: nodes, gpus, nvlink_latency"),
         ("mine", {"network_latency": "fast"}, "network_latency: 'fast' is not a duration"),

@@ -80,6 +80,7 @@ SYSTEMS = {
         System("kestrel-h100", 90, 4, 2, 25 * GB, 370.8 * GB, 48 * GB, 16 * GB, False, "amd", 0),
         # clouds and servers of the open market: `topologies.clouds`
         System("aws-p4d", 80, 8, 4, 12.5 * GB, 240 * GB, 12 * GB, 10 * GB, True, "intel", 2),
+        System("aws-p4de", 80, 8, 4, 12.5 * GB, 240 * GB, 12 * GB, 10 * GB, True, "intel", 2),
         System("aws-p5", 90, 8, 8, 50 * GB, 370.8 * GB, 48 * GB, 16 * GB, True, "amd"),
         System("gcp-a3mega", 90, 8, 8, 25 * GB, 370.8 * GB, 48 * GB, 22 * GB, True, "intel", 2),
         System("gcp-a4", 100, 8, 8, 50 * GB, 721.8 * GB, 48 * GB, 40 * GB, True, "intel"),

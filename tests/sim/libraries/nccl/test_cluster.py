@@ -48,7 +48,7 @@ def test_a_file_is_known_by_what_is_in_it(text: str, kind: str | None) -> None:
 @pytest.mark.parametrize(
     ("file", "name", "offered", "nics", "channels"),
     [
-        ("aws-p4d-24xl-topo.xml", "aws-p4d", "abci-a100, aws-p4d", 4, (24, 8)),
+        ("aws-p4d-24xl-topo.xml", "aws-p4d", "abci-a100, aws-p4d, aws-p4de", 4, (24, 8)),
         ("az-ndv4-topo.xml", "azure-ndv4", "dgx-a100, azure-ndv4", 8, (24, 16)),
     ],
 )
