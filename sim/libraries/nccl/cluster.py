@@ -65,7 +65,8 @@ def communicator_of(
     if kind == "topology":
         raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
     if kind == "graphs" or text.lstrip().startswith("<"):
-        return communicator(system, nodes, gpus, graphs=parse_graphs(text), settings=settings)
+        known = communicator(system, nodes, gpus, settings=settings)
+        return communicator(system, nodes, gpus, graphs=parse_graphs(text, known.graphs), settings=settings)
     return _of_log(text, graph_file, system, nodes, gpus, settings)
 
 

@@ -28,8 +28,8 @@ class GraphFileError(ValueError):
 _SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
 
 
-def parse_graphs(text: str) -> Graphs:
-    """The graphs of a graph file's text."""
+def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
+    """The graphs of a file's text; what it lacks is that of ``others``, as NCCL searches for what is not given."""
     root = parse(text, _SOURCE, "graphs")
     channels = [channel for element in root.children for channel in element.children]
     gpus = sorted({gpu for channel in channels for gpu in _gpus(channel)})
@@ -41,7 +41,9 @@ def parse_graphs(text: str) -> Graphs:
         graph = _graph(element, local)
         found[_name(element, graph)] = graph
     missing = [name for name in ("ring", "tree") if name not in found or not found[name].channels]
-    if missing:
+    if others and len(missing) < 2:
+        found |= {name: getattr(others, name) for name in missing}
+    elif missing:
         raise root.complaint(f"no channels of {' and '.join(missing)}, without which NCCL does not run")
     return Graphs.joined(found)
 

@@ -61,7 +61,7 @@ def parse_log(text: str) -> Log:
             reader.skipped += 1
         ends = [*(part.start() for part in parts[1:]), len(line)]
         for part, end in zip(parts, ends, strict=False):
-            reader.read(part[1], part[2], line[part.end() : end].strip())
+            reader.read(part[1] or "", part[2] or "", line[part.end() : end].strip())
     if not seen:
         raise ValueError("NCCL log: no line with NCCL INFO; run with NCCL_DEBUG=INFO")
     release = version[1] if version else ""

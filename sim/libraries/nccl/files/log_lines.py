@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from sim.libraries.nccl.graph.system import GB
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
-PREFIX = re.compile(r"(\S*?):(\d+:\d+) \[-?\d+\] NCCL INFO ?")
-"""How every line begins: host, process and thread, device; 2.28 and newer may put a time before it."""
+PREFIX = re.compile(r"(?:(\S*?):(\d+:\d+) \[-?\d+\] )?NCCL INFO ?")
+"""How every line begins: host, process and thread, device, unless cut off; a time may come first."""
 
 _RANK = re.compile(r"\bcomm \S+ rank (\d+) nranks (\d+) ")
 _IDENTITY = re.compile(r"\bcommId (0x[0-9a-f]+)")
@@ -19,7 +19,7 @@ _COUNTS = re.compile(
 _COLLNET = re.compile(r"NCCL_COLLNET_ENABLE set by environment to 1\b")
 _CHANNEL = re.compile(r"Channel (\d+)/(\d+) :([\s\d]*?)(\.\.\.|…)?\s*")
 _RING = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)\s*")
-_TREES = re.compile(r"(?:\[\d+\] -?\d+/-?\d+/-?\d+->\d+->-?\d+\s*)+")
+_TREES = re.compile(r"(?:\[\d+\] -?\d+/-?\d+/-?\d+->\d+->-?\d+\s*)+(?:comm \S.*)?")
 _TREE = re.compile(r"\[(\d+)\] (-?\d+)/(-?\d+)/(-?\d+)->(\d+)->(-?\d+)")
 _GRAPH_TREE = re.compile(r"Tree (\d+) : (-?\d+) -> (\d+) -> (-?\d+)/(-?\d+)/(-?\d+)\s*")
 _CELL = re.compile(r"\s*(\d+\.\d+)\s*/\s*(\d+\.\d+)\s*")

@@ -270,6 +270,15 @@ def test_a_malformed_graph_file_is_refused_by_line(old, new, message):
         parse_graphs(EXAMPLE.replace(old, new))
 
 
+def test_what_a_graph_file_lacks_is_searched_for_as_nccl_does():
+    ring = EXAMPLE[: EXAMPLE.index('  <graph id="1"')] + "</graphs>\n"
+    two = communicator(replace(SYSTEMS["dgx-a100"], name="two", gpus=2)).graphs
+    found = parse_graphs(ring, two)
+    assert (figures(found.ring), found.tree.bw_intra) == ((1, 30, 30), two.tree.bw_intra)
+    with pytest.raises(GraphFileError, match="no channels of tree"):
+        parse_graphs(ring)
+
+
 def test_a_file_is_not_written_without_orders():
     found = communicator("dgx-a100").graphs
     with pytest.raises(ValueError, match="the ring graph has the order of 0 of 12 channels"):

@@ -132,6 +132,16 @@ def test_the_one_line_header_of_older_releases_is_read():
     assert ("all_reduce", "collnet_direct", "simple") in comm.table
 
 
+def test_lines_whose_beginnings_were_cut_off_are_one_ranks():
+    lines = [
+        SHAPE.format(0, 0),
+        "Channel 00/02 : 0 1",
+        "Trees [0] 1/-1/-1->0->-1 comm 0x1 nRanks 02 busId 1000",
+    ]
+    (comm,) = parse_log("\n".join(f"NCCL INFO {line}" for line in lines)).communicators
+    assert (comm.ranks, comm.channels, comm.trees) == (2, 2, {0: {0: (-1, (1, -1, -1))}})
+
+
 def test_a_rank_without_an_id_joins_the_communicator_that_lacks_it():
     begun = "ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1 commId 0xa - Init START"
     text = "\n".join([said(begun), said(SHAPE.format(1, 1), 1), said(SHAPE.format(0, 0))])
