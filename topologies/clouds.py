@@ -103,9 +103,9 @@ def azure_ndv4(
     nvlink_latency: Seconds = 0.6e-6,
     network_latency: Seconds = 2.7e-6,
 ) -> Topology:
-    """Azure ND A100 v4: 8 A100 behind NVSwitch, an HDR card of 200 Gb/s for each GPU.
+    """Azure NDv4: 8 A100 behind NVSwitch, an HDR card of 200 Gb/s for each GPU.
 
-    Two GPUs and two cards in each of four NUMA domains of Rome, PCIe Gen 4 (Microsoft Learn, ND A100 v4
+    Two GPUs and two cards in each of four NUMA domains of Rome, PCIe Gen 4 (Microsoft Learn, ND96asr_v4
     series; topology file of github.com/Azure/azhpc-images).
     """
     machine = behind_nvswitch("azure-ndv4", 8, nvlink, nvlink_latency)
@@ -121,9 +121,9 @@ def azure_ndv5(
     nvlink_latency: Seconds = 0.6e-6,
     network_latency: Seconds = 2.7e-6,
 ) -> Topology:
-    """Azure ND H100 v5: 8 H100 behind NVSwitch, an NDR card of 400 Gb/s for each GPU.
+    """Azure NDv5: 8 H100 behind NVSwitch, an NDR card of 400 Gb/s for each GPU.
 
-    3.2 Tb/s in all, PCIe Gen 5, Sapphire Rapids (Microsoft Learn, ND H100 v5 series).
+    3.2 Tb/s in all, PCIe Gen 5, Sapphire Rapids (Microsoft Learn, ND96isr_H100_v5 series).
     """
     machine = behind_nvswitch("azure-ndv5", 8, nvlink, nvlink_latency)
     slots(machine, pcie, gpus=1, nics=1)

@@ -1,6 +1,6 @@
 """What NCCL decides before it moves a byte: graphs, algorithm, protocol, channels, chunks.
 
-Written from NCCL's behaviour (v2.28 to v2.30) and checked against tables that NCCL's own compiled
+Written from NCCL's behaviour (v2.8 to v2.30) and checked against tables that NCCL's own compiled
 code printed. NCCL's times are its beliefs, in microseconds: good enough for NCCL to choose by, and
 not measurements.
 """

@@ -176,7 +176,7 @@ def communicator(
 ) -> Communicator:
     """A communicator over ``nodes`` machines, with ranks on all their GPUs or ``gpus`` ranks on each.
 
-    ``graphs`` are those of a dump or a log; otherwise the preset of the machine, or the plain rule.
+    ``graphs`` are those of a dump or a log; otherwise NCCL's search finds them.
     """
     system = find_system(system) if isinstance(system, str) else system
     gpus = system.ranks if gpus is None else gpus

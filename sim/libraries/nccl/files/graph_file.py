@@ -29,7 +29,7 @@ _SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, 
 
 
 def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
-    """The graphs of a file's text; what it lacks is that of ``others``, as NCCL searches for what is not given."""
+    """The graphs of a file's text; of what it lacks ``others``, as NCCL searches for what is not given."""
     root = parse(text, _SOURCE, "graphs")
     channels = [channel for element in root.children for channel in element.children]
     gpus = sorted({gpu for channel in channels for gpu in _gpus(channel)})
