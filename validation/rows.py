@@ -52,7 +52,10 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
                     f"write a larger cluster"
                 )
             graphs[shape] = graph, Routes(graph)
-        way = record.library, record.collective, record.algorithm, record.protocol, *shape
+        way = (
+            *(record.library, record.library_version, record.collective),
+            *(record.algorithm, record.protocol, *shape),
+        )
         if way not in libraries:
             textbook = _textbook(record, graphs[shape][0])
             libraries[way] = _own(record, cluster, settings) or textbook, textbook

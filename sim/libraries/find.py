@@ -69,7 +69,7 @@ def find_library(
         if calibration:
             raise ValueError("NCCL's times are not calibrated yet; leave --calibration out")
         comm = communicator_of(cluster, values or {}, ranks, options.settings(), options.nccl_graph)
-        return Nccl(comm, clock=options.times or CLOCKS[0])
+        return Nccl(comm, clock=CLOCKS[0] if options.times is None else options.times)
     _refuse_nccls(name, options)
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     make = Gloo if name == "gloo" else Ideal

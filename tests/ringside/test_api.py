@@ -73,8 +73,8 @@ def results() -> dict[str, list[ringside.Result]]:
         "pick": list(ringside.pick("all_reduce", "star", [2, 4], [2**10, 2**20])),
         "train": [ringside.train("resnet50", "star:2"), ringside.train("resnet50", "star:4", library="gloo")],
         "read": list(records),
-        "compare": list(ringside.compare(records, "star")),
-        "calibrate": list(ringside.calibrate(records, "star").fits),
+        "compare": list(ringside.compare(records, "abci-a100")),
+        "calibrate": list(ringside.calibrate(records, "abci-a100").fits),
     }
 
 

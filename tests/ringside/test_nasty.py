@@ -253,7 +253,6 @@ REFUSED = {
         graph.xml
         deep.xml
         bomb.xml
-        matrix.txt
         'weird name é☃\u2028.yaml'
     """,
     "simulate": """
@@ -306,7 +305,6 @@ REFUSED = {
         all_reduce --cluster star:4 --size 1M --library gloo --algorithm tree
         gather --cluster star:4 --size 1M --library gloo
         all_reduce --cluster dgx-h100:2 --size 1M --redop nonsense
-        all_reduce --cluster dgx-h100:2 --size 1M --nccl-version 1.0
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-version nan
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-graph nothere
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-graph folder

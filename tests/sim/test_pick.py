@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sim.libraries.ideal import Ideal
 from sim.libraries.nccl import communicator, cost_table
-from sim.libraries.nccl.library import CLOCKS, Nccl
+from sim.libraries.nccl.library import Nccl
 from sim.pick import ERROR, default_of, pick, ranges, times_of
 from topologies import star
 
@@ -123,9 +123,9 @@ def test_what_cannot_win_is_not_timed(monkeypatch):
     assert "tree" not in timed
 
 
-@pytest.mark.parametrize("clock", CLOCKS)
-def test_31_sizes_on_12_node_counts_take_less_than_5_seconds(clock):
+@pytest.mark.parametrize(("clock", "limit_s"), [("tuner", 5), ("pipeline", 10)])
+def test_31_sizes_on_12_node_counts_take_seconds(clock, limit_s):
     begin = time.process_time()
     found = all_reduces("dgx-h100", COUNTS, clock)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < limit_s
     assert len(found) == len(COUNTS) * len(SIZES)

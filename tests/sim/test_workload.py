@@ -140,7 +140,7 @@ def test_every_contradiction_of_a_workload_comes_at_once() -> None:
     for text in (
         "a batch of 0; write 1 to",
         "tensor 'w' has -1 elements; write 0 to",
-        "tensor 'w' has dtype 'float31'; allowed: float64, float32",
+        "tensor 'w' has dtype 'float31'; allowed: float32, float64",
         "parameter 'w' appears more than once",
         "layer 'fc' names parameter 2; allowed: 0 to 1",
         "layer 'fc' has a forward of -1.0 s; write 0 to",

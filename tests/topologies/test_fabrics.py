@@ -67,7 +67,7 @@ def test_a_number_without_its_unit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("cluster", "values", "said"),
     [
-        ("star:0", {}, ["ranks"]),
+        ("star:0", {}, ["'0' is not a count"]),
         ("star:-1", {}, ["'-1' is not a count; write for example star:4"]),
         ("star:four", {}, ["'four' is not a count"]),
         ("star", {}, ["star: ranks: is missing"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.libraries.nccl.library import Nccl
 from sim.record import RecordError, write
 from validation.published import published
 from validation.readers import Reading, read
@@ -217,5 +218,6 @@ def test_all_published_rows_together() -> None:
 def test_a_record_is_predicted_with_the_release_that_ran(version: str, release: str) -> None:
     measured = next(record for record in published() if record.cluster == "dgx-h100")
     (row,) = rows([replace(measured, library_version=version)], "dgx-h100", {})
-    assert row.comm
-    assert row.comm.settings.version == release
+    assert isinstance(row.library, Nccl)
+    assert row.library.comm
+    assert row.library.comm.settings.version == release

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sim.libraries.nccl import SYSTEMS, Settings
-from sim.libraries.nccl.cluster import communicators, is_machine, machine
+from sim.libraries.nccl.cluster import communicator_of, is_machine, machine
 from sim.libraries.nccl.files.file_kind import file_kind
 from topologies import load, ranks
 
@@ -18,6 +18,14 @@ GPU2    SYS  SYS  X    NV4  SYS  16-31
 GPU3    SYS  SYS  NV4  X    SYS  16-31
 NIC0    NODE NODE SYS  SYS  X
 """
+
+
+def communicators(cluster, values, counts, ranks, settings):
+    """The communicator of each count of machines, or of the count in the cluster's name."""
+    if counts is None:
+        comm = communicator_of(cluster, values, ranks, settings)
+        return {comm.nodes if comm else 1: comm}
+    return {nodes: communicator_of(f"{cluster}:{nodes}", values, ranks, settings) for nodes in counts}
 
 
 def switched(links: int, gpus: int = 8) -> str:
