@@ -21,11 +21,7 @@ PROGRAM = """
 from pathlib import Path
 
 import ringside
-from ringside.commands import calibrate
-from ringside.commands import compare
-from ringside.commands import pick
-from ringside.commands import train
-from ringside import Collective, load, predict, prove, read, rows, schedule
+from ringside import Collective, calibrate, compare, load, pick, predict, prove, read, rows, schedule, train
 
 cluster = load("star:4", {"latency": "5us"})
 found = predict(Collective("all_reduce", 4, 2**20), cluster, algorithm="ring")
