@@ -32,6 +32,9 @@ def topo(
     schedule: Annotated[
         str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
     ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
+    ] = False,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -40,7 +43,7 @@ def topo(
     from sim.engine.effort import forced
 
     with forced(force):
-        command.run(name, nodes, settings or [], output, plot, schedule, as_json=json)
+        command.run(name, nodes, settings or [], output, plot, schedule, example=example, as_json=json)
 
 
 @app.command()

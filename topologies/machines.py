@@ -11,11 +11,9 @@ They are presets to start from; calibration replaces them.
 CPUs are drawn where collectives cross them: where NVLink does not join all GPUs, or NICs hang on them.
 """
 
-from itertools import combinations
-
-import networkx as nx
-
-from topologies.graph import Node, Topology, add_cable, ranks
+from topologies.chassis import behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
+from topologies.graph import Topology, add_cable
+from topologies.hardware import hardware
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
@@ -26,6 +24,7 @@ CUBE_MESH = {
 """NVLinks between the GPUs of a DGX-1 with V100: six a GPU, at most two a pair, none between the others."""
 
 
+@hardware("v100", cpu="intel")
 def dgx1_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -43,17 +42,16 @@ def dgx1_v100(
     (NVIDIA DGX-1 With Tesla V100 System Architecture, WP-08437-002, 2017; which pairs have one link
     and which two: ``nvidia-smi topo -m`` on such machines).
     """
-    machine = _gpus("dgx1-v100", 8)
+    machine = gpus_of("dgx1-v100", 8)
     for (a, b), links in CUBE_MESH.items():
         bandwidth = nvlink * links / 6
         add_cable(machine, f"gpu{a}", f"gpu{b}", kind="nvlink", bandwidth=bandwidth, latency=nvlink_latency)
-    _slots(machine, pcie, gpus=2, nics=1)
-    _sockets(machine, 2, socket, tier=2)
-    for slot in range(4):
-        add_cable(machine, f"pcie{slot}", f"cpu{slot // 2}", kind="pcie", bandwidth=pcie, latency=0)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    slots(machine, pcie, gpus=2, nics=1)
+    sockets(machine, 2, socket, pcie)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("v100", cpu="intel")
 def dgx2_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -67,11 +65,12 @@ def dgx2_v100(
     Six NVLink 2 links of 25 GB/s each way, eight 100 Gb/s ConnectX-5, PCIe Gen 3 (NVIDIA DGX-2
     data sheet, 2018; DGX-2 system user guide for the PCIe layout).
     """
-    machine = _behind_nvswitch("dgx2-v100", 16, nvlink, nvlink_latency)
-    _slots(machine, pcie, gpus=2, nics=1)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    machine = behind_nvswitch("dgx2-v100", 16, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=2, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="amd")
 def dgx_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -85,11 +84,12 @@ def dgx_a100(
     12 NVLink 3 links of 25 GB/s each way, eight 200 Gb/s ConnectX-6, PCIe Gen 4 (NVIDIA DGX A100
     data sheet, 2020; DGX A100 system user guide for the PCIe layout).
     """
-    machine = _behind_nvswitch("dgx-a100", 8, nvlink, nvlink_latency)
-    _slots(machine, pcie, gpus=2, nics=2)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    machine = behind_nvswitch("dgx-a100", 8, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=2, nics=2)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="intel")
 def dgx_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -103,11 +103,12 @@ def dgx_h100(
     18 NVLink 4 links of 25 GB/s each way, eight 400 Gb/s ConnectX-7, PCIe Gen 5 (NVIDIA DGX H100
     data sheet, 2022; DGX H100/H200 user guide for the PCIe layout).
     """
-    machine = _behind_nvswitch("dgx-h100", 8, nvlink, nvlink_latency)
-    _slots(machine, pcie, gpus=1, nics=1)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    machine = behind_nvswitch("dgx-h100", 8, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=1, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h200", cpu="intel")
 def dgx_h200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -121,11 +122,12 @@ def dgx_h200(
     18 NVLink 4 links of 25 GB/s each way, eight 400 Gb/s ConnectX-7, PCIe Gen 5 (NVIDIA DGX H200
     data sheet, 2023; DGX H100/H200 user guide for the PCIe layout).
     """
-    machine = _behind_nvswitch("dgx-h200", 8, nvlink, nvlink_latency)
-    _slots(machine, pcie, gpus=1, nics=1)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    machine = behind_nvswitch("dgx-h200", 8, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=1, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("b200", cpu="intel")
 def dgx_b200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -139,11 +141,12 @@ def dgx_b200(
     18 NVLink 5 links of 50 GB/s each way, eight 400 Gb/s ConnectX-7, PCIe Gen 5 (NVIDIA DGX B200
     data sheet, 2024; DGX B200 user guide for the PCIe layout).
     """
-    machine = _behind_nvswitch("dgx-b200", 8, nvlink, nvlink_latency)
-    _slots(machine, pcie, gpus=1, nics=1)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    machine = behind_nvswitch("dgx-b200", 8, nvlink, nvlink_latency)
+    slots(machine, pcie, gpus=1, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("b200", cpu="arm")
 def gb200_nvl72(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -160,16 +163,17 @@ def gb200_nvl72(
     ConnectX-7 a GPU on the Grace's PCIe Gen 5 (NVIDIA GB200 NVL72 data sheet, 2024; NVIDIA DGX
     SuperPOD with GB200 reference architecture for the tray's layout).
     """
-    machine = _behind_nvswitch("gb200-nvl72", 72, nvlink, nvlink_latency)
+    machine = behind_nvswitch("gb200-nvl72", 72, nvlink, nvlink_latency)
     for gpu in range(72):
         cpu, card = f"cpu{gpu // 2}", f"nic{gpu}"
         machine.add_node(cpu, kind="cpu", tier=1)
         machine.add_node(card, kind="nic", tier=2)
         add_cable(machine, f"gpu{gpu}", cpu, kind="c2c", bandwidth=c2c, latency=0)
         add_cable(machine, cpu, card, kind="pcie", bandwidth=pcie, latency=0)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
+    return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="intel")
 def a100_pcie4(
     nodes: int = 1,
     nic: BytesPerSecond = 12.5e9,
@@ -184,18 +188,13 @@ def a100_pcie4(
     10 GB/s between Ice Lake sockets by NCCL's reckoning, 100 Gb/s NICs; the common layout of
     two-socket servers rather than one product. All NICs of all machines share one switch.
     """
-    machine = _gpus("a100-pcie4", 4)
-    _sockets(machine, 2, socket, tier=1)
-    for gpu in range(4):
-        ends = f"gpu{gpu}", f"cpu{gpu // 2}"
-        add_cable(machine, *ends, kind="pcie", bandwidth=pcie, latency=pcie_latency / 2)
-    for cpu in range(2):
-        machine.add_node(f"nic{cpu}", kind="nic", tier=2)
-        add_cable(machine, f"cpu{cpu}", f"nic{cpu}", kind="pcie", bandwidth=pcie, latency=0)
+    machine = gpus_of("a100-pcie4", 4)
+    on_sockets(machine, 2, socket, pcie, nics=2, latency=pcie_latency / 2)
     outside = max(0.0, network_latency - pcie_latency)
-    return joined(machine, nodes, _cards(machine, nic), outside, rails=False)
+    return joined(machine, nodes, cards(machine, nic), outside, rails=False)
 
 
+@hardware("h100", cpu="intel")
 def h100_1gpu(
     nodes: int = 2,
     nic: BytesPerSecond = 50e9,
@@ -206,44 +205,6 @@ def h100_1gpu(
 
     PCIe Gen 5 x16 (NVIDIA H100 PCIe product brief, PB-11133-001, 2022) and a 400 Gb/s ConnectX-7.
     """
-    machine = _gpus("h100-1gpu", 1)
-    _slots(machine, pcie, gpus=1, nics=1)
-    return joined(machine, nodes, _cards(machine, nic), network_latency)
-
-
-def _gpus(name: str, count: int) -> Topology:
-    machine: Topology = nx.DiGraph(name=name)
-    for gpu in range(count):
-        machine.add_node(f"gpu{gpu}", kind="gpu", rank=gpu, tier=0)
-    return machine
-
-
-def _behind_nvswitch(name: str, count: int, bandwidth: float, latency: float) -> Topology:
-    machine = _gpus(name, count)
-    machine.add_node("nvswitch", kind="nvswitch", tier=1)
-    for gpu in range(count):
-        add_cable(machine, f"gpu{gpu}", "nvswitch", kind="nvlink", bandwidth=bandwidth, latency=latency / 2)
-    return machine
-
-
-def _slots(machine: Topology, bandwidth: float, *, gpus: int, nics: int) -> None:
-    """A PCIe switch for every ``gpus`` GPUs, with ``nics`` cards on it."""
-    for slot in range(len(ranks(machine)) // gpus):
-        switch = f"pcie{slot}"
-        machine.add_node(switch, kind="pcie", tier=1)
-        for gpu in range(slot * gpus, (slot + 1) * gpus):
-            add_cable(machine, f"gpu{gpu}", switch, kind="pcie", bandwidth=bandwidth, latency=0)
-        for card in range(slot * nics, (slot + 1) * nics):
-            machine.add_node(f"nic{card}", kind="nic", tier=2)
-            add_cable(machine, switch, f"nic{card}", kind="pcie", bandwidth=bandwidth, latency=0)
-
-
-def _sockets(machine: Topology, count: int, bandwidth: float, *, tier: int) -> None:
-    for cpu in range(count):
-        machine.add_node(f"cpu{cpu}", kind="cpu", tier=tier)
-    for a, b in combinations(range(count), 2):
-        add_cable(machine, f"cpu{a}", f"cpu{b}", kind="upi", bandwidth=bandwidth, latency=0)
-
-
-def _cards(machine: Topology, bandwidth: float) -> dict[Node, float]:
-    return {node: bandwidth for node, data in machine.nodes(data=True) if data["kind"] == "nic"}
+    machine = gpus_of("h100-1gpu", 1)
+    slots(machine, pcie, gpus=1, nics=1)
+    return joined(machine, nodes, cards(machine, nic), network_latency)

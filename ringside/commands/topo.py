@@ -14,6 +14,7 @@ from sim.libraries.library import Candidate
 from sim.proof import prove
 from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from topologies.described import EXAMPLE
 from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
@@ -30,9 +31,22 @@ def run(
     plot: Path | None,
     algorithm: str | None,
     *,
+    example: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one, and write and draw it, or a schedule on it, where asked to."""
+    """List, or describe one, write it and draw it or a schedule on it; or print an example of a file."""
+    if example:
+        if (
+            name is not None
+            or changes
+            or as_json
+            or any(x is not None for x in (nodes, output, plot, algorithm))
+        ):
+            raise ValueError(
+                "--example prints a file that describes a cluster, and nothing else; write it alone"
+            )
+        print(EXAMPLE, end="")
+        return
     if name is None:
         if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
             raise ValueError("of which cluster? write its name first, for example star:4")

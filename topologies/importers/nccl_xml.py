@@ -57,6 +57,8 @@ def topology(
 ) -> Topology:
     """``nodes`` machines of the kind in the file; latencies default to NCCL's for LL."""
     machine = read(text)
+    cpu = "other" if machine.cpu == "x86" else machine.cpu
+    machine.graph.graph.update(compute_capability=machine.compute_capability, cpu=cpu)
     return clustered(
         machine.graph,
         nodes,

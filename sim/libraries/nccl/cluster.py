@@ -10,16 +10,17 @@ from sim.libraries.nccl.files.graph_file import parse_graphs
 from sim.libraries.nccl.files.log import parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
 from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
-from topologies import Topology, make, num_machines
+from topologies import Topology, described, load, make, num_machines
 from topologies.disk import regular
 from topologies.graph import name_of
 from topologies.units import parse_rate
 
 
 def is_machine(cluster: str) -> bool:
-    """Whether the cluster is of machines whose graphs NCCL's model knows."""
-    return cluster.partition(":")[0] in SYSTEMS
+    """Whether the cluster is of machines that NCCL's model knows, by name or as a file describes them."""
+    return cluster.partition(":")[0] in SYSTEMS or described.is_file(cluster)
 
 
 def communicator_of(
@@ -34,13 +35,9 @@ def communicator_of(
     ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
     over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
-    if not isinstance(cluster, str):
-        cluster, values = _words(cluster)
-    name, _, count = cluster.partition(":")
-    if count and (not count.isdecimal() or not int(count)):
-        raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
-    system = _changed(_system(name), values)
-    nodes = int(count) if count else -(-(ranks or 1) // system.gpus)
+    name, system, nodes = _machines(cluster, values)
+    if nodes is None:
+        nodes = -(-(ranks or 1) // system.gpus)
     gpus, rest = divmod(nodes * system.gpus if ranks is None else ranks, nodes)
     if rest or not 1 <= gpus <= system.gpus:
         raise ValueError(
@@ -59,21 +56,28 @@ def communicator_of(
     raise ValueError(f"{graph_file}: no communicator of {nodes * gpus} ranks on {nodes} nodes in this log")
 
 
-def _words(graph: Topology) -> tuple[str, Mapping[str, Any]]:
-    """The catalogue's name, count and settings of a topology; refuses one that is not the catalogue's."""
-    name, nodes, values = name_of(graph), num_machines(graph), graph.graph.get("settings", {})
+def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str, System, int | None]:
+    """What they are called, what one is, and how many there are where that is said."""
+    if isinstance(cluster, str) and cluster.partition(":")[0].endswith((".yaml", ".yml")):
+        cluster = load(cluster, values)
+    if not isinstance(cluster, str):
+        if not _is_listed(cluster):
+            return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
+        values = cluster.graph.get("settings", {})
+        cluster = f"{name_of(cluster)}:{num_machines(cluster)}"
+    name, _, count = cluster.partition(":")
+    if count and (not count.isdecimal() or not int(count)):
+        raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
+    return name, _changed(_system(name), values), int(count) if count else None
+
+
+def _is_listed(graph: Topology) -> bool:
+    """Whether the topology is of the catalogue's machines, whose figures NCCL's model has by name."""
+    name = name_of(graph)
     if name not in SYSTEMS:
-        raise ValueError(
-            f"NCCL's graphs are not known for {name}; take a machine of the catalogue, one of "
-            f"{', '.join(SYSTEMS)}, or another library"
-        )
-    listed = make(name, nodes, values)
-    if graph.adj != listed.adj or graph.nodes != listed.nodes:
-        raise ValueError(
-            f"{name} was changed by hand, which NCCL's model cannot follow; make it with settings, for "
-            f"example load('{name}:{nodes}', {{'nic': '25GB/s'}})"
-        )
-    return f"{name}:{nodes}", values
+        return False
+    listed = make(name, num_machines(graph), graph.graph.get("settings", {}))
+    return bool(graph.adj == listed.adj and graph.nodes == listed.nodes)
 
 
 def _text(path: Path) -> str:
