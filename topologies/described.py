@@ -22,9 +22,10 @@ from pydantic import Field
 from topologies import strict_yaml
 from topologies.catalogue import made
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
+from topologies.devices import PCIE_GTS, nvlink_of
 from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import PCIE, facts, nvlink_of
+from topologies.hardware import facts
 from topologies.joining import joined
 from topologies.links import pcie as pcie_link
 from topologies.units import BytesPerSecond, Seconds
@@ -52,8 +53,6 @@ Fabric = Literal["star", "rail"]
 Few = Annotated[int, Field(gt=0, le=256)]
 FewOrNone = Annotated[int, Field(ge=0, le=256)]
 Sockets = Annotated[int, Field(gt=0, le=16)]
-
-_GIGATRANSFERS = {3: 8.0, 4: 16.0, 5: 32.0}
 
 
 def cluster(
@@ -89,7 +88,7 @@ def cluster(
     wrong = _misfit(machine, nodes, gpus, nics, sockets, switches, nvlink)
     if wrong:
         raise TopologyError(f"{name or machine}: {wrong}")
-    slot = pcie if pcie is not None else pcie_link(_GIGATRANSFERS[PCIE[gpu]], 16)
+    slot = pcie if pcie is not None else pcie_link(PCIE_GTS[gpu], 16)
     one = _gpus(machine, gpus, nvlink if nvlink is not None else nvlink_of(gpu), nvlink_latency)
     one.graph.update(facts(gpu, cpu), name=name or machine)
     # where NVLink does not join all GPUs, they reach one another through PCIe, at its latency

@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
+from topologies.devices import DEVICES
 from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
@@ -141,6 +142,11 @@ def _hardware_complaints(graph: Topology) -> list[str]:
     ):
         complaints.append(
             f"the compute_capability is {capability!r}; write 10 to {MAX_CAPABILITY}, 90 for sm_90"
+        )
+    known = DEVICES.get(device, capability) if isinstance(device, str) else capability
+    if capability not in (None, known):
+        complaints.append(
+            f"the compute_capability is {capability!r}, but that of {device} is {known}; leave one out"
         )
     cpu = graph.graph.get("cpu")
     if cpu is not None and cpu not in CPUS:

@@ -1,26 +1,18 @@
 """What a machine is made of, beside its links: facts that stand on a topology's graph.
 
-``device`` is the GPU's name, one of `DEVICES`, from which its compute capability follows, and from that
-the generation of its NVLinks (`topologies.links.nvlink`); ``cpu`` is who makes the CPUs.
+``device`` is the GPU's name, one of `topologies.devices.DEVICES`, from which its compute capability
+follows, and from that the generation of its NVLinks (`topologies.links.nvlink`); ``cpu`` is who makes the
+CPUs.
 """
 
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypedDict
 
+from topologies.devices import DEVICES
 from topologies.graph import Topology
-from topologies.links import nvlink
 
 Asked = ParamSpec("Asked")
-
-DEVICES = {"v100": 70, "a100": 80, "a100-40gb": 80, "h100": 90, "h200": 90, "b200": 100}
-"""Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability)."""
-
-NVLINKS = {"v100": 6, "a100": 12, "a100-40gb": 12, "h100": 18, "h200": 18, "b200": 18}
-"""NVLinks of a GPU in the SXM form (NVIDIA's data sheets)."""
-
-PCIE = {"v100": 3, "a100": 4, "a100-40gb": 4, "h100": 5, "h200": 5, "b200": 5}
-"""The PCIe generation of a GPU's slot (NVIDIA's data sheets)."""
 
 
 class Facts(TypedDict, total=False):
@@ -54,8 +46,3 @@ def hardware(
         return made
 
     return with_facts
-
-
-def nvlink_of(device: str) -> float:
-    """Bytes/s of all NVLinks of a GPU together, one direction."""
-    return NVLINKS[device] * nvlink(DEVICES[device])

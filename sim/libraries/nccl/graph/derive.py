@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import networkx as nx
 
 from sim.libraries.nccl.graph.system import CPUS, GB, System, nvlink_as_nccl_reckons
+from topologies.devices import DEVICES
 from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
 
 SOCKET = {"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB}
@@ -19,11 +20,11 @@ def system_of_graph(graph: Topology) -> System:
     of a machine to every other: elsewhere a ring is as slow as the PCIe that it must cross.
     """
     name, facts = name_of(graph), graph.graph
-    capability, cpu = facts.get("compute_capability"), facts.get("cpu")
+    capability, cpu = facts.get("compute_capability", DEVICES.get(facts.get("device", ""))), facts.get("cpu")
     if capability is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
-            "compute_capability: 80 and cpu: intel to its file, or take another library"
+            "device: a100 (or compute_capability: 80) and cpu: intel to its file, or take another library"
         )
     if cpu is not None and cpu not in CPUS:
         raise TopologyError(
