@@ -30,27 +30,26 @@ def system_of_graph(graph: Topology) -> System:
         raise TopologyError(
             f"{name}: NCCL's constants for CPUs of {cpu} are not known; write one of {', '.join(CPUS)}"
         )
-    machine = _machine(graph)
-    gpus = [node for node in ranks(graph) if node in machine]
-    cards = [node for node in machine if graph.nodes[node]["kind"] == "nic"]
-    nvlink = _nvlink(graph, gpus)
+    machines, gpus = _machines(graph), ranks(graph)
+    cards = [node for node, data in graph.nodes(data=True) if data["kind"] == "nic"]
+    nvlink = min(_nvlink(graph, [gpu for gpu in gpus if gpu in machine]) for machine in machines)
     return System(
         name=name,
         compute_capability=capability,
-        gpus=len(gpus),
-        nics=len(cards),
+        gpus=len(gpus) // len(machines),
+        nics=min(sum(card in machine for card in cards) for machine in machines),
         nic=min(_ports(graph, cards), default=0.0),
         nvlink=nvlink_as_nccl_reckons(nvlink, capability),
         pcie=min(_out(graph, gpus, "pcie") or _out(graph, cards, "pcie"), default=0.0),
-        socket=min(_out(graph, machine, "upi"), default=SOCKET[cpu or "intel"]),
-        nvswitch=bool(nvlink) and any(graph.nodes[node]["kind"] == "nvswitch" for node in machine),
+        socket=min(_out(graph, graph, "upi"), default=SOCKET[cpu or "intel"]),
+        nvswitch=bool(nvlink) and any(data["kind"] == "nvswitch" for _, data in graph.nodes(data=True)),
         cpu=cpu or "intel",
-        shared_switch=any(_is_shared(graph, node) for node in machine),
+        shared_switch=any(_is_shared(graph, node) for node in graph),
     )
 
 
-def _machine(graph: Topology) -> set[Node]:
-    """The nodes of the first machine: what hangs together without the network's switches."""
+def _machines(graph: Topology) -> list[set[Node]]:
+    """The nodes of each machine: what hangs together without the network's switches."""
     name, machines = name_of(graph), num_machines(graph)
     inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
     parts = {node: part for part in nx.weakly_connected_components(inside) for node in part}
@@ -65,7 +64,7 @@ def _machine(graph: Topology) -> set[Node]:
             f"{len({id(owner) for owner in owners})}, not counting switches; NCCL's model "
             "needs as many GPUs on each, rank after rank"
         )
-    return owners[0]
+    return owners[::gpus]
 
 
 def _nvlink(graph: Topology, gpus: list[Node]) -> float:
@@ -85,12 +84,12 @@ def _out(graph: Topology, nodes: Iterable[Node], kind: str) -> list[float]:
 
 
 def _ports(graph: Topology, cards: list[Node]) -> list[float]:
-    """Bytes/s of the cards' cables into the network."""
+    """Bytes/s of the cards' cables to and from the network."""
     return [
         link["bandwidth"]
         for card in cards
-        for _, far, link in graph.out_edges(card, data=True)
-        if graph.nodes[far]["kind"] == "switch"
+        for a, b, link in (*graph.out_edges(card, data=True), *graph.in_edges(card, data=True))
+        if "switch" in (graph.nodes[a]["kind"], graph.nodes[b]["kind"])
     ]
 
 
