@@ -19,14 +19,15 @@ ROUNDS = 400
 LEAST_RATIO = 0.15
 MOST_MEMORY = 300e6
 
-MEASURED = f"""
-import resource
+MEASURED = """
+import resource, sys
 from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.events import simulate
 from topologies import star
 
-simulate(schedule("ring", Collective("all_reduce", {RANKS}, 1 << 30)), star({RANKS}))
+ranks = int(sys.argv[2])
+simulate(schedule(sys.argv[1], Collective("all_reduce", ranks, 1 << 30)), star(ranks))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -62,9 +63,10 @@ def test_the_engine_keeps_up_with_bare_simpy() -> None:
     assert max(engine / bare for engine, bare in pairs) >= LEAST_RATIO
 
 
-def test_the_engine_stays_small() -> None:
+@pytest.mark.parametrize(("algorithm", "ranks"), [("ring", RANKS), ("halving_doubling", 2048)])
+def test_the_engine_stays_small(algorithm: str, ranks: int) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURED, algorithm, str(ranks)], capture_output=True, text=True, check=True
     ).stdout
-    print(f"peak memory {int(found) / 1e6:.0f} MB")
+    print(f"{algorithm} on {ranks} ranks: peak memory {int(found) / 1e6:.0f} MB")
     assert int(found) < MOST_MEMORY

@@ -35,6 +35,9 @@ def topo(
     example: Annotated[
         bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
     ] = False,
+    channels: Annotated[
+        bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
+    ] = False,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -43,7 +46,12 @@ def topo(
     from sim.engine.effort import forced
 
     with forced(force):
-        command.run(name, nodes, settings or [], output, plot, schedule, example=example, as_json=json)
+        command.run(
+            *(name, nodes, settings or [], output, plot, schedule),
+            example=example,
+            channels=channels,
+            as_json=json,
+        )
 
 
 @app.command()
@@ -103,7 +111,8 @@ def pick(
     redop: options.Redop = "sum",
     plot: options.Plot = None,
     tuner_csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin; FILE.json: for NCCLX's."),
     ] = None,
     force: options.Force = False,
     json: options.Json = False,

@@ -28,7 +28,9 @@ Algorithm = Annotated[
 ]
 Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
 Engine = Annotated[str, typer.Option(help="simpy, model, or auto, which says what it took.")]
-NcclVersion = Annotated[str | None, typer.Option(help="2.28, 2.29 or 2.30 [default: 2.30]")]
+NcclVersion = Annotated[
+    str | None, typer.Option(help="Any release from 2.8 on; the answer says which one stands for another.")
+]
 NcclGraph = Annotated[
     Path | None, typer.Option(metavar="FILE", help="NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.")
 ]

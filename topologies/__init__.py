@@ -1,6 +1,19 @@
 """What a cluster is made of: units, links, machines and the graphs that join them."""
 
 from topologies.catalogue import MAKERS, make, settings
+from topologies.clouds import (
+    aws_p4d,
+    aws_p4de,
+    aws_p5,
+    azure_ndv4,
+    azure_ndv5,
+    gcp_a3mega,
+    gcp_a4,
+    hgx_h20,
+    hgx_h800,
+    mi300x,
+    rtx4090_pcie,
+)
 from topologies.fabrics import leaf_spine, nvlink_switch, star
 from topologies.graph import Topology, TopologyError, check, num_machines, ranks
 from topologies.load import load, parse_settings
@@ -16,6 +29,16 @@ from topologies.machines import (
     h100_1gpu,
 )
 from topologies.routing import Routes
+from topologies.supercomputers import (
+    abci_a100,
+    abci_v100,
+    alps_gh200,
+    kestrel_h100,
+    mn5_h100,
+    perlmutter_a100,
+    polaris_a100,
+    summit_v100,
+)
 
 __all__ = [
     "MAKERS",
@@ -23,6 +46,14 @@ __all__ = [
     "Topology",
     "TopologyError",
     "a100_pcie4",
+    "abci_a100",
+    "abci_v100",
+    "alps_gh200",
+    "aws_p4d",
+    "aws_p4de",
+    "aws_p5",
+    "azure_ndv4",
+    "azure_ndv5",
     "check",
     "dgx1_v100",
     "dgx2_v100",
@@ -31,14 +62,25 @@ __all__ = [
     "dgx_h100",
     "dgx_h200",
     "gb200_nvl72",
+    "gcp_a3mega",
+    "gcp_a4",
     "h100_1gpu",
+    "hgx_h20",
+    "hgx_h800",
+    "kestrel_h100",
     "leaf_spine",
     "load",
     "make",
+    "mi300x",
+    "mn5_h100",
     "num_machines",
     "nvlink_switch",
     "parse_settings",
+    "perlmutter_a100",
+    "polaris_a100",
     "ranks",
+    "rtx4090_pcie",
     "settings",
     "star",
+    "summit_v100",
 ]

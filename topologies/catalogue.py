@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 
-from topologies import fabrics, machines
+from topologies import clouds, fabrics, machines, supercomputers
 from topologies.graph import Topology, TopologyError, check
 from topologies.strict_yaml import complaints
 from topologies.units import format_duration, format_rate
@@ -24,11 +25,43 @@ MAKERS: dict[str, Callable[..., Topology]] = {
     "gb200-nvl72": machines.gb200_nvl72,
     "a100-pcie4": machines.a100_pcie4,
     "h100-1gpu": machines.h100_1gpu,
+    "abci-v100": supercomputers.abci_v100,
+    "abci-a100": supercomputers.abci_a100,
+    "alps-gh200": supercomputers.alps_gh200,
+    "polaris-a100": supercomputers.polaris_a100,
+    "perlmutter-a100": supercomputers.perlmutter_a100,
+    "summit-v100": supercomputers.summit_v100,
+    "mn5-h100": supercomputers.mn5_h100,
+    "kestrel-h100": supercomputers.kestrel_h100,
+    "aws-p4d": clouds.aws_p4d,
+    "aws-p4de": clouds.aws_p4de,
+    "aws-p5": clouds.aws_p5,
+    "gcp-a3mega": clouds.gcp_a3mega,
+    "gcp-a4": clouds.gcp_a4,
+    "azure-ndv4": clouds.azure_ndv4,
+    "azure-ndv5": clouds.azure_ndv5,
+    "hgx-h800": clouds.hgx_h800,
+    "hgx-h20": clouds.hgx_h20,
+    "rtx4090-pcie": clouds.rtx4090_pcie,
+    "mi300x": clouds.mi300x,
 }
 """Every named topology; the first parameter of a maker is its count, of ranks, of machines or of leaves."""
 
+COMPUTE_CAPABILITY = {
+    **dict.fromkeys(("dgx1-v100", "dgx2-v100", "abci-v100", "summit-v100"), 70),
+    **dict.fromkeys(("dgx-a100", "a100-pcie4", "abci-a100", "polaris-a100", "perlmutter-a100"), 80),
+    **dict.fromkeys(("aws-p4d", "aws-p4de", "azure-ndv4"), 80),
+    "rtx4090-pcie": 89,
+    **dict.fromkeys(("dgx-h100", "dgx-h200", "h100-1gpu", "alps-gh200", "mn5-h100", "kestrel-h100"), 90),
+    **dict.fromkeys(("aws-p5", "gcp-a3mega", "azure-ndv5", "hgx-h800", "hgx-h20"), 90),
+    **dict.fromkeys(("dgx-b200", "gb200-nvl72", "gcp-a4"), 100),
+}
+"""NVIDIA's number of the GPU generation, by the name of the machine: 90 for sm_90."""
+
 MAX_LINKS = 2**18
 """As many links a topology by name may have: 131,072 ranks on a star. Its graph is made in seconds."""
+
+_MAX_DIGITS = 20
 
 
 def settings(name: str) -> dict[str, str]:
@@ -82,6 +115,16 @@ def made(
         graph.graph["settings"] = changed
     check(graph)
     return graph
+
+
+def split(cluster: str) -> tuple[str, int | None]:
+    """The name and the count of ``NAME:COUNT``; the name, if a file's, may hold colons itself."""
+    name, colon, count = cluster.rpartition(":")
+    if not colon or Path(cluster).is_file() or "/" in count or Path(count).suffix[1:].isalpha():
+        return cluster, None
+    if not count.isdecimal() or len(count) > _MAX_DIGITS or not int(count):
+        raise TopologyError(f"{cluster!r}: {count[:20]!r} is not a count; write for example {name}:4")
+    return name, int(count)
 
 
 def maker_of(name: str) -> Callable[..., Topology]:

@@ -2,8 +2,11 @@
 
 from topologies.links import nvlink
 
-DEVICES = {"v100": 70, "a100": 80, "a100-40gb": 80, "h100": 90, "h200": 90, "b200": 100}
-"""Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability)."""
+DEVICES = {
+    **{"v100": 70, "a100": 80, "a100-40gb": 80, "rtx4090": 89, "h100": 90, "h200": 90, "b200": 100},
+    **{"h800": 90, "h20": 90, "mi300x": 94},
+}
+"""Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability); 94 for AMD's gfx942."""
 
 PCIE_GTS = {"v100": 8.0, "a100": 16.0, "a100-40gb": 16.0, "h100": 32.0, "h200": 32.0, "b200": 32.0}
 """GT/s of a lane of a GPU's x16 slot: PCIe Gen 3, 4 or 5 (NVIDIA's data sheets)."""

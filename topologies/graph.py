@@ -34,7 +34,7 @@ Hop = tuple[Node, Node]
 Topology: TypeAlias = "nx.DiGraph[Node]"
 
 NODE_KINDS = ("gpu", "nvswitch", "pcie", "cpu", "nic", "switch")
-LINK_KINDS = ("nvlink", "pcie", "ib", "ethernet", "c2c", "upi", "memory")
+LINK_KINDS = ("nvlink", "xgmi", "pcie", "ib", "ethernet", "c2c", "upi", "memory")
 CPUS = ("intel", "amd", "arm", "power", "zhaoxin", "other")
 
 MAX_CAPABILITY = 999

@@ -15,3 +15,14 @@ def nvlink(compute_capability: int) -> float:
 def pcie(gigatransfers: float, lanes: int) -> float:
     """Bytes/s of a PCIe link as NCCL reckons it, a quarter under the signalling rate; unknown: Gen 3."""
     return lanes * _PCIE_LANE.get(gigatransfers, _PCIE_LANE[8.0]) / 80 * 1e9
+
+
+XGMI = {"gfx906": 46e9, "gfx908": 46e9, "gfx90a": 50e9, "gfx942": 64e9, "gfx950": 76.8e9}
+"""One Infinity Fabric link between GPUs by AMD's name of the GPU: MI60, MI100, MI250X, MI300X, MI355X
+(AMD's data sheets give both directions together: 92, 92, 100, 128 and 153.6 GB/s)."""
+
+
+def xgmi(gcn: str) -> float:
+    """Bytes/s of one link of a GPU such as ``gfx942``, which older files write as 942."""
+    name = gcn if gcn.startswith("gfx") else f"gfx{gcn}"
+    return XGMI.get(name.partition(":")[0], XGMI["gfx908"])

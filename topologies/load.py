@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from topologies import described
-from topologies.catalogue import made, make, maker_of
+from topologies.catalogue import made, make, maker_of, split
 from topologies.disk import regular
 from topologies.file import read
 from topologies.graph import Topology, TopologyError
@@ -28,16 +28,12 @@ def load(
     is in it; ``FILE:4`` joins four such machines. Where the name carries no count, ``ranks`` or
     ``nodes`` gives it, whichever the topology counts.
     """
-    name, colon, count = cluster.rpartition(":")
-    if not colon or Path(cluster).is_file():
-        name, count = cluster, ""
-    if count and not count.isdecimal():
-        raise TopologyError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
+    name, count = split(cluster)
     if name.endswith((".yaml", ".yml")) or Path(name).is_file():
-        return _from_file(Path(name), int(count) if count else None, nodes, values)
+        return _from_file(Path(name), count, nodes, values)
     counted = next(iter(inspect.signature(maker_of(name)).parameters))
     implied = {"ranks": ranks, "nodes": nodes}.get(counted) if counted not in (values or {}) else None
-    return make(name, count or implied, values)
+    return make(name, implied if count is None else count, values)
 
 
 def _from_file(

@@ -11,7 +11,7 @@ They are presets to start from; calibration replaces them.
 CPUs are drawn where collectives cross them: where NVLink does not join all GPUs, or NICs hang on them.
 """
 
-from topologies.chassis import behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
+from topologies.chassis import behind_nvswitch, cards, gpus_of, slots, sockets
 from topologies.graph import Topology, add_cable
 from topologies.hardware import hardware
 from topologies.joining import joined
@@ -184,12 +184,13 @@ def a100_pcie4(
 ) -> Topology:
     """A server with 4 A100 PCIe and no NVLink: two GPUs and one NIC on each of two sockets, one fabric.
 
-    PCIe Gen 4 x16 slots straight on the CPUs (NVIDIA A100 PCIe product brief, PB-10137-001, 2020),
-    10 GB/s between Ice Lake sockets by NCCL's reckoning, 100 Gb/s NICs; the common layout of
-    two-socket servers rather than one product. All NICs of all machines share one switch.
+    PCIe Gen 4 x16 slots (NVIDIA A100 PCIe product brief, PB-10137-001, 2020) on a switch a socket, 10
+    GB/s between Ice Lake sockets by NCCL's reckoning, 100 Gb/s NICs; the common layout of two-socket
+    servers rather than one product. All NICs of all machines share one switch.
     """
     machine = gpus_of("a100-pcie4", 4)
-    on_sockets(machine, 2, socket, pcie, nics=2, latency=pcie_latency / 2)
+    slots(machine, pcie, gpus=2, nics=1, latency=pcie_latency / 2)
+    sockets(machine, 2, socket, pcie)
     outside = max(0.0, network_latency - pcie_latency)
     return joined(machine, nodes, cards(machine, nic), outside, rails=False)
 

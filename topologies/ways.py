@@ -92,10 +92,10 @@ def meet(graph: Topology, a: Node, b: Node) -> tuple[Table, Table]:
 class Turn:
     """Shares out equal ways by the ranks of source and destination, s and d.
 
-    Where a message can go on over one of m links equally well, it takes number (s + d div m) mod m in
-    the order of the next nodes' names. At the next such place d stands for s, and s div m for d. So
-    messages of one step of a ring, an all-to-all or a recursive halving part, wherever ranks are
-    placed, and so do one rank's messages to many and many ranks' messages to one.
+    Where a message can go on over one of m links equally well, it takes number s + d/m + d/m^2 + ...
+    (each quotient rounded down) mod m in the order of the next nodes' names. At the next such place d
+    stands for s, and s/m for d. So the messages of one step of a ring, an all-to-all or a recursive
+    halving part, however ranks are placed; so do one rank's messages to many and many ranks' to one.
     """
 
     def __init__(self, src: int, dst: int) -> None:
@@ -103,12 +103,15 @@ class Turn:
 
     def one_of(self, ways: list[Reached]) -> Reached:
         """One of several next nodes that are equally good."""
-        if len(ways) == 1:
-            return ways[0]
         count = len(ways)
-        chosen = (self._src + self._dst // count) % count
+        if count == 1:
+            return ways[0]
+        number, rest = self._src, self._dst // count
+        while rest:
+            number += rest
+            rest //= count
         self._src, self._dst = self._dst, self._src // count
-        return sorted(ways, key=lambda way: way.node)[chosen]
+        return sorted(ways, key=lambda way: way.node)[number % count]
 
 
 def join(forth: Table, back: Table, turn: Turn) -> list[Node]:

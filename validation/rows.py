@@ -7,11 +7,13 @@ from sim.collective import ITEMSIZE, REDOPS, Collective
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import is_machine
+from sim.libraries.nccl.releases import names_one
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.record import Record, RecordError
 from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, ranks
+from topologies.catalogue import split
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     clusters = sorted({record.cluster for record in records})
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
@@ -85,11 +87,12 @@ def _collective(record: Record) -> Collective:
 
 
 def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library | None:
-    """NCCL, where it made the record on a machine that its model knows."""
+    """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
-    name = f"{cluster.partition(':')[0]}:{record.num_nodes}"
-    options = Options(record.algorithm, record.protocol)
+    name = f"{split(cluster)[0]}:{record.num_nodes}"
+    release = record.library_version if names_one(record.library_version) else None
+    options = Options(record.algorithm, record.protocol, release)
     return find_library("nccl", name, settings, ranks=record.ranks, options=options)
 
 

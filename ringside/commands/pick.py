@@ -12,11 +12,13 @@ from sim.collective import kind_of
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import DEFAULT_VERSION
 from sim.libraries.nccl.files.plugin_csv import tuner_csv
+from sim.libraries.nccl.files.plugin_json import tuner_json
+from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.names import check_function
-from sim.pick import ERROR, Pick, default_of, pick, ranges, times_of
+from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
@@ -62,15 +64,32 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         check_function(kind)
         comms = _communicators(request, libraries)
         default = default_of(libraries.__getitem__, *words)
+    times = times_of(libraries.__getitem__, *words)
     with console.simulating("simulating"):
-        picks = pick(times_of(libraries.__getitem__, *words), counts, sizes, default=default)
+        picks = pick(times, counts, sizes, default=default)
     if csv:
-        write_file(csv, tuner_csv(comms, kind, picks, request.dtype, request.redop))
+        write_file(csv, _rules(request, comms, picks, times, json=csv.suffix == ".json"))
+    notes = dict.fromkeys(note for comm in comms.values() for note in comm.notes)
     if plot:
         from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
-    _print(request, name, picks, as_json=as_json)
+    _print(request, name, picks, list(notes), as_json=as_json)
+
+
+def _rules(
+    request: Request, comms: dict[int, Communicator], picks: list[Pick], times: Times, *, json: bool
+) -> str:
+    """The rules of NCCLX's tuner or of NCCL's example plugin; those of NCCL's own times are exact."""
+    kind, types = kind_of(request.collective), (request.dtype, request.redop)
+    picked = {}
+    for nodes, comm in comms.items():
+        mine = [pick for pick in picks if pick.nodes == nodes]
+        if request.times in (None, "tuner"):
+            picked[nodes] = own_stretches(comm, kind, *types)
+        else:
+            picked[nodes] = picked_stretches(comm, kind, mine, times, *types)
+    return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
 
 
 def _libraries(request: Request, name: str, counts: list[int]) -> dict[int, Library]:
@@ -108,7 +127,7 @@ def _counts(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) -> None:
+def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     if library == "nccl":
         inputs |= {
@@ -117,7 +136,7 @@ def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) 
         }
     del inputs["sweep"]
     if as_json:
-        found = {"inputs": inputs, "error": ERROR, "rows": [_row(one) for one in picks]}
+        found = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}
         console.print_json("pick", found)
         return
     cells = [
@@ -131,6 +150,7 @@ def _print(request: Request, library: str, picks: list[Pick], *, as_json: bool) 
     comments = [
         console.spelled(inputs),
         f"margin: by how much the next takes longer; under {ERROR:.0%} is too close to call; not calibrated",
+        *notes,
     ]
     console.print_table(comments, HEADS, cells)
     for one in picks:

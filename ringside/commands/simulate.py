@@ -10,8 +10,8 @@ from sim import calibration as calibrations
 from sim.collective import Collective, kind_of
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
-from sim.libraries.nccl.constants import DEFAULT_VERSION
-from sim.libraries.nccl.library import LAUNCH_S
+from sim.libraries.nccl.library import LAUNCH_S, Nccl
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
 from topologies import parse_settings
@@ -85,6 +85,8 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
     if library.name == "nccl":
         whose = "the engine's" if request.engine == "simpy" else "the tuner's"
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+        if isinstance(library, Nccl) and library.comm:
+            note = "; ".join([note, *library.comm.notes])
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, "rows": rows}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
+from ringside.commands.topo_channels import show_channels
 from ringside.pictures.style import check_format
 from sim.collective import Collective
 from sim.engine.effort import consider
@@ -14,6 +15,7 @@ from sim.libraries.library import Candidate
 from sim.proof import prove
 from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from topologies.catalogue import split
 from topologies.described import EXAMPLE
 from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
@@ -32,21 +34,23 @@ def run(
     algorithm: str | None,
     *,
     example: bool,
+    channels: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one, write it and draw it or a schedule on it; or print an example of a file."""
+    """List, or describe one and write and draw it or what is asked for; or print an example of a file."""
     if example:
-        if (
-            name is not None
-            or changes
-            or as_json
-            or any(x is not None for x in (nodes, output, plot, algorithm))
-        ):
+        given = (name, nodes, output, plot, algorithm)
+        if changes or as_json or channels or any(x is not None for x in given):
             raise ValueError(
                 "--example prints a file that describes a cluster, and nothing else; write it alone"
             )
         print(EXAMPLE, end="")
         return
+    if channels and (name is None or output or plot or algorithm):
+        raise ValueError(
+            "--channels prints NCCL's rings and trees on one machine, and nothing else; "
+            "write for example ringside topo dgx-h100:2 --channels"
+        )
     if name is None:
         if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
             raise ValueError("of which cluster? write its name first, for example star:4")
@@ -54,7 +58,10 @@ def run(
         return
     check_format(plot)
     check_outputs((output, plot), inputs=[name])
-    cluster = f"{name.partition(':')[0]}:{nodes}" if nodes is not None else name
+    cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
+    if channels:
+        show_channels(cluster, changes, as_json=as_json)
+        return
     graph = load(cluster, parse_settings(changes))
     if output:
         write_file(output, dumps(graph))

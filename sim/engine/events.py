@@ -7,15 +7,15 @@ way and what waits for it, not the whole schedule.
 """
 
 import gc
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import simpy
 
 from sim.engine import effort
+from sim.engine.gates import Gate, Incoming
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.fifo import PIECES, FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
@@ -65,105 +65,8 @@ class _Transfer(Message):
     """Gates that are shut before it."""
     ready: float
     """When the last of them opened."""
-    brings: "list[_Gate]"
+    brings: list[Gate]
     queued: float
-
-
-class _Gate:
-    """Holds back what needs some chunks at one rank until ``missing`` transfers have brought them up to date.
-
-    A gate that is ``closed`` takes no further transfers, because somebody waits for it already: those
-    get gates of their own, which wait for this one.
-    """
-
-    __slots__ = ("behind", "closed", "incoming", "missing", "ready", "starts", "waiting")
-
-    def __init__(self, incoming: "_Incoming", start: int) -> None:
-        self.incoming = incoming
-        self.starts: tuple[int, ...] = (start,)
-        """Where the ranges begin that it holds back."""
-        self.missing = 0
-        self.ready = 0.0
-        """When the last transfer so far was complete."""
-        self.closed = False
-        self.waiting: list[_Transfer] = []
-        self.behind: tuple[_Gate, ...] = ()
-
-
-class _Incoming:
-    """The shut gates of one rank: which chunks each holds back, as ranges that do not overlap."""
-
-    __slots__ = ("_gates", "_starts")
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._gates: dict[int, tuple[int, _Gate]] = {}
-
-    def over(self, first: int, stop: int) -> Sequence[tuple[int, int, _Gate]]:
-        """The ranges that have a chunk from ``first`` to before ``stop``, each with its gate."""
-        starts = self._starts
-        if not starts:
-            return ()
-        found = []
-        place = bisect_left(starts, stop) - 1
-        while place >= 0:
-            start = starts[place]
-            end, gate = self._gates[start]
-            if end <= first:
-                break
-            found.append((start, end, gate))
-            place -= 1
-        return found[::-1]
-
-    def shut(self, first: int, stop: int) -> list[_Gate]:
-        """The gates, together over just these chunks, that a further transfer to them belongs to."""
-        if not self._starts:
-            return [self._gate(first, stop)]
-        gates = []
-        here = first
-        for start, end, gate in self.over(first, stop):
-            if here < start:
-                gates.append(self._gate(here, start))
-            here = min(end, stop)
-            if gate.closed or start < first or end > stop:
-                gates.append(self._behind(gate, start, max(start, first), here, end))
-            else:
-                gates.append(gate)
-        if here < stop:
-            gates.append(self._gate(here, stop))
-        return gates
-
-    def open(self, gate: _Gate) -> None:
-        """Hold back nothing any more."""
-        for start in gate.starts:
-            if start in self._gates and self._gates[start][1] is gate:
-                self._remove(start)
-
-    def _behind(self, gate: _Gate, start: int, first: int, stop: int, end: int) -> _Gate:
-        """A gate for the part from ``first`` to ``stop`` of what another one holds back, behind that one."""
-        gate.closed = True
-        self._remove(start)
-        for rest, until in ((start, first), (stop, end)):
-            if rest < until:
-                self._put(rest, until, gate)
-                gate.starts += (rest,)
-        new = self._gate(first, stop)
-        new.missing = 1
-        gate.behind += (new,)
-        return new
-
-    def _gate(self, start: int, stop: int) -> _Gate:
-        gate = _Gate(self, start)
-        self._put(start, stop, gate)
-        return gate
-
-    def _put(self, start: int, stop: int, gate: _Gate) -> None:
-        insort(self._starts, start)
-        self._gates[start] = stop, gate
-
-    def _remove(self, start: int) -> None:
-        del self._starts[bisect_left(self._starts, start)]
-        del self._gates[start]
 
 
 class Execution:
@@ -209,7 +112,7 @@ class Execution:
                 connection.held = len(of_pair.get(early, ()))
                 for earlier in of_pair.get(early, ()):
                     earlier.before.append(connection)
-        self._incoming = [_Incoming() for _ in range(schedule.ranks)]
+        self._incoming = [Incoming() for _ in range(schedule.ranks)]
         self._reducer_free = [0.0] * schedule.ranks
         self._traced: list[_Transfer] | None = [] if traced else None
 
@@ -329,7 +232,7 @@ class Execution:
         if self.num_transfers == self._to_finish:
             self.done.succeed()
 
-    def _open(self, gate: _Gate) -> None:
+    def _open(self, gate: Gate) -> None:
         """Let go what waits for a gate, and what waits for those that it was the last to hold back."""
         opened = [gate]
         while opened:

@@ -11,9 +11,9 @@ from sim.libraries.ideal import Ideal
 from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import communicator_of, is_machine
 from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.constants import DEFAULT_VERSION
 from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from topologies import Topology, load
 
 LIBRARIES = ("ideal", "gloo", "nccl")

@@ -26,7 +26,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import inf
+from math import fsum, inf
 from operator import attrgetter
 from typing import Any
 
@@ -253,7 +253,7 @@ class FifoNetwork:
         if links not in self._cut:
             self._cut[links] = any(
                 self._links[link].bandwidth * CROWDED
-                < min(sum(self._links[end].bandwidth for end in ends) for ends in self._ends[link])
+                < min(fsum(self._links[end].bandwidth for end in ends) for ends in self._ends[link])
                 for link in links[1:-1]
             )
         return self._cut[links]

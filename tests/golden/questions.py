@@ -84,13 +84,13 @@ TRAIN = """
 
 COMPARE = f"""
 {PUBLISHED}/oke_a100_n2_r16.json --cluster dgx-a100:2
-{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster dgx-a100:2
+{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster abci-a100:2
 {PUBLISHED}/azure_h100_n1_r8_all_reduce.json --cluster dgx-h100:1
 {LOGS}/v2.0_all_reduce.log --cluster dgx-a100:1
 """
 
 CALIBRATE = f"""
-{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster star
+{PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster abci-a100
 """
 
 

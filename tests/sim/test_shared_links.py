@@ -90,6 +90,19 @@ def test_messages_on_a_crowded_uplink_arrive_together() -> None:
     assert min(done.values()) >= 4e-3 * (1 - 1 / PIECES)
 
 
+def test_a_thousand_links_without_latency_are_crossed_at_once() -> None:
+    graph: Topology = nx.DiGraph(name="line")
+    nodes = ["gpu0", *(f"switch{number}" for number in range(1100)), "gpu1"]
+    for place, node in enumerate(nodes):
+        rank = {"kind": "gpu", "rank": int(node[3:])} if node.startswith("gpu") else {"kind": "switch"}
+        graph.add_node(node, **rank)
+        if place:
+            add_cable(graph, nodes[place - 1], node, kind="ethernet", bandwidth=1e9, latency=0.0)
+    check(graph)
+    found = simulate(schedule("ring", Collective("all_reduce", 2, 2000)), graph).time_s
+    assert found == pytest.approx(2 * 1000 / 1e9)
+
+
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS)
 @pytest.mark.parametrize(("leaves", "hosts"), [(2, 2), (3, 4), (4, 4), (2, 12)])
 def test_a_leaf_spine_that_nothing_blocks_takes_as_long_as_a_star(

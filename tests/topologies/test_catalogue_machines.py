@@ -2,22 +2,34 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from sim.libraries.nccl.graph.system import SYSTEMS, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies import MAKERS, Routes, Topology, check, make, num_machines, ranks
-from topologies.catalogue import settings
+from topologies.catalogue import COMPUTE_CAPABILITY, settings
 from topologies.machines import CUBE_MESH
 
 MACHINES = tuple(SYSTEMS)
-NVLINK = {
-    "dgx1-v100": 150e9,
-    "dgx2-v100": 150e9,
-    "dgx-a100": 300e9,
-    "dgx-h100": 450e9,
-    "dgx-h200": 450e9,
-    "dgx-b200": 900e9,
-    "gb200-nvl72": 900e9,
+SWITCHED = {
+    **dict.fromkeys(("dgx2-v100",), 150e9),
+    **dict.fromkeys(("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"), 300e9),
+    **dict.fromkeys(("dgx-h100", "dgx-h200", "aws-p5", "gcp-a3mega", "azure-ndv5", "hgx-h20"), 450e9),
+    **dict.fromkeys(("dgx-b200", "gb200-nvl72", "gcp-a4"), 900e9),
+    "hgx-h800": 200e9,
 }
-SLOWEST_INSIDE = {"dgx1-v100": 25e9, "a100-pcie4": 10e9} | {name: NVLINK[name] for name in list(NVLINK)[1:]}
+MESHED = {
+    **dict.fromkeys(("abci-v100",), 150e9),
+    **dict.fromkeys(("polaris-a100", "perlmutter-a100"), 300e9),
+    **dict.fromkeys(("alps-gh200", "mn5-h100", "kestrel-h100"), 450e9),
+}
+NVLINK = SWITCHED | MESHED | {"dgx1-v100": 150e9, "summit-v100": 150e9}
+SLOWEST_INSIDE = {
+    "dgx1-v100": 25e9,
+    "a100-pcie4": 10e9,
+    "rtx4090-pcie": 16e9,
+    "summit-v100": 32e9,
+    **SWITCHED,
+    **{name: total / 3 for name, total in MESHED.items()},
+}
 
 # nvidia-smi topo -m on a DGX-1 with V100
 DGX1 = """
@@ -81,12 +93,16 @@ def test_a_topology_agrees_with_the_facts_from_which_nccl_chooses(name: str) -> 
     sockets = {d["bandwidth"] for *_, d in graph.edges(data=True) if d["kind"] == "upi"}
     assert sockets <= {system.socket}
     assert bool(of_kind(graph, "nvswitch")) == system.nvswitch
-    shared = [
-        switch
+    of_switches = {
+        sum(graph.nodes[node]["kind"] == "gpu" for node in graph.successors(switch))
         for switch in of_kind(graph, "pcie")
-        if sum(graph.nodes[node]["kind"] == "gpu" for node in graph.successors(switch)) == 2
-    ]
-    assert bool(shared) == system.shared_switch
+    }
+    assert of_switches == ({system.gpus_per_switch} if system.gpus_per_switch else set())
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_has_the_generation_that_nccl_reckons_with(name: str) -> None:
+    assert COMPUTE_CAPABILITY[name] == SYSTEMS[name].compute_capability
 
 
 @pytest.mark.parametrize(("name", "datasheet"), NVLINK.items())
@@ -144,11 +160,32 @@ def test_a_dgx1_reaches_another_rail_over_nvlink_and_never_through_a_socket() ->
 
 def test_without_nvlink_messages_go_through_the_cpus() -> None:
     graph = make("a100-pcie4", 2)
-    assert path(graph, 0, 1) == ["node0/gpu0", "node0/cpu0", "node0/gpu1"]
-    assert path(graph, 0, 3) == ["node0/gpu0", "node0/cpu0", "node0/cpu1", "node0/gpu3"]
+    assert path(graph, 0, 1) == ["node0/gpu0", "node0/pcie0", "node0/gpu1"]
+    inside = ["node0/gpu0", "node0/pcie0", "node0/cpu0", "node0/cpu1", "node0/pcie1", "node0/gpu3"]
+    assert path(graph, 0, 3) == inside
     assert latency(graph, 0, 3) == pytest.approx(1e-6)
-    way = ["node0/gpu0", "node0/cpu0", "node0/nic0", "network", "node1/nic1", "node1/cpu1", "node1/gpu3"]
+    way = ["node0/gpu0", "node0/pcie0", "node0/nic0", "network", "node1/nic1", "node1/pcie1", "node1/gpu3"]
     assert path(graph, 0, 7) == way
+
+
+def test_gpus_straight_on_their_cpus_meet_there() -> None:
+    graph = make("rtx4090-pcie", 1)
+    assert path(graph, 0, 3) == ["node0/gpu0", "node0/cpu0", "node0/gpu3"]
+    assert path(graph, 0, 4) == ["node0/gpu0", "node0/cpu0", "node0/cpu1", "node0/gpu4"]
+
+
+def test_a_power9s_gpus_reach_the_other_socket_through_their_cpus() -> None:
+    graph = make("summit-v100", 1)
+    assert path(graph, 0, 2) == ["node0/gpu0", "node0/gpu2"]
+    assert path(graph, 0, 5) == ["node0/gpu0", "node0/cpu0", "node0/cpu1", "node0/gpu5"]
+
+
+def test_mi300x_has_an_infinity_fabric_link_between_any_two_and_a_card_each() -> None:
+    graph = make("mi300x", 2)
+    check(graph)
+    assert graph.edges["node0/gpu0", "node0/gpu7"]["kind"] == "xgmi"
+    assert bottleneck(graph, 0, 7) == 64e9
+    assert bottleneck(graph, 3, 11) == 48e9
 
 
 def test_a_gb200_rack_is_one_nvlink_domain_with_a_grace_for_two_gpus() -> None:

@@ -40,7 +40,8 @@ def test_every_violation_is_named_at_once() -> None:
         "broken: gpus 'a' and 'b' both have rank 0",
         "broken: gpu 'c' has rank 7; allowed: 0 to 3",
         "broken: gpu 'd' has rank None; allowed: 0 to 3",
-        "broken: link 'a' -> 'b' has kind 'string'; allowed: nvlink, pcie, ib, ethernet, c2c, upi, memory",
+        "broken: link 'a' -> 'b' has kind 'string'; "
+        "allowed: nvlink, xgmi, pcie, ib, ethernet, c2c, upi, memory",
         "broken: link 'a' -> 'c' has latency -1e-06; write seconds from 0 to 1e+09",
         "broken: link 'a' -> 'd' has bandwidth None; write bytes/s from 1e-06 to 1e+18",
         "broken: link 'a' -> 'a' joins a node to itself",

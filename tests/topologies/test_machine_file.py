@@ -6,7 +6,7 @@ import pytest
 
 from topologies import Routes, TopologyError, a100_pcie4, dgx1_v100, dgx_a100, load, num_machines, ranks
 from topologies.described import EXAMPLE, Cpu, Gpu, cluster
-from topologies.devices import DEVICES
+from topologies.devices import DEVICES, PCIE_GTS
 from topologies.file import dumps, loads
 from topologies.graph import CPUS, check
 from topologies.machines import h100_1gpu
@@ -33,7 +33,7 @@ def test_the_example_has_ten_lines_and_32_ranks():
 
 
 def test_described_words_make_the_catalogues_machine():
-    text = "{machine: pcie-server, gpu: a100, gpus: 4, nics: 2, nodes: 3}"
+    text = "{machine: pcie-server, gpu: a100, gpus: 4, nics: 2, switches: 2, nodes: 3}"
     graph, listed = loads(text, "mine"), a100_pcie4(3)
     assert (graph.adj, graph.nodes) == (listed.adj, listed.nodes)
 
@@ -110,7 +110,8 @@ def test_the_document_lists_every_key_and_word():
 
 
 def test_words_are_those_of_the_graph():
-    assert get_args(Gpu) == tuple(DEVICES)
+    assert get_args(Gpu) == tuple(PCIE_GTS)
+    assert set(PCIE_GTS) <= set(DEVICES)
     assert get_args(Cpu) == CPUS
 
 

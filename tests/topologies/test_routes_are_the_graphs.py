@@ -17,7 +17,7 @@ from sim.parameters import preset_of
 from sim.predict import predict
 from topologies import Routes, Topology, check, make, ranks
 from topologies.graph import add_cable
-from topologies.placement import interleaved, place
+from topologies.placement import interleaved, natural, place
 
 MIB = 1 << 20
 
@@ -161,6 +161,20 @@ def test_equal_ways_are_shared_out_evenly(spines: int, placed: bool, tiers: bool
         for pairs in ([(rank, other) for other in range(count)], [(other, rank) for other in range(count)]):
             found = used([(src, dst) for src, dst in pairs if src != dst])
             assert max(found) <= 1.4 * sum(found) / spines
+
+
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize(("leaves", "hosts", "spines"), [(2, 2, 2), (4, 4, 4), (4, 8, 2), (8, 4, 2)])
+def test_several_spines_serve_a_collective_as_well_as_one_that_is_as_wide(
+    leaves: int, hosts: int, spines: int, placed: bool
+) -> None:
+    for algorithm, most in (("ring", 1.01), ("halving_doubling", 1.01), ("direct", 1.15)):
+        plan = schedule(algorithm, Collective("all_reduce", leaves * hosts, 4 * MIB))
+        several, one = (
+            simulate(plan, place(graph, interleaved(graph) if placed else natural(graph))).time_s
+            for graph in (fabric(leaves, hosts, count, tiers=True) for count in (spines, 1))
+        )
+        assert several <= most * one
 
 
 def test_ways_without_number_are_not_counted() -> None:

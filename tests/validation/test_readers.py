@@ -2,6 +2,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sim.record import RecordError, write
 from validation.published import published
 from validation.readers import Reading, read
+from validation.rows import rows
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = sorted((Path(__file__).parents[2] / "validation" / "published").glob("*.json"))
@@ -207,3 +209,13 @@ def test_all_published_rows_together() -> None:
     assert (len(PUBLISHED), len(records)) == (62, 1338)
     assert Counter(record.dtype for record in records) == {"float32": 1229, "float64": 50, "": 59}
     assert {record.library_version for record in records} >= {"2.8.4", "2.26.2", "2.29.2", ""}
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("2.21.5", "2.21.5"), ("2.3", "2.3"), ("", "2.30"), ("unknown", "2.30")]
+)
+def test_a_record_is_predicted_with_the_release_that_ran(version: str, release: str) -> None:
+    measured = next(record for record in published() if record.cluster == "dgx-h100")
+    (row,) = rows([replace(measured, library_version=version)], "dgx-h100", {})
+    assert row.comm
+    assert row.comm.settings.version == release

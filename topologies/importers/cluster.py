@@ -17,16 +17,17 @@ def clustered(
 ) -> Topology:
     """``nodes`` machines of the imported kind, all alike, with the latencies that one hop is to have.
 
-    With NVLink they are joined rail by rail, one switch for the same card of all; without it no GPU
+    With NVLink or xGMI they are joined rail by rail, one switch for the same card of all; without it no GPU
     reaches another's card, so one switch joins all cards. A message from machine to machine pays
     ``network_latency`` in all.
     """
     if nodes > 1 and not ports:
         raise TopologyError(f"{machine.graph['name']}: no network card, so {nodes} machines cannot be joined")
     kinds = {node: data["kind"] for node, data in machine.nodes(data=True)}
-    nvlinked = any(link["kind"] == "nvlink" for *_, link in machine.edges(data=True))
+    direct = ("nvlink", "xgmi")
+    nvlinked = any(link["kind"] in direct for *_, link in machine.edges(data=True))
     for a, b, link in machine.edges(data=True):
-        if link["kind"] == "nvlink":
+        if link["kind"] in direct:
             link["latency"] = nvlink_latency / (2 if "nvswitch" in (kinds[a], kinds[b]) else 1)
         elif link["kind"] == "pcie" and not nvlinked and "gpu" in (kinds[a], kinds[b]):
             link["latency"] = pcie_latency / 2

@@ -1,10 +1,11 @@
 """The machine in a table that ``nvidia-smi topo -m`` prints.
 
 The table says how devices are connected, not how fast: NVLinks as counts, PCIe as classes. GPUs and
-cards that meet at a PCIe switch (PIX, PXB) share one, devices that meet at a host bridge or inside
-a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity; all CPUs are joined two
-by two (SYS). No GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch
-with as many links as the largest count; otherwise links are direct.
+cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share one, devices that meet at a host
+bridge or inside a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity that no cell
+sets apart; all CPUs are joined two by two (SYS, formerly SOC); GPUs of which nothing is told share one. No
+GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch with as many links as
+the largest count; otherwise links are direct.
 """
 
 import re
@@ -19,11 +20,15 @@ from topologies.units import BytesPerSecond, Seconds
 
 MAX_NVLINKS = 18
 
-_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
-_SWITCHED = {"PIX", "PXB"}
+_CLASSES = ("PSB", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+_SWITCHED = {"PSB", "PIX", "PXB"}
 _SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
+_OF_P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 _ADVICE = "paste what nvidia-smi topo -m prints, as it is"
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPES = re.compile(r"\x1b[\[(][0-9;?]*[A-Za-z]|(?<!\w)\[[0-9;]+m|\[0?m|\ufeff")
+_BEFORE = 5
+"""Among how many words of a line the device's name is looked for: quotations and affinity may come first."""
+_AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,8 @@ def topology(
     default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets.
     """
     table = read(text)
-    machine: Topology = nx.DiGraph(name="nvidia-smi-topology")
-    for rank, gpu in enumerate(table.gpus):
-        machine.add_node(gpu, kind="gpu", rank=rank, tier=0)
-    _add_nvlinks(machine, table, nvlink)
-    _add_pcie(machine, table, pcie, socket)
     return clustered(
-        machine,
+        machine(table, nvlink, pcie, socket),
         nodes,
         dict.fromkeys(table.cards, nic),
         nvlink_latency=nvlink_latency,
@@ -73,37 +73,85 @@ def topology(
     )
 
 
+def machine(table: Table, nvlink: float, pcie: float, socket: float) -> Topology:
+    """One machine of a table, without latencies and network; ``nvlink`` is one link, all in bytes/s."""
+    graph: Topology = nx.DiGraph(name="nvidia-smi-topology")
+    for rank, gpu in enumerate(table.gpus):
+        graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
+    _add_nvlinks(graph, table, nvlink)
+    _add_pcie(graph, table, pcie, socket)
+    return graph
+
+
+def nvlinks(table: Table) -> int:
+    """The NVLinks of the GPU that has most."""
+    together = max if _switched(table) else sum
+    return max(together((0, *_counts(table, gpu).values())) for gpu in table.gpus)
+
+
+def _counts(table: Table, gpu: str) -> dict[str, int]:
+    """The NVLinks of a GPU towards each other one."""
+    cells = {b: cell for (a, b), cell in table.shared.items() if a == gpu and cell.startswith("NV")}
+    return {other: int(cell[2:]) for other, cell in cells.items()}
+
+
+def _switched(table: Table) -> bool:
+    return any(sum(_counts(table, gpu).values()) > MAX_NVLINKS for gpu in table.gpus)
+
+
 def read(text: str) -> Table:
-    """The table in a text; raise `TopologyError` with the line of what is wrong."""
+    """The table in a text; raise `TopologyError` with the line of what is wrong.
+
+    What stands around the table does no harm, nor do rows that are cut off where a cell is left for each
+    pair with a GPU: those of A to B and of B to A say the same.
+    """
     lines = _lines(text)
     start = _header(lines)
     if start is None:
         raise TopologyError(f"no line that begins with GPU0; {_ADVICE}")
-    columns = lines[start].split()
-    columns = columns[: columns.index("CPU")] if "CPU" in columns else columns
-    gpus = [name.lower() for name in columns if name.startswith("GPU")]
+    columns = _columns(lines[start])
+    gpus = [name.lower() for name in columns if re.fullmatch(r"GPU\d+", name)]
     cards = [f"nic{index}" for index in range(len(columns) - len(gpus))]
     names = dict(zip(columns, [*gpus, *cards], strict=True))
     if len(names) < len(columns) or any(name.startswith("GPU") for name in columns[len(gpus) :]):
         raise _error(start, "the columns are not GPUs, then cards, each once")
     table = Table(gpus, cards, {}, {})
-    for index, column in enumerate(columns, start + 1):
-        _add_row(table, names, column, index, lines[index] if index < len(lines) else "")
-    for (a, b), cell in table.shared.items():
-        if table.shared[b, a] != cell:
-            line = start + 1 + [*gpus, *cards].index(a)
-            raise _error(line, f"{a} to {b} is {cell}, but {b} to {a} is {table.shared[b, a]}")
+    rows = _rows(lines, start, names)
+    for column, (index, cells) in rows.items():
+        _add_row(table, names, column, index, cells)
+    for a, b in combinations(names, 2):
+        _agree(table, names, a, b, rows.get(a, (start, []))[0])
     return table
 
 
-def _add_row(table: Table, names: dict[str, str], column: str, index: int, line: str) -> None:
-    label, *cells = line.split() or [""]
-    if label != column:
-        raise _error(index, f"a row of {label!r} where {column!r} is next")
-    if len(cells) < len(names):
-        raise _error(index, f"{len(cells)} cells in a table of {len(names)} devices")
+def _columns(line: str) -> list[str]:
+    """The devices that a header names, without the columns of affinity behind them."""
+    words = line.split()
+    words = words[words.index("GPU0") :]
+    ends = [index for index, word in enumerate(words) if word in _AFFINITY]
+    return words[: ends[0]] if ends else words
+
+
+def _rows(lines: list[str], start: int, names: dict[str, str]) -> dict[str, tuple[int, list[str]]]:
+    """Each device's row: its line and what stands behind the name, up to a second row of that name."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for index in range(start + 1, len(lines)):
+        words = lines[index].split()
+        at = next((at for at, word in enumerate(words[:_BEFORE]) if word in names), None)
+        if at is None and re.fullmatch(r"(GPU|NIC)\d+", " ".join(words[:1])):
+            raise _error(index, f"a row of {words[0]!r}, which the line above all rows does not name")
+        if at is not None:
+            if words[at] in found:
+                break
+            found[words[at]] = (index, words[at + 1 :])
+    return found
+
+
+def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
     for other, cell in zip(names, cells, strict=False):
         link = re.fullmatch(r"NV(\d{1,2})", cell)
+        if cell in _OF_P2P:
+            raise _error(index, f"{column} to {other} is {cell!r}, which nvidia-smi topo -p2p prints")
         if (cell == "X") != (other == column) or not (cell == "X" or link or cell in _CLASSES):
             known = "NV and a count, " + ", ".join(_CLASSES)
             raise _error(index, f"{column} to {other} is {cell!r}; allowed: {known}, X on the diagonal")
@@ -116,21 +164,35 @@ def _add_row(table: Table, names: dict[str, str], column: str, index: int, line:
         table.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
 
 
+def _agree(table: Table, names: dict[str, str], a: str, b: str, index: int) -> None:
+    """Both cells of two devices say the same; one stands for the other where its row is cut off."""
+    there, back = (names[a], names[b]), (names[b], names[a])
+    cell = table.shared.get(there) or table.shared.get(back)
+    if cell is None and names[a] in table.cards:
+        return
+    if cell is None:
+        raise _error(index, f"the table is cut off: no cell says how {a} and {b} are connected")
+    if table.shared.setdefault(there, cell) != table.shared.setdefault(back, cell):
+        one, other = table.shared[there], table.shared[back]
+        raise _error(index, f"{there[0]} to {there[1]} is {one}, but {there[1]} to {there[0]} is {other}")
+
+
 def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
-    counts = {pair: int(cell[2:]) for pair, cell in table.shared.items() if cell.startswith("NV")}
-    of_gpu = {gpu: [number for (a, _), number in counts.items() if a == gpu] for gpu in table.gpus}
-    if any(sum(found) > MAX_NVLINKS for found in of_gpu.values()):
+    of_gpu = {gpu: _counts(table, gpu) for gpu in table.gpus}
+    if _switched(table):
         machine.add_node("nvswitch", kind="nvswitch", tier=1)
         for gpu in filter(of_gpu.get, table.gpus):
-            bandwidth = max(of_gpu[gpu]) * link
+            bandwidth = max(of_gpu[gpu].values()) * link
             add_cable(machine, gpu, "nvswitch", kind="nvlink", bandwidth=bandwidth, latency=0)
         return
-    for pair, number in counts.items():
-        machine.add_edge(*pair, kind="nvlink", bandwidth=number * link, latency=0.0)
+    for gpu, counts in of_gpu.items():
+        for other, number in counts.items():
+            machine.add_edge(gpu, other, kind="nvlink", bandwidth=number * link, latency=0.0)
 
 
 def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) -> None:
-    sockets = _groups(table, _SAME_CPU, table.affinity)
+    placed = {device for pair, cell in table.shared.items() if cell in _CLASSES for device in pair}
+    sockets = _groups(table, _SAME_CPU, dict.fromkeys(set(table.gpus) - placed, "") | table.affinity)
     slots = count()
     for index, devices in enumerate(sockets):
         cpu = f"cpu{index}"
@@ -160,16 +222,25 @@ def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[l
     together: nx.Graph[Node] = nx.Graph()
     together.add_nodes_from(devices)
     together.add_edges_from(pair for pair, cell in table.shared.items() if cell in classes)
-    together.add_edges_from((a, b) for a, b in combinations(affinity, 2) if affinity[a] == affinity[b])
+    far = {pair for pair, cell in table.shared.items() if cell in ("SYS", "SOC")}
+    alike = (pair for pair in combinations(affinity, 2) if affinity[pair[0]] == affinity[pair[1]])
+    together.add_edges_from(pair for pair in alike if pair not in far)
     return [sorted(group, key=devices.index) for group in nx.connected_components(together)]
 
 
 def _lines(text: str) -> list[str]:
-    return _ESCAPES.sub("", text).splitlines()
+    return _ESCAPES.sub("", text).replace("|", " ").splitlines()
 
 
 def _header(lines: list[str]) -> int | None:
-    return next((index for index, line in enumerate(lines) if line.split()[:1] == ["GPU0"]), None)
+    """The line that names the devices: GPU0 and no cell behind it."""
+    for index, line in enumerate(lines):
+        words = line.split()
+        if "GPU0" in words[:_BEFORE]:
+            after = words[words.index("GPU0") + 1 :][:1]
+            if not after or after[0] in _AFFINITY or re.fullmatch(r"[A-Za-z][\w.:-]*\d\w*", after[0]):
+                return index
+    return None
 
 
 def _error(index: int, message: str) -> TopologyError:

@@ -79,7 +79,7 @@ def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
     time_s = in_place if out_of_place is None else out_of_place
     if time_s is None or row.size_bytes == 0:
         return None
-    version = re.match(r"\d+(?:\.\d+)*", run.nccl_version or "")
+    version = re.search(r"\d+(?:\.\d+)+", run.nccl_version or "")
     print_ = {key: getattr(run, key) for key in _KEPT} | {"time_from": row.time_from}
     record = Record(
         source=run.source or "published",

@@ -1,6 +1,6 @@
 """What NCCL decides before it moves a byte: graphs, algorithm, protocol, channels, chunks.
 
-Written from NCCL's behaviour (v2.28 to v2.30) and checked against tables that NCCL's own compiled
+Written from NCCL's behaviour (v2.8 to v2.30) and checked against tables that NCCL's own compiled
 code printed. NCCL's times are its beliefs, in microseconds: good enough for NCCL to choose by, and
 not measurements.
 """
@@ -14,7 +14,8 @@ from sim.libraries.nccl.files.log import Log, LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
 from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.system import SYSTEMS, System
+from sim.libraries.nccl.graph.system import System
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.tuning.channels import channel_bytes
 from sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table

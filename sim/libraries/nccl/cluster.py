@@ -6,21 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.files.file_kind import WHAT, file_kind
 from sim.libraries.nccl.files.graph_file import parse_graphs
-from sim.libraries.nccl.files.log import parse_log
+from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
+from sim.libraries.nccl.files.table_file import system_of_table
 from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.derive import system_of_graph
-from sim.libraries.nccl.graph.system import SYSTEMS, System, find_system, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.drawing import redrawn
+from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
 from topologies import Topology, described, load, make, num_machines
+from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
 from topologies.units import parse_rate
 
+_RATES = ("nvlink", "nic", "pcie", "socket")
+
+MAX_RANKS_PER_GPU = 64
+"""More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
+
 
 def is_machine(cluster: str) -> bool:
     """Whether the cluster is of machines that NCCL's model knows, by name or as a file describes them."""
-    return cluster.partition(":")[0] in SYSTEMS or described.is_file(cluster)
+    return split(cluster)[0] in SYSTEMS or described.is_file(cluster)
 
 
 def communicator_of(
@@ -37,38 +47,110 @@ def communicator_of(
     """
     name, system, nodes = _machines(cluster, values)
     if nodes is None:
-        nodes = -(-(ranks or 1) // system.gpus)
-    gpus, rest = divmod(nodes * system.gpus if ranks is None else ranks, nodes)
-    if rest or not 1 <= gpus <= system.gpus:
+        nodes = -(-(ranks or 1) // system.ranks)
+    gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
+    if rest or not 1 <= gpus <= system.ranks:
         raise ValueError(
-            f"{ranks} ranks on {nodes} {name} with {system.gpus} GPUs each; write as many for every machine"
+            f"{ranks} ranks on {nodes} {name} with {system.ranks} GPUs each; write as many for every machine"
         )
     if nodes * gpus == 1:
         return None
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
     text = _text(graph_file)
-    if text.lstrip().startswith("<"):
-        return communicator(system, nodes, gpus, graphs=parse_graphs(text), settings=settings)
-    for logged in parse_log(text).communicators:
-        if (logged.nodes, logged.ranks) == (nodes, nodes * gpus):
-            return logged_communicator(logged, system, settings)
-    raise ValueError(f"{graph_file}: no communicator of {nodes * gpus} ranks on {nodes} nodes in this log")
+    kind = file_kind(text)
+    if kind == "topology":
+        raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
+    if kind == "graphs" or text.lstrip().startswith("<"):
+        known = communicator(system, nodes, gpus, settings=settings)
+        return communicator(system, nodes, gpus, graphs=parse_graphs(text, known.graphs), settings=settings)
+    return _of_log(text, graph_file, system, nodes, gpus, settings)
+
+
+def _of_log(text: str, path: Path, system: System, nodes: int, gpus: int, settings: Settings) -> Communicator:
+    """The log's communicator of this shape; one whose nodes it does not tell may have this shape."""
+    log, ranks = parse_log(text), nodes * gpus
+    told = [logged for logged in log.communicators if logged.ranks]
+    for logged in told:
+        if logged.ranks == ranks and logged.nodes in (0, nodes):
+            if not logged.nodes:
+                logged = replace(logged, nodes=nodes, gpus=gpus)
+            garbled = f"garbled lines of the log that were passed over: {log.skipped}" if log.skipped else ""
+            noted = replace(system, note="; ".join(filter(None, (system.note, garbled))))
+            return logged_communicator(logged, noted, settings)
+    if not told:
+        return logged_communicator(LoggedCommunicator(version=log.version), system, settings)
+    shapes = dict.fromkeys(f"{logged.ranks} ranks on {logged.nodes or '?'} nodes" for logged in told)
+    raise ValueError(
+        f"{path}: no communicator of {ranks} ranks on {nodes} nodes in this log, but of {', '.join(shapes)}"
+    )
+
+
+def machine(name: str, values: Mapping[str, Any]) -> System:
+    """The machine of a name, or of a topology file or table, with the figures that ``values`` change.
+
+    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue
+    whose GPUs a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
+    """
+    path, rates = Path(name), {key: str(value) for key, value in values.items()}
+    sharing = _count(rates.pop("ranks_per_gpu", "1"))
+    system = _of_file(path, rates.pop("gpus", "")) if path.is_file() else find_system(name)
+    system = replace(system, ranks_per_gpu=sharing)
+    unknown = [key for key in rates if key not in _RATES]
+    if unknown:
+        raise ValueError(
+            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)} "
+            "and ranks_per_gpu; write one of these, or --library ideal"
+        )
+    figures = {key: parse_rate(text) for key, text in rates.items()}
+    if "nvlink" in figures:
+        figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
+    changed = ", ".join(f"{key} {text}" for key, text in rates.items())
+    return replace(redrawn(system, **figures), name=f"{system.name} with {changed}") if rates else system
+
+
+def _of_file(path: Path, gpus: str) -> System:
+    text = regular(path).read_text(encoding="utf-8", errors="replace")
+    kind = file_kind(text)
+    match kind:
+        case "topology":
+            return system_of(text, path.stem, gpus)
+        case "table":
+            if gpus:
+                raise ValueError(f"{path}: a table has its GPUs; leave --set gpus={gpus} out")
+            return system_of_table(text, path.stem)
+        case None:
+            raise ValueError(
+                f"{path} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model knows no other"
+            )
+        case _:
+            raise ValueError(
+                f"{path} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph"
+            )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS_PER_GPU:
+        raise ValueError(f"ranks_per_gpu is {text!r}; write a count of 1 to {MAX_RANKS_PER_GPU}")
+    return int(text)
 
 
 def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str, System, int | None]:
     """What they are called, what one is, and how many there are where that is said."""
-    if isinstance(cluster, str) and cluster.partition(":")[0].endswith((".yaml", ".yml")):
-        cluster = load(cluster, values)
+    if isinstance(cluster, str) and split(cluster)[0].endswith((".yaml", ".yml")):
+        rest = dict(values)
+        sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
+        graph = load(cluster, rest)
+        return name_of(graph), replace(system_of_graph(graph), ranks_per_gpu=sharing), num_machines(graph)
     if not isinstance(cluster, str):
         if not _is_listed(cluster):
             return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
         values = cluster.graph.get("settings", {})
         cluster = f"{name_of(cluster)}:{num_machines(cluster)}"
-    name, _, count = cluster.partition(":")
-    if count and (not count.isdecimal() or not int(count)):
-        raise ValueError(f"{cluster!r}: {count!r} is not a count; write for example {name}:4")
-    return name, _changed(_system(name), values), int(count) if count else None
+    name, count = split(cluster)
+    if count == 0:
+        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    return name, machine(name, values), count
 
 
 def _is_listed(graph: Topology) -> bool:
@@ -87,24 +169,3 @@ def _text(path: Path) -> str:
         raise ValueError(
             f"{path}: cannot be read: {error.strerror}; write NCCL_GRAPH_DUMP_FILE's or a log's name"
         ) from None
-
-
-def _system(name: str) -> System:
-    path = Path(name)
-    return system_of(path.read_text(encoding="utf-8")) if path.is_file() else find_system(name)
-
-
-def _changed(system: System, values: Mapping[str, Any]) -> System:
-    """The machine with other figures; as NCCL has no preset of it, its graphs then come by the plain rule."""
-    known = ("nvlink", "nic", "pcie", "socket")
-    unknown = [key for key in values if key not in known]
-    if unknown:
-        raise ValueError(
-            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(known)}; "
-            "write one of these, or --library ideal"
-        )
-    rates: dict[str, Any] = {key: parse_rate(str(value)) for key, value in values.items()}
-    if "nvlink" in rates:
-        rates["nvlink"] = nvlink_as_nccl_reckons(rates["nvlink"], system.compute_capability)
-    changed = ", ".join(f"{key} {value}" for key, value in values.items())
-    return replace(system, name=f"{system.name} with {changed}", **rates) if values else system

@@ -2,19 +2,28 @@
 
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.constants import DEFAULT_VERSION, Constants, constants
+from sim.libraries.nccl.constants import Constants
 from sim.libraries.nccl.graph.graph import Graph, Graphs
 from sim.libraries.nccl.graph.presets import graphs as known_graphs
-from sim.libraries.nccl.graph.system import GB, System, find_system
+from sim.libraries.nccl.graph.system import GB, System
+from sim.libraries.nccl.graph.systems import find_system
 from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
 
 MAX_CHANNELS = 64
+
+_SHARED_GPUS_SINCE = "2.30"
+"""The release from which NCCL takes several ranks on one GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1."""
+
+FEW_AND_FAST = 45 * GB
+"""Above so many bytes/s fewer than 16 channels are doubled once more on Hopper and newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The release of NCCL, and the variables that change what it chooses; defaults are NCCL's.
 
+    ``version`` is any version: where its release is not modelled, the nearest older one stands for it.
     ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE,
     ``nvls`` NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it,
     ``min_ctas`` and ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
@@ -40,7 +49,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus."""
+    """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus.
+
+    They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`).
+    """
 
     system: System
     nodes: int
@@ -52,6 +64,11 @@ class Communicator:
     def ranks(self) -> int:
         """How many ranks there are."""
         return self.nodes * self.gpus
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences: facts of the machine, a release that stands for another."""
+        return tuple(filter(None, (self.system.note, stand_in(self.settings.version))))
 
     @property
     def constants(self) -> Constants:
@@ -86,6 +103,7 @@ class Communicator:
                 return self.graphs.collnet_chain if self.collnet else None
             case _:
                 able = self.system.compute_capability >= 90 and self.system.nvswitch and self.gpus >= 2
+                able = able and self.system.ranks_per_gpu == 1
                 return self.graphs.nvls if able and self.settings.nvls else None
 
     @property
@@ -95,19 +113,33 @@ class Communicator:
 
     @property
     def channels(self) -> int:
-        """Channels of rings and trees after the connect step (src/graph/connect.cc, v2.30.7).
+        """Channels of rings and trees after the connect step."""
+        return self.channel_counts[-1][0]
 
-        Two for each search channel, one for each tree of the pair; twice that on Hopper and newer
-        where the search ended with few fast channels; half as many again for CollNet whose inside
-        is faster than its network.
+    @property
+    def channel_counts(self) -> list[tuple[int, str]]:
+        """How the channels of rings and trees become so many: counts, each with its reason.
+
+        The search's own; two for each of those, one for each tree of the pair; twice that on Hopper
+        and newer where the search ended with few fast channels; half as many again for CollNet
+        whose inside is faster than its network; the user's limits (src/graph/connect.cc, v2.30.7).
         """
         ring, chain = self.graphs.ring, self.graphs.collnet_chain
+        found = [(ring.channels, f"NCCL's search finds {ring.channels} of {self._speeds()}")]
         count = min(2 * ring.channels, MAX_CHANNELS)
-        if self.system.compute_capability >= 90 and self.nodes > 1 and ring.bw_intra > 45 * GB and count < 16:
+        found.append((count, "each is used twice, once for each of the two trees"))
+        fast = ring.bw_intra > FEW_AND_FAST and count < 16
+        if self.system.compute_capability >= 90 and self.nodes > 1 and fast:
             count *= 2
+            found.append((count, f"and twice again: few channels of over 45 GB/s on {self.nodes} nodes"))
         if self.collnet and chain and chain.bw_intra > chain.bw_inter and self.gpus > 1:
             count += count // 2
-        return self._clamped(count)
+            found.append((count, "half as many more for CollNet, whose inside is faster than its network"))
+        clamped = self._clamped(count)
+        if clamped != count:
+            limit = "NCCL_MAX_CTAS" if clamped < count else "NCCL_MIN_CTAS"
+            found.append((clamped, f"{limit} is {clamped}"))
+        return found
 
     @property
     def nvls_channels(self) -> int:
@@ -117,6 +149,18 @@ class Communicator:
         if self.system.compute_capability < 100:
             return self._clamped(16)
         return self._clamped(24 if self.nodes == 1 else 32)
+
+    def _speeds(self) -> str:
+        """What a search channel of the rings takes, and of how much."""
+        ring, system = self.graphs.ring, self.system
+        if self.nodes > 1:
+            speed, room, what = ring.bw_inter, system.nics * system.nic_path, "a node's cards"
+        else:
+            speed, room, what = ring.bw_intra, system.nvlink or system.pcie, "a GPU's links"
+        taken = f"{speed / GB:g} GB/s each"
+        if self.nodes == system.ranks_per_gpu == 1 or self.nodes > 1:
+            taken += f", {ring.channels * speed / GB:g} of the {room / GB:g} GB/s of {what}"
+        return taken
 
     def _clamped(self, count: int) -> int:
         return max(self.settings.min_ctas, min(self.settings.max_ctas, count, MAX_CHANNELS))
@@ -130,25 +174,31 @@ def communicator(
     graphs: Graphs | None = None,
     settings: Settings | None = None,
 ) -> Communicator:
-    """A communicator over ``nodes`` machines, all their GPUs or ``gpus`` of each.
+    """A communicator over ``nodes`` machines, with ranks on all their GPUs or ``gpus`` ranks on each.
 
-    ``graphs`` are those of a dump or a log; otherwise the preset of the machine, or the plain rule.
+    ``graphs`` are those of a dump or a log; otherwise NCCL's search finds them.
     """
     system = find_system(system) if isinstance(system, str) else system
-    gpus = system.gpus if gpus is None else gpus
+    gpus = system.ranks if gpus is None else gpus
     if nodes < 1:
         raise ValueError(f"{nodes} nodes; write 1 or more")
-    if not 1 <= gpus <= system.gpus:
+    if not 1 <= gpus <= system.ranks:
         raise ValueError(
-            f"{gpus} GPUs a node, but {system.name} has {system.gpus}; allowed: 1 to {system.gpus}"
+            f"{gpus} ranks a node, but {system.name} has room for {system.ranks}; "
+            f"allowed: 1 to {system.ranks}, more with ranks_per_gpu"
+        )
+    settings = settings or Settings()
+    if system.ranks_per_gpu > 1 and release_of(settings.version) != _SHARED_GPUS_SINCE:
+        raise ValueError(
+            f"NCCL {settings.version} refuses several ranks on one GPU; write version {_SHARED_GPUS_SINCE}"
         )
     if nodes * gpus == 1:
         raise ValueError("1 rank has nobody to talk to, so NCCL chooses nothing; ask for 2 ranks or more")
-    found = known_graphs(system, nodes, gpus) if graphs is None else graphs
+    found = known_graphs(system, nodes, gpus, settings.version) if graphs is None else graphs
     for channel in found.ring.order:
         if sorted(channel.gpus) != list(range(gpus)):
             raise ValueError(
                 f"the graphs given order {len(channel.gpus)} GPUs a node, but {gpus} are in use; "
                 "take graphs that were found for this many"
             )
-    return Communicator(system, nodes, gpus, found, settings or Settings())
+    return Communicator(system, nodes, gpus, found, settings)

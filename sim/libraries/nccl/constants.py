@@ -1,8 +1,9 @@
-"""The tables in NCCL's tuner (src/graph/tuning.cc) as of v2.28.9, v2.29.7 and v2.30.7."""
+"""The tables in NCCL's tuner (src/graph/tuning.cc) and of its search (src/graph/search.cc), v2.30.7.
 
-from dataclasses import dataclass, replace
+What other releases have in their place, and what they lack, is in `sim.libraries.nccl.releases`.
+"""
 
-DEFAULT_VERSION = "2.30"
+from dataclasses import dataclass, field
 
 Row = tuple[float, float, float]
 """Figures of LL, LL128, Simple; or at 1, 2 and more nodes."""
@@ -52,9 +53,6 @@ HOP_US: dict[str, dict[str, Row]] = {
 }
 """Microseconds of one step over each class of link, per protocol."""
 
-NVLS_EFFICIENCY = (0.0, 0.0, 0.85, 0.74)
-"""What a switch reduction leaves of NVLink's bandwidth, per generation."""
-
 TREE_CORRECTION: dict[str, tuple[float, ...]] = {
     "ll": (
         *(1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5),
@@ -74,33 +72,71 @@ TREE_CORRECTION: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The figures that differ between releases; caps are GB/s, of all channels or of one."""
+    """One release: its tables, and which of the tuner's rules it has.
 
+    Caps are GB/s, of all channels or of one. ``base_us``, ``hop_us`` and ``correction`` are as the tables
+    above. ``nvls_efficiency`` is what a switch reduction leaves of NVLink's bandwidth per generation,
+    empty where the release does not reckon so. ``inside`` and ``between`` are the speeds in GB/s that
+    its search tries, by the first compute capability each list is for; ``nvlink_gbps`` what
+    it reckons for one NVLink where that is not 2.30's.
+
+    ``ring_ll`` is the part of its bandwidth that a ring has left with LL; ``ring_ll128_alone`` the same with
+    LL128 and one GPU a node. ``ll_inside`` multiplies the latency of LL inside nodes where there are
+    several. ``plateau_by_ranks`` and ``plateau`` say when, and by how much, large Simple rings wait
+    longer. ``crossings`` is by how many nodes the network hops of a ring are counted too high.
+    """
+
+    release: str
+    base_us: dict[str, Row]
+    hop_us: dict[str, dict[str, Row]]
+    correction: dict[str, tuple[float, ...]]
     ll_max: Table
     ring_ll128: Table
     tree_ll128: Table
     tree: Table
-    nvls_tree: Table
-    nvls_tree_corrected: bool
+    nvls_tree: Table | None
+    inside: dict[int, tuple[float, ...]]
+    between: dict[int, tuple[float, ...]]
+    nvlink_gbps: dict[int, float]
+    algorithms: frozenset[str]
+    nvls_efficiency: tuple[float, ...] = (0.0, 0.0, 0.85, 0.74)
+    nvls_tree_corrected: bool = True
+    ring_ll: float = 0.5
+    ring_ll_gathering: float = 0.5
+    ring_ll128_alone: float = 0.92
+    ring_ll128_by_kind: dict[str, float] = field(default_factory=dict)
+    tree_ll128_between: float = 120 / 128
+    ampere_total: float = float("inf")
+    ll_inside: float = 1.0
+    net_overhead: bool = True
+    network_exposed: bool = True
+    crossings: int = 0
+    plateau: tuple[float, float] = (1.9, 1.4)
+    plateau_by_ranks: bool = False
+    ll128_capabilities: tuple[int, ...] = ()
+    ll128_over_nvb: bool = True
 
 
-_V230 = Constants(
+V230 = Constants(
+    release="2.30",
+    base_us=BASE_US,
+    hop_us=HOP_US,
+    correction=TREE_CORRECTION,
     ll_max=((39.0, 39.0, 20.4), (87.7, 22.5, 19.0), (141.0, 45.0, 35.0), (282.0, 90.0, 70.0)),
     ring_ll128=((20.0, 20.0, 20.0), (20.0, 20.0, 20.0), (36.7, 36.7, 36.7), (40.0, 40.0, 40.0)),
     tree_ll128=((20.0, 20.0, 20.0), (20.0, 20.0, 20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
     tree=((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0)),
     nvls_tree=((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
-    nvls_tree_corrected=True,
+    inside={
+        0: (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+        90: (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+        100: (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+    },
+    between={
+        0: (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
+        90: (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+        100: (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+    },
+    nvlink_gbps={},
+    algorithms=frozenset(BASE_US),
 )
-_V229 = replace(_V230, nvls_tree=(*_V230.nvls_tree[:3], (0.0, 96.0, 43.8)))
-_V228 = replace(_V229, ring_ll128=(*_V229.ring_ll128[:3], (73.4, 34.6, 73.4)), nvls_tree_corrected=False)
-
-VERSIONS = {"2.28": _V228, "2.29": _V229, "2.30": _V230}
-
-
-def constants(version: str) -> Constants:
-    """The tables of a release, written ``2.30`` or ``2.30.7``."""
-    release = ".".join(version.split(".")[:2])
-    if release not in VERSIONS:
-        raise ValueError(f"NCCL {version!r} is not modelled; write one of {', '.join(VERSIONS)}")
-    return VERSIONS[release]

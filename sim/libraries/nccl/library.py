@@ -14,7 +14,6 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import BASE_US
 from sim.libraries.nccl.device.closed_form import closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
@@ -44,7 +43,7 @@ under the tuner and 20 us above: a default until a calibration knows better.
 """
 
 CLOCKS = ("tuner", "pipeline")
-"""What ``auto`` goes by: NCCL's belief; or the closed form of rings and trees, within 3 % of the engine's."""
+"""What ``auto`` goes by: NCCL's belief; or the closed form of rings and trees, within 5 % of the engine's."""
 
 ALONE = Candidate("none", "none", 0, 0.0)
 """One rank talks to nobody: NCCL copies the buffer, if it does anything."""
@@ -121,10 +120,13 @@ class Nccl:
         elif engine == "simpy":
             pair = candidate.algorithm, candidate.protocol
             seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
-            seconds, channels = seconds + overhead_s(*pair), len(carried_bytes(self.comm, collective, *pair))
+            seconds, channels = (
+                seconds + overhead_s(self.comm, *pair),
+                len(carried_bytes(self.comm, collective, *pair)),
+            )
         elif self.clock == "pipeline":
             seconds = closed_form(self.comm, collective, candidate.algorithm, candidate.protocol)
-            seconds += overhead_s(candidate.algorithm, candidate.protocol)
+            seconds += overhead_s(self.comm, candidate.algorithm, candidate.protocol)
         else:
             seconds = _after_launch(_believed_us(self.comm, collective, candidate))
         what = f"NCCL's {candidate.algorithm}/{candidate.protocol} {collective.kind} of {collective.nbytes} B"
@@ -156,9 +158,9 @@ def simulated(
     return seconds, timeline
 
 
-def overhead_s(algorithm: str, protocol: str) -> Seconds:
+def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     """What passes before the first byte moves: the launch, and the tuner's base latency."""
-    return _after_launch(BASE_US[algorithm][list(PROTOCOLS).index(protocol)])
+    return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
 _WIRED = Parameters(alpha=0.0, beta=0.0)

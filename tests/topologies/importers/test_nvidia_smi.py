@@ -100,8 +100,9 @@ def test_a_dgx1_s_table_is_the_dgx1_of_the_catalogue() -> None:
     assert {hop: found.edges[hop] for hop in found.edges} == {hop: named.edges[hop] for hop in named.edges}
 
 
-def test_pcie_alone_is_a_tree_of_cpus() -> None:
-    found, named = nvidia_smi.topology(PCIE4, 2, nic=12.5e9), make("a100-pcie4", 2)
+def test_pcie_alone_is_a_tree_of_switches_and_cpus() -> None:
+    switched = PCIE4.replace("NODE", "PXB")
+    found, named = nvidia_smi.topology(switched, 2, nic=12.5e9), make("a100-pcie4", 2)
     check(found)
     assert {hop: found.edges[hop] for hop in found.edges} == {hop: named.edges[hop] for hop in named.edges}
 
@@ -123,10 +124,10 @@ def test_one_gpu_is_a_machine_too() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("GPU2\tSYS", "GPU9\tSYS", "line 4: a row of 'GPU9' where 'GPU2' is next"),
-        ("NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X", "", "line 7: a row of '' where 'NIC1' is next"),
-        ("NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X", "NIC1\tSYS", "line 7: 1 cells in a table of 6 devices"),
-        ("GPU1\tNODE", "GPU1\tNEAR", "line 3: GPU1 to GPU0 is 'NEAR'; allowed: NV and a count, PIX"),
+        ("GPU2\tSYS", "GPU9\tSYS", "line 4: a row of 'GPU9', which the line above all rows does not name"),
+        ("\tGPU2\tGPU3", "\tGPU2", "line 5: a row of 'GPU3', which"),
+        ("GPU1\tNODE", "GPU1\tNEAR", "line 3: GPU1 to GPU0 is 'NEAR'; allowed: NV and a count, PSB, PIX"),
+        ("GPU1\tNODE", "GPU1\tCNS", "line 3: GPU1 to GPU0 is 'CNS', which nvidia-smi topo -p2p prints"),
         ("GPU1\tNODE", "GPU1\tX", "line 3: GPU1 to GPU0 is 'X'"),
         ("GPU0\t X \tNODE", "GPU0\t X \tNV19", "line 2: NV19 links; allowed: 1 to 18"),
         ("GPU0\t X \tNODE", "GPU0\t X \tNV0", "line 2: NV0 links; allowed: 1 to 18"),
@@ -140,6 +141,45 @@ def test_a_broken_table_is_refused_with_its_line(old: str, new: str, message: st
     with pytest.raises(TopologyError, match=message) as caught:
         nvidia_smi.topology(PCIE4.replace(old, new))
     assert "nvidia-smi topo -m" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X", ""),
+        ("NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X", "NIC1\tSYS"),
+        ("NIC0\tNODE\tNODE\tSYS\tSYS\t X \tSYS\nNIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X", "```\n# more"),
+        ("GPU1\tNODE\t X \tSYS\tSYS\tNODE\tSYS\t0-31\t0\t\tN/A", ""),
+        ("\t0-31\t0\t\tN/A", ""),
+        ("\n", "\r\n\r\n"),
+        ("\n", "\n    "),
+        ("\n", "\n> "),
+        ("\t", " | "),
+        ("\tGPU0\tGPU1", "\ufeff\t\x1b[1;4mGPU0\tGPU1\x1b(B"),
+        ("\tGPU0\tGPU1", "\t[4mGPU0\tGPU1"),
+        ("SYS", "SOC"),
+    ],
+)
+def test_a_table_pasted_from_anywhere_reads_the_same(old: str, new: str) -> None:
+    assert old in PCIE4
+    found, clean = nvidia_smi.topology(PCIE4.replace(old, new)), nvidia_smi.topology(PCIE4)
+    assert {hop: found.edges[hop] for hop in found.edges} == {hop: clean.edges[hop] for hop in clean.edges}
+
+
+def test_a_table_without_a_cell_for_a_pair_is_cut_off() -> None:
+    rows = PCIE4.splitlines()
+    with pytest.raises(TopologyError, match="line 5: the table is cut off: no cell says how GPU3 and NIC1"):
+        nvidia_smi.topology("\n".join([*rows[:4], rows[4].removesuffix("\tNODE\t32-63\t1\t\tN/A")]))
+
+
+def test_gpus_of_which_nothing_but_nvlinks_is_told_share_a_cpu() -> None:
+    graph = nvidia_smi.topology("  GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X\n")
+    assert [node for node, data in graph.nodes(data=True) if data["kind"] == "cpu"] == ["node0/cpu0"]
+
+
+def test_two_gpus_of_one_board_meet_at_a_switch() -> None:
+    graph = nvidia_smi.topology("  GPU0 GPU1\nGPU0 X PSB\nGPU1 PSB X\n")
+    assert path(graph, 0, 1) == ["node0/gpu0", "node0/pcie0", "node0/gpu1"]
 
 
 @pytest.mark.parametrize("table", [PCIE4, DGX1])

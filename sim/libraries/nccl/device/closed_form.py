@@ -1,10 +1,12 @@
-"""How long NCCL's rings and trees take, in closed form; docs/model_nccl.md derives it.
+"""How long NCCL's rings and trees take, without playing every message; docs/model_nccl.md derives it.
 
-Each wire carries its share of bandwidth and adds a latency to every message (see `wires` beside this);
-what is left to count is how often a chunk waits for a wire, and how often for a latency.
+Each wire carries its share of bandwidth and adds a latency to every message (see `wires`); what is
+left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
 """
 
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,9 @@ from sim.libraries.nccl.device.wires import Channel, Wire, channels
 Seconds = float
 Floats = NDArray[np.float64]
 
+_PRECISION = 13
+"""Decimals of a second to which two states of a ring are held to be the same."""
+
 
 def closed_form(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
     """From the first byte sent to the last received, in seconds: that of the slowest channel."""
@@ -28,77 +33,115 @@ def closed_form(comm: Communicator, collective: Collective, algorithm: str, prot
     for channel in channels(comm, collective, algorithm, protocol):
         cuts = chunking(comm, kind, algorithm, protocol, channel.nbytes * blocks)
         if algorithm == "tree":
-            way = 2 * _up_the_tree(comm, channel, min(cuts.chunk, channel.nbytes))
-            times.append(way + _behind(channel, cuts))
+            times.append(_up_and_down(comm, channel, cuts))
         elif kind in PIPELINED:
             way = _along_the_ring(comm, collective, channel, min(cuts.chunk, channel.nbytes))
             times.append(way + _behind(channel, cuts))
         else:
-            times.append(_rotations(comm, kind, channel, cuts, collective.itemsize))
+            times.append(_around(comm, kind, channel, cuts, collective.itemsize))
     return max(times)
 
 
-def _rotations(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:
-    """Loop after loop, every wire carries a chunk a turn; latencies add up where slices do not hide them."""
-    rate = min(wire.bandwidth for wire in (channel.inside, channel.between))
+def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:
+    """Loops of a ring one after another, each as many turns as there are chunks to pass on."""
+    ring = _Ring(comm, channel, cuts, itemsize)
     turns, loops = comm.ranks - 1, even_pieces(channel.nbytes, cuts.chunk)
     if kind == "all_reduce":
         turns, loops = 2 * turns, [*all_reduce_loops(channel.nbytes, comm.ranks, cuts.chunk)] or [0]
-    # a ring passes node after node, all alike
-    latency = np.full(comm.gpus, channel.inside.latency)
-    latency[-1] = channel.between.latency
-    first = [min(cuts.slice_bytes(chunk, itemsize), chunk) for chunk in loops]
-    hidden = [(chunk - ahead) / rate for chunk, ahead in zip(loops, first, strict=True)]
-    before = _longest(latency - hidden[0], (len(loops) - 1) * (turns - 1))
-    last = _longest(latency - hidden[-1], turns - 1, then=latency)
-    free = turns * sum(loops) / rate + before + last
-    return max(free, _credited(channel, turns * len(loops), sum(first) / len(first), hidden[-1], cuts))
+    for chunk in sorted(set(loops), reverse=True):
+        ring.repeat(partial(ring.loop, chunk, turns), loops.count(chunk))
+    return max(float(arrivals.max()) for arrivals in ring.flying)
 
 
-def _credited(channel: Channel, chunks: int, ahead: float, hidden: Seconds, cuts: Chunking) -> Seconds:
-    """How long a wire between nodes takes to pass ``chunks`` chunks where its credits hold it up, else 0.
+class _Ring:
+    """The sends of one node's ranks, turn after turn; all nodes of a ring do the same at the same time.
 
-    They do where a window of chunks comes sooner from inside the node than its first slice, of
-    ``ahead`` bytes, is through. The chunks of the last window then follow each other as they come.
+    ``flying`` has when the last slices arrive that take up slots, an array of ranks each; ``free``
+    is when each rank's wire is.
     """
-    window = cuts.credits // cuts.slices
-    through, come = _hop(channel.between, ahead), _hop(channel.inside, ahead)
-    if through <= window * come:
-        return 0.0
-    return -(-chunks // window) * through + (chunks - 1) % window * come + hidden
+
+    def __init__(self, comm: Communicator, channel: Channel, cuts: Chunking, itemsize: int) -> None:
+        wires = (
+            [channel.between] if comm.nodes == 1 else [channel.inside] * (comm.gpus - 1) + [channel.between]
+        )
+        self._rate = np.array([wire.bandwidth for wire in wires])
+        self._latency = np.array([wire.latency for wire in wires])
+        self._cuts, self._itemsize = cuts, itemsize
+        self.free: Floats = np.zeros(len(wires))
+        self.flying = deque([self.free] * cuts.credits, maxlen=cuts.credits)
+
+    def loop(self, chunk: int, turns: int) -> None:
+        """A rank sends a chunk of its own, then in each turn the one that its predecessor sent before."""
+        ahead = min(self._cuts.slice_bytes(chunk, self._itemsize), chunk)
+        parts = [ahead] + [chunk - ahead] * (self._cuts.slices - 1)
+        self._turn(parts, own=True)
+        self.repeat(partial(self._turn, parts, own=False), turns - 1)
+
+    def _turn(self, parts: list[int], *, own: bool) -> None:
+        came = [np.roll(self.flying[-place], 1) for place in range(len(parts), 0, -1)]
+        for part, arrival in zip(parts, came, strict=True):
+            start = np.maximum(self.free, self.flying[0])
+            if not own:
+                start = np.maximum(start, arrival)
+            self.free = start + part / self._rate
+            self.flying.append(self.free + self._latency)
+
+    def repeat(self, act: Callable[[], None], times: int) -> None:
+        """Do the same so many times; once it only adds the same time again, add that."""
+        seen: dict[bytes, tuple[int, Seconds]] = {}
+        done = 0
+        while done < times:
+            now = float(self.free[0])
+            state = np.round(np.array([self.free, *self.flying]) - now, _PRECISION).tobytes()
+            if state in seen:
+                before, then = seen[state]
+                skipped, left = divmod(times - done, done - before)
+                self._wait(skipped * (now - then))
+                for _ in range(left):
+                    act()
+                return
+            seen[state] = done, now
+            act()
+            done += 1
+
+    def _wait(self, seconds: Seconds) -> None:
+        self.free = self.free + seconds
+        for _ in range(len(self.flying)):
+            self.flying.append(self.flying[0] + seconds)
 
 
-def _longest(gain: Floats, hops: int, then: Floats | None = None) -> Seconds:
-    """The most that up to ``hops`` neighbouring wires sum up to, and ``then`` the next; ``gain`` repeats."""
-    period = len(gain)
-    rounds = max(hops // period - 1, 0)
-    if gain.sum() <= 0:
-        hops, rounds = min(hops, period), 0
-    left = hops - rounds * period
-    place = (np.arange(period)[:, None] + np.arange(left + 1)) % period
-    sums = np.cumsum(gain[place], axis=1) - gain[place]
-    if then is not None:
-        sums = sums + then[place]
-    return float(rounds * gain.sum() + sums.max())
+def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Seconds:
+    """Up to the root and down again, the way of the first chunk and the pace of those behind it.
 
-
-def _up_the_tree(comm: Communicator, channel: Channel, chunk: int) -> Seconds:
-    """A chunk's way to the root from where it is longest."""
-    inside, between = _hop(channel.inside, chunk), _hop(channel.between, chunk)
-    return max(hops * inside + crossings * between for hops, crossings in _ways_up(comm, channel.number))
-
-
-@lru_cache(maxsize=4096)
-def _ways_up(comm: Communicator, number: int) -> frozenset[tuple[int, int]]:
-    """How many hops inside nodes and between them any rank of a channel's tree is from the root."""
-    parent = trees(comm)[number].parent
+    Or, where a GPU's port takes both directions: from when it has something to send, twice the data, and
+    the way on.
+    """
+    chunk = min(cuts.chunk, channel.nbytes)
+    parent = trees(comm)[channel.number].parent
     crossing = parent // comm.gpus != np.arange(comm.ranks) // comm.gpus
-    ways, rank = np.zeros((comm.ranks, 2), dtype=np.int64), np.arange(comm.ranks)
-    while (below := parent[rank] >= 0).any():
-        ways[:, 0] += below & ~crossing[rank]
-        ways[:, 1] += below & crossing[rank]
-        rank = np.where(below, parent[rank], rank)
-    return frozenset((int(hops), int(crossings)) for hops, crossings in ways)
+    hops = np.where(crossing, _hop(channel.between, chunk), _hop(channel.inside, chunk))
+    below = _farthest_below(parent, hops)
+    seconds = 2 * float(below.max()) + _behind(channel, cuts)
+    if channel.port:
+        child = np.flatnonzero((parent >= 0) & ~crossing)
+        # those whose parent has a parent inside the node as well
+        child = child[(parent[parent[child]] >= 0) & ~crossing[parent[child]]]
+        waits = below[child] + below[parent[child]]
+        port = channel.inside.latency + 2 * channel.nbytes / channel.inside.bandwidth
+        seconds = max(seconds, float(waits.max()) + port)
+    return seconds
+
+
+def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
+    """How long a chunk takes to each rank from where it is longest, its hop upwards not counted."""
+    child = np.flatnonzero(parent >= 0)
+    below = np.zeros(len(parent))
+    while True:
+        raised = below.copy()
+        np.maximum.at(raised, parent[child], below[child] + hops[child])
+        if (raised == below).all():
+            return below
+        below = raised
 
 
 def _along_the_ring(comm: Communicator, collective: Collective, channel: Channel, chunk: int) -> Seconds:

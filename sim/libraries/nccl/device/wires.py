@@ -1,10 +1,10 @@
 """The network that one channel of NCCL's rings and trees has to itself, as a topology.
 
-NCCL's search reserves a bandwidth for every search channel on each link of each path. What runs over a
-search channel shares it: two channels over a ring or inside a node; between nodes the flows up and
-down both trees of the pair, through one NIC. Every connection is a wire of its own that carries its
-fair share, less what the protocol spends on flags; one message takes the hop's latency. So channels
-do not meet, and a collective takes as long as its slowest channel.
+NCCL's search reserves a bandwidth for every search channel; the channels that run over it share that. No
+connection gets more than its share of the machine's links either (see `shares`), less what
+the protocol spends on flags. Every connection is a wire of its own; but behind an NVSwitch a GPU has one
+port, and what it sends up a tree and what it sends down take turns there. One message takes the hop's
+latency. So channels do not meet, and a collective takes as long as its slowest channel.
 
 Latencies are the tuner's hardware latencies (src/graph/tuning.cc, v2.30.7), not its corrections.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
-from sim.algorithms.double_binary_tree import trees as node_trees
 from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
 from sim.libraries.nccl.device.connect import rings, trees
 from sim.libraries.nccl.device.schedules import carried_bytes
+from sim.libraries.nccl.device.shares import shares, through_port
 from sim.libraries.nccl.graph.graph import Graph, PathClass
 from sim.libraries.nccl.tuning.latency import hop_us
 from topologies import Topology
@@ -37,13 +37,15 @@ class Wire:
 class Channel:
     """One channel with the bytes of a block that it carries, and its wires inside nodes and between them.
 
-    Where there is only one sort of wire, both are that.
+    Where there is only one sort of wire, both are that. With ``port`` the wire inside a node is a
+    GPU's port to the NVSwitch, for what it sends to whomever.
     """
 
     number: int
     nbytes: int
     inside: Wire
     between: Wire
+    port: bool
 
 
 def channels(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> list[Channel]:
@@ -53,46 +55,61 @@ def channels(comm: Communicator, collective: Collective, algorithm: str, protoco
     """
     carried = carried_bytes(comm, collective, algorithm, protocol)
     search = _graph(comm, algorithm).channels
+    port = through_port(comm, algorithm)
     found: dict[tuple[int, int, int], Channel] = {}
     for number, nbytes in enumerate(carried):
-        companions = range(number % search, len(carried), search)
-        key = nbytes, tree_number(comm, number) if algorithm == "tree" else 0, len(companions)
+        sharing = len(range(number % search, len(carried), search))
+        key = nbytes, tree_number(comm, number) if algorithm == "tree" else 0, sharing
         if key not in found:
-            inside = _inside(comm, algorithm, protocol, companions)
-            between = inside if comm.nodes == 1 else _between(comm, algorithm, protocol, companions)
-            found[key] = Channel(number, nbytes, between if comm.gpus == 1 else inside, between)
+            inside, between = _wires(comm, algorithm, protocol, sharing, len(carried))
+            if comm.nodes == 1:
+                between = inside
+            found[key] = Channel(number, nbytes, between if comm.gpus == 1 else inside, between, port)
     return list(found.values())
 
 
 def wires(comm: Communicator, algorithm: str, channel: Channel) -> Topology:
-    """One channel's wires as a topology, an edge for each of its connections."""
+    """One channel's wires as a topology, an edge for each of its connections, or each GPU's port."""
     name = f"{comm.nodes} x {comm.system.name}, {algorithm}, channel {channel.number}"
     graph: Topology = nx.DiGraph(name=name, nodes=comm.nodes)
     for rank in range(comm.ranks):
-        graph.add_node(f"gpu{rank}", kind="gpu", rank=rank)
-    kind_inside = "nvlink" if comm.system.nvlink else "pcie"
+        graph.add_node(f"gpu{rank}", kind="gpu", rank=rank, tier=0)
+    inside = {"kind": "nvlink" if comm.system.nvlink else "pcie", "bandwidth": channel.inside.bandwidth}
+    between = {"kind": "ib", "bandwidth": channel.between.bandwidth, "latency": channel.between.latency}
+    if channel.port:
+        for rank in range(comm.ranks):
+            gpu, switch = f"gpu{rank}", f"nvswitch{rank // comm.gpus}"
+            graph.add_node(switch, kind="nvswitch", tier=1)
+            graph.add_edge(gpu, switch, latency=channel.inside.latency, **inside)
+            graph.add_edge(switch, gpu, latency=0.0, **inside)
     for src, dst in _connections(comm, algorithm, channel.number):
-        same = src // comm.gpus == dst // comm.gpus
-        wire, kind = (channel.inside, kind_inside) if same else (channel.between, "ib")
-        graph.add_edge(f"gpu{src}", f"gpu{dst}", kind=kind, bandwidth=wire.bandwidth, latency=wire.latency)
+        if src // comm.gpus != dst // comm.gpus:
+            graph.add_edge(f"gpu{src}", f"gpu{dst}", **between)
+        elif not channel.port:
+            graph.add_edge(f"gpu{src}", f"gpu{dst}", latency=channel.inside.latency, **inside)
     return graph
 
 
-def _inside(comm: Communicator, algorithm: str, protocol: str, companions: range) -> Wire:
+def _wires(comm: Communicator, algorithm: str, protocol: str, sharing: int, used: int) -> tuple[Wire, Wire]:
+    """The wires inside a node and between nodes of a channel that shares its search channel.
+
+    With one GPU a node nothing hides the network, whose latency is then the trees'; as in the tuner.
+    """
     graph = _graph(comm, algorithm)
+    inside, between = shares(comm, algorithm, used)
     link = "nvlink" if graph.type_intra is PathClass.NVL else "pci"
-    rate = graph.bw_intra / len(companions) * WIRE_EFFICIENCY[protocol]
-    return Wire(rate, hop_us(link, algorithm, protocol, comm) * 1e-6)
-
-
-def _between(comm: Communicator, algorithm: str, protocol: str, companions: range) -> Wire:
-    """With one GPU a node nothing hides the network, whose latency is then the trees'; as in the tuner."""
-    graph = _graph(comm, algorithm)
-    flows = _flows(comm, companions) if algorithm == "tree" else len(companions)
     exposed = "tree" if comm.gpus == 1 else algorithm
     device = graph.latency_inter_us * (2 if protocol == "simple" else 1)
-    latency = (hop_us("net", exposed, protocol, comm) + device) * 1e-6
-    return Wire(graph.bw_inter / flows * WIRE_EFFICIENCY[protocol], latency)
+    return (
+        Wire(
+            min(graph.bw_intra / sharing, inside) * WIRE_EFFICIENCY[protocol],
+            hop_us(link, algorithm, protocol, comm) * 1e-6,
+        ),
+        Wire(
+            min(graph.bw_inter / sharing, between) * WIRE_EFFICIENCY[protocol],
+            (hop_us("net", exposed, protocol, comm) + device) * 1e-6,
+        ),
+    )
 
 
 def tree_number(comm: Communicator, channel: int) -> int:
@@ -102,16 +119,6 @@ def tree_number(comm: Communicator, channel: int) -> int:
 
 def _graph(comm: Communicator, algorithm: str) -> Graph:
     return comm.graphs.tree if algorithm == "tree" else comm.graphs.ring
-
-
-def _flows(comm: Communicator, companions: range) -> int:
-    """Connections that leave the busiest node by one NIC: to the parent and the children of each tree."""
-    flows = np.zeros(comm.nodes, dtype=np.int64)
-    parents = node_trees(comm.nodes)
-    for number in companions:
-        parent = parents[tree_number(comm, number)]
-        flows += (parent >= 0) + np.bincount(parent[parent >= 0], minlength=comm.nodes)
-    return int(flows.max())
 
 
 def _connections(comm: Communicator, algorithm: str, channel: int) -> list[tuple[int, int]]:

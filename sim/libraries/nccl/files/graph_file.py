@@ -1,10 +1,13 @@
-"""NCCL's graph files: what NCCL_GRAPH_DUMP_FILE writes and NCCL_GRAPH_FILE reads (XML, version 1).
+"""NCCL's graph files: what NCCL_GRAPH_DUMP_FILE writes and NCCL_GRAPH_FILE reads, 2.10 to 2.30 (XML).
 
 A file describes one node: a ``graphs`` element with a ``graph`` for each search, in which every
 ``channel`` lists a network device, the GPUs in order, and a network device again. Bandwidths are
-GB/s there. GPUs become local indices in the order of their ranks.
+GB/s there. Devices are numbers such as ``0x1f`` (older releases: decimal), with the host in the top
+byte where NVLink joins several. GPUs become local indices in the order of their ranks, which
+files have from 2.30.3 on, or of their numbers.
 """
 
+import re
 from xml.sax.saxutils import quoteattr
 
 from sim.libraries.nccl.graph.graph import PATTERNS, Graph, Graphs, PathClass, SearchChannel
@@ -14,6 +17,9 @@ from topologies.importers.elements import Element, Source, parse
 IDS = ("ring", "tree", "collnet_chain", "nvls", "collnet_direct")
 """The searches, by the number that stands in a file."""
 
+_LOCAL = (1 << 56) - 1
+"""What of a device's number is not its host's."""
+
 
 class GraphFileError(ValueError):
     """A graph file that cannot be read; the message names the line."""
@@ -22,20 +28,22 @@ class GraphFileError(ValueError):
 _SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
 
 
-def parse_graphs(text: str) -> Graphs:
-    """The graphs of a graph file's text."""
+def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
+    """The graphs of a file's text; of what it lacks ``others``, as NCCL searches for what is not given."""
     root = parse(text, _SOURCE, "graphs")
     channels = [channel for element in root.children for channel in element.children]
-    ranks = sorted({rank for channel in channels for rank in _devices(channel, "gpu", "rank")})
-    local = {rank: index for index, rank in enumerate(ranks)}
+    gpus = sorted({gpu for channel in channels for gpu in _gpus(channel)})
+    local = {gpu: index for index, gpu in enumerate(gpus)}
     found = {}
     for element in root.children:
         if element.tag != "graph":
             raise element.complaint(f"graphs holds graph, not {element.tag!r}")
-        name = IDS[int(element.one_of("id", tuple(str(number) for number in range(len(IDS)))))]
-        found[name] = _graph(element, local)
+        graph = _graph(element, local)
+        found[_name(element, graph)] = graph
     missing = [name for name in ("ring", "tree") if name not in found or not found[name].channels]
-    if missing:
+    if others and len(missing) < 2:
+        found |= {name: getattr(others, name) for name in missing}
+    elif missing:
         raise root.complaint(f"no channels of {' and '.join(missing)}, without which NCCL does not run")
     return Graphs.joined(found)
 
@@ -56,6 +64,12 @@ def format_graphs(graphs: Graphs) -> str:
     return "\n".join([*lines, "</graphs>", ""])
 
 
+def _name(element: Element, graph: Graph) -> str:
+    """What a graph is for; up to 2.20 both of CollNet's had the same number."""
+    name = IDS[int(element.one_of("id", tuple(str(number) for number in range(len(IDS)))))]
+    return graph.pattern if graph.pattern == "collnet_direct" else name
+
+
 def _graph(element: Element, local: dict[int, int]) -> Graph:
     classes = tuple(path.name for path in PathClass)
     patterns = tuple(str(number + 1) for number in range(len(PATTERNS)))
@@ -71,25 +85,40 @@ def _graph(element: Element, local: dict[int, int]) -> Graph:
         type_inter=PathClass[element.one_of("typeinter", classes)],
         cross_nic=element.count("crossnic"),
         same_channels=element.count("samechannels") > 0,
-        latency_inter_us=element.number("latencyinter"),
+        latency_inter_us=element.number("latencyinter") if "latencyinter" in element.attributes else 0.0,
         order=tuple(_channel(child, local) for child in element.children),
     )
 
 
 def _channel(element: Element, local: dict[int, int]) -> SearchChannel:
-    gpus = [local[rank] for rank in _devices(element, "gpu", "rank")]
+    gpus = [local[gpu] for gpu in _gpus(element)]
     if len(set(gpus)) != len(gpus):
         raise element.complaint("a channel has the same GPU twice")
-    return SearchChannel(tuple(gpus), tuple(_devices(element, "net", "dev")))
+    ports = [_device(child) & _LOCAL for child in _devices(element, "net")]
+    return SearchChannel(tuple(gpus), tuple(ports))
 
 
-def _devices(channel: Element, tag: str, name: str) -> list[int]:
+def _gpus(channel: Element) -> list[int]:
+    """A channel's GPUs by rank, or by device where the release did not write ranks yet."""
+    found = _devices(channel, "gpu")
+    return [child.count("rank") if "rank" in child.attributes else _device(child) for child in found]
+
+
+def _devices(channel: Element, tag: str) -> list[Element]:
     if channel.tag != "channel":
         raise channel.complaint(f"a graph holds channels, not {channel.tag!r}")
     for child in channel.children:
         if child.tag not in ("gpu", "net"):
             raise child.complaint(f"a channel holds gpu and net, not {child.tag!r}")
-    return [child.count(name) for child in channel.children if child.tag == tag]
+    return [child for child in channel.children if child.tag == tag]
+
+
+def _device(element: Element) -> int:
+    """A device's number, hexadecimal where it says so."""
+    text = element.text("dev")
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18}", text):
+        raise element.complaint(f"dev is {text!r}, not a number such as 3 or 0x1f")
+    return int(text, 16 if text[:2] in ("0x", "0X") else 10)
 
 
 def _graph_lines(number: int, graph: Graph) -> list[str]:
@@ -108,7 +137,12 @@ def _graph_lines(number: int, graph: Graph) -> list[str]:
     written = " ".join(f"{name}={quoteattr(str(value))}" for name, value in attributes.items())
     lines = [f"  <graph {written}>"]
     for channel in graph.order:
-        nets = [f'      <net dev="{nic}"/>' for nic in channel.nics]
-        gpus = [f'      <gpu dev="{gpu:#x}" rank="{gpu}"/>' for gpu in channel.gpus]
+        nets = [f'      <net dev="{_written(nic)}"/>' for nic in channel.nics]
+        gpus = [f'      <gpu dev="{_written(gpu)}" rank="{gpu}"/>' for gpu in channel.gpus]
         lines += ["    <channel>", *nets[:1], *gpus, *nets[1:], "    </channel>"]
     return [*lines, "  </graph>"]
+
+
+def _written(device: int) -> str:
+    """A device's number as NCCL writes it, and reads it: hexadecimal, and 0 without a prefix."""
+    return f"{device:#x}" if device else "0"

@@ -3,8 +3,8 @@
 A log shows what came of a graph, not the graph. Taken from it:
 
 - channels: NCCL makes the final channels of the search channels (`Communicator.channels`); of the
-  known machine's count, and half and a quarter of the final count, the first that gives the
-  final count again, otherwise half of it;
+  known machine's count, and half and a quarter of the final count, the first after which the rings
+  repeat and that gives the final count again, if need be at a lower speed, otherwise half of it;
 - the ring's bandwidth from a Simple cell of the tuner's table, B = C b R / s for s steps of R ranks,
   to the nearest speed that NCCL's search tries (whole or halved) which prints the same; both
   inside the node and between nodes, as NCCL's search gives rings one speed;
@@ -16,7 +16,8 @@ A log shows what came of a graph, not the graph. Taken from it:
   printed ring latency, or LL128 is off where the known class would have it on;
 - the orders of rings and trees on the first node, if the log has all of them; and whether rings leave
   a node by another rail than they entered it by;
-- no NVLS where the log counts no NVLS channels.
+- no NVLS where the log counts no NVLS channels, and CollNet where the log asks for it and its channels,
+  half as many again, are those of the log.
 
 The rest - the tree pattern, NVLS and CollNet bandwidths, which are the least of several terms, and all that
 stands in no table or line of the log - stays as it is known of the machine.
@@ -26,12 +27,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.communicator import FEW_AND_FAST, Communicator, Settings, communicator
 from sim.libraries.nccl.files.log import LoggedCommunicator
 from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.search import INTER_SPEEDS, INTRA_SPEEDS
 from sim.libraries.nccl.graph.system import GB, System
 from sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
+from sim.libraries.nccl.releases import OLDEST, is_older
 from sim.libraries.nccl.tuning.bandwidth import steps
 from sim.libraries.nccl.tuning.enable import enabled
 from sim.libraries.nccl.tuning.latency import latency_us
@@ -47,10 +48,18 @@ def logged_communicator(
 ) -> Communicator:
     """The communicator of a log on a known machine, its graphs those of the log as far as it tells them.
 
-    ``settings`` are the variables that the logged job had set. Raise `ValueError` for a log that
-    does not say how many ranks there were, or how many nodes.
+    ``settings`` are the variables that the logged job had set; the release is the log's where it names
+    one. Raise `ValueError` for a log that does not say how many ranks there were, or how many nodes, and
+    for one of a release that is too old.
     """
-    if not logged.ranks:
+    settings = settings or Settings()
+    if logged.version:
+        settings = replace(settings, version=logged.version)
+        if is_older(logged.version):
+            raise ValueError(
+                f"the log is of NCCL {logged.version}, which is too old: logs are read from {OLDEST} on"
+            )
+    if not logged.ranks or not logged.nodes:
         raise ValueError(
             "the log does not say how many ranks and nodes there were; run with NCCL_DEBUG_SUBSYS=INIT,TUNING"
         )
@@ -60,6 +69,9 @@ def logged_communicator(
             "only as many on every node can be modelled"
         )
     known = communicator(system, logged.nodes, logged.gpus, settings=settings)
+    reducing = replace(known, settings=replace(settings, collnet=True))
+    if logged.collnet and _channels(reducing, _with_bandwidth(reducing, logged)) == logged.channels:
+        known = reducing
     ring = _with_bandwidth(known, logged)
     tree = _tree(known, logged, ring.channels)
     comm = _with(known, replace(known.graphs, ring=ring, tree=tree))
@@ -78,16 +90,26 @@ def _with(comm: Communicator, graphs: Graphs) -> Communicator:
 def _with_bandwidth(known: Communicator, logged: LoggedCommunicator) -> Graph:
     """The known ring graph with the log's channels and bandwidth."""
     ring = known.graphs.ring
-    options = (ring.channels, logged.channels // 2, logged.channels // 4)
-    graphs = [_ring_of(known, logged, channels) for channels in options if channels]
     if not logged.channels:
-        return graphs[0]
+        return _ring_of(known, logged, ring.channels)
+    options = [ring.channels, logged.channels // 2, logged.channels // 4]
+    if logged.collnet:
+        options.append(logged.channels // 3)
+    graphs = [_ring_of(known, logged, count) for count in options if count and _repeats(logged, count)]
+    slower = [replace(graph, bw_intra=min(graph.bw_intra, FEW_AND_FAST)) for graph in graphs]
+    slower = [replace(graph, bw_inter=min(graph.bw_inter, graph.bw_intra)) for graph in slower]
     fallback = _ring_of(known, logged, max(1, logged.channels // 2))
-    return _first(
-        graphs,
-        lambda graph: _with(known, replace(known.graphs, ring=graph)).channels == logged.channels,
-        fallback,
-    )
+    return _first([*graphs, *slower], lambda graph: _channels(known, graph) == logged.channels, fallback)
+
+
+def _repeats(logged: LoggedCommunicator, count: int) -> bool:
+    """Whether the log's rings are the same again after so many channels."""
+    rings = logged.rings
+    return all(rings[channel] == rings.get(channel - count, rings[channel]) for channel in rings)
+
+
+def _channels(known: Communicator, ring: Graph) -> int:
+    return _with(known, replace(known.graphs, ring=ring)).channels
 
 
 def _ring_of(known: Communicator, logged: LoggedCommunicator, channels: int) -> Graph:
@@ -96,14 +118,15 @@ def _ring_of(known: Communicator, logged: LoggedCommunicator, channels: int) -> 
         cell = logged.table.get((kind, "ring", "simple"))
         if cell and cell.bandwidth:
             share = channels * known.ranks / steps(kind, known.ranks)
-            speed = _speed(cell.bandwidth, share)
+            speed = _speed(known, cell.bandwidth, share)
             return replace(ring, bw_intra=speed, bw_inter=speed)
     return ring
 
 
-def _speed(printed: float, share: float) -> float:
+def _speed(known: Communicator, printed: float, share: float) -> float:
     """The b of ``share * b == printed``: a speed that NCCL tries if one prints it, else the quotient."""
-    tried = {s * GB for lists in (INTRA_SPEEDS, INTER_SPEEDS) for speeds in lists.values() for s in speeds}
+    lists = (known.constants.inside, known.constants.between)
+    tried = {speed * GB for by_capability in lists for speeds in by_capability.values() for speed in speeds}
     options = sorted(tried | {speed / 2 for speed in tried}, key=lambda speed: abs(share * speed - printed))
     return options[0] if abs(share * options[0] - printed) <= PRINTED * GB else printed / share
 
@@ -119,7 +142,7 @@ def _tree(known: Communicator, logged: LoggedCommunicator, channels: int) -> Gra
     if abs(0.5 * pattern * channels * cap - cell.bandwidth) <= PRINTED * GB:
         speed = max(now, cap / 0.92)
     else:
-        speed = _speed(cell.bandwidth, 0.5 * 0.92 * pattern * channels)
+        speed = _speed(known, cell.bandwidth, 0.5 * 0.92 * pattern * channels)
     return replace(tree, bw_intra=speed) if known.nodes <= 2 else replace(tree, bw_inter=speed)
 
 

@@ -1,57 +1,177 @@
-"""The facts from which NCCL chooses, out of the topology file that NCCL_TOPO_DUMP_FILE makes it write."""
+"""The machine from which NCCL chooses, out of the topology file that NCCL_TOPO_DUMP_FILE makes it write."""
 
 from collections.abc import Iterable
 
-from sim.libraries.nccl.graph.system import CPUS, System, nvlink_as_nccl_reckons
-from topologies.graph import Node, Topology, ranks
-from topologies.importers import nccl_xml
+from sim.libraries.nccl.graph.graph import PathClass
+from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
+from sim.libraries.nccl.graph.system import System, nvlink_link
+from topologies.graph import Topology, ranks
+from topologies.importers import nccl_elements, nccl_xml
+from topologies.importers.elements import Element
 
 
-def system_of(text: str, name: str = "topology file") -> System:
+def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """The machine in a topology file's text, as one kind of machine that a cluster is made of.
 
-    Where its GPUs or cards differ, the least counts; the PCIe slots are the GPUs', or the cards' where
-    GPUs reach their CPU by C2C instead. Raise `topologies.TopologyError` with the line
-    of what is wrong, and `ValueError` for a CPU by which NCCL would choose in a way not modelled.
+    Its graphs are searched for on the whole drawing; beside it stand figures, where GPUs or cards
+    differ the least of them, and those of PCIe slots are the GPUs', or the cards' where GPUs reach
+    their CPU by C2C instead. ``gpus`` names the catalogue machine whose GPUs and cards a file without them
+    is completed with. Raise `topologies.TopologyError` with the line of what is wrong, and
+    `ValueError` for a machine with AMD's GPUs, on which RCCL runs and not NCCL.
     """
-    machine = nccl_xml.read(text)
-    if machine.cpu not in CPUS:
+    machine = nccl_xml.read(text, gpus)
+    root = machine.root
+    if next(root.below("xgmi"), None) or any("gcn" in gpu.attributes for gpu in root.below("gpu")):
         raise ValueError(
-            f"{name}: an x86 CPU of neither Intel nor AMD, for which NCCL's constants are not known here; "
-            "write vendor GenuineIntel to see what it chooses with those of Intel's"
+            f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own "
+            "for each kind of machine, and its tuner has constants of its own; neither is NCCL's. Write "
+            "--library ideal"
         )
-    graph, gpus = machine.graph, ranks(machine.graph)
-    out = {gpu: [link for *_, link in graph.out_edges(gpu, data=True)] for gpu in gpus}
-    nvlink = min(sum(link["bandwidth"] for link in out[gpu] if link["kind"] == "nvlink") for gpu in gpus)
+    graph, there = machine.graph, ranks(machine.graph)
+    found = _Drawing(root).nodes.finish(machine.socket)
+    nvlink = min(
+        sum(link.bandwidth for link in gpu.links if link.kind is PathClass.NVL and link.to is not gpu)
+        for gpu in found.of["gpu"]
+    )
+    slots = _pcie(graph, there) or _pcie(graph, machine.ports)
+    shared = max(_gpus_on_a_switch_with_cards(graph), default=0)
     return System(
         name=name,
         compute_capability=machine.compute_capability,
-        gpus=len(gpus),
+        gpus=len(there),
         nics=len(machine.ports),
         nic=min(machine.ports.values(), default=0.0),
-        nvlink=nvlink_as_nccl_reckons(nvlink, machine.compute_capability),
-        pcie=min(_pcie(graph, gpus) or _pcie(graph, machine.ports), default=0.0),
+        nvlink=nvlink,
+        pcie=min(slots, default=0.0),
         socket=machine.socket,
         nvswitch="nvswitch" in graph,
         cpu=machine.cpu,
-        shared_switch=any(
-            data["kind"] == "pcie" and _has_card(graph, node) and len(_gpus_below(graph, node)) > 1
-            for node, data in graph.nodes(data=True)
-        ),
+        gpus_per_switch=shared,
+        sockets=len(found.of["cpu"]),
+        nodes=found,
     )
 
 
-def _pcie(graph: Topology, devices: Iterable[Node]) -> list[float]:
+class _Drawing:
+    """Builds NCCL's graph out of a file's elements, in the file's order (src/graph/topo.cc, v2.30.7)."""
+
+    def __init__(self, root: Element) -> None:
+        self.nodes = Nodes()
+        self._gpus = {id(gpu): rank for rank, gpu in enumerate(nccl_elements.gpus(root))}
+        self._nets = {id(net) for net in nccl_elements.nets(root)}
+        self._places: dict[int, Node] = {}
+        self._cpu_of: dict[int, Node] = {}
+        hosts: dict[str, int] = {}
+        for index, element in enumerate(child for child in root.children if child.tag == "cpu"):
+            host = hosts.setdefault(element.attributes.get("host_hash", ""), len(hosts))
+            cpu = self.nodes.add(Node("cpu", index, host=host, maker=nccl_elements.maker(element)))
+            for child in element.children:
+                if child.tag == "pci":
+                    self._pci(child, cpu, cpu)
+                elif child.tag == "nic":
+                    self._card(child, (index, 0), cpu, LOCAL)
+        for pci in root.below("pci"):
+            self._across(pci)
+
+    def _pci(self, element: Element, above: Node, cpu: Node) -> None:
+        address, width = nccl_elements.busid(element), nccl_elements.pcie(element)
+        gpus = [child for child in element.children if child.tag == "gpu"]
+        used = [gpu for gpu in gpus if id(gpu) in self._gpus]
+        nic = next((child for child in element.children if child.tag == "nic"), None)
+        if len(used) > 1:
+            raise element.complaint("several ranks on one GPU, which NCCL's search is not modelled for here")
+        if used:
+            gpu = used[0]
+            node = Node("gpu", address, host=cpu.host, rank=self._gpus[id(gpu)], dev=gpu.count("dev"))
+            node.capability, node.gdr = gpu.count("sm"), gpu.attributes.get("gdr", "1") != "0"
+            self._cpu_of[id(node)] = cpu
+            self._plug(element, self.nodes.add(node), above, width)
+        elif nic is not None:
+            self._card(nic, (cpu.name, address & ~0xF), above, width)
+        elif not gpus and nccl_elements.is_bridge(element):
+            node = self.nodes.add(Node("pci", address, device=_device(element)))
+            for child in element.children:
+                if child.tag == "pci":
+                    self._pci(child, node, cpu)
+            self._plug(element, node, above, width)
+
+    def _plug(self, element: Element, node: Node, above: Node, width: float) -> None:
+        self._places[nccl_elements.busid(element)] = node
+        cable(node, above, PCI, width)
+
+    def _card(self, element: Element, name: object, above: Node, width: float) -> None:
+        """A card; its functions are one to NCCL, and a card that has no port in use is not there."""
+        ports = [net for net in element.children if id(net) in self._nets]
+        if not ports:
+            return
+        card = self.nodes.find("nic", name)
+        if card is None:
+            card = self.nodes.add(Node("nic", name))
+            cable(card, above, PCI, width)
+        for net in ports:
+            number, bandwidth = net.count("dev"), nccl_elements.port(net)
+            node = Node(
+                "net", number, dev=number, bandwidth=bandwidth, asic=net.attributes.get("guid", number)
+            )
+            node.port = net.count("port") if "port" in net.attributes else 0
+            node.gdr = net.attributes.get("gdr", "0") != "0"
+            node.latency_us = net.number("latency") if "latency" in net.attributes else 0.0
+            cable(card, self.nodes.add(node), PathClass.NET, bandwidth)
+
+    def _across(self, pci: Element) -> None:
+        """What leads from a device elsewhere than up and down."""
+        node = self._places.get(nccl_elements.busid(pci))
+        if node is None:
+            return
+        for child in pci.children:
+            if child.tag == "pcilink":
+                other = self._places.get(nccl_elements.busid(child, "target"))
+                if other is not None:
+                    connect(node, other, PathClass.LOC, LOCAL)
+        for gpu in (child for child in pci.children if child.tag == "gpu" and id(child) in self._gpus):
+            for link in gpu.children:
+                self._link(node, link)
+
+    def _link(self, gpu: Node, element: Element) -> None:
+        cpu = self._cpu_of[id(gpu)]
+        if element.tag == "c2c":
+            bandwidth = element.number("count") * element.number("bw") * 1e6
+            cable(gpu, cpu, PathClass.C2C, bandwidth)
+        elif element.tag == "nvlink":
+            bandwidth = element.count("count") * nvlink_link(gpu.capability)
+            kind = element.text("tclass")
+            if kind.startswith("0x03"):
+                peer = self._places.get(nccl_elements.busid(element, "target"))
+                if peer is not None:
+                    connect(gpu, peer, PathClass.NVL, bandwidth)
+            else:
+                to = cpu if kind.startswith("0x068001") else self.nodes.nvswitch()
+                cable(gpu, to, PathClass.NVL, bandwidth)
+
+
+def _device(element: Element) -> int:
+    """Vendor, device and subsystem of a PCIe switch in one number."""
+    found = 0
+    for name in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
+        text = element.attributes.get(name, "0")
+        found = found << 16 | (int(text, 16) & 0xFFFF if text.startswith("0x") and len(text) > 2 else 0)
+    return found
+
+
+def _pcie(graph: Topology, devices: Iterable[str]) -> list[float]:
     """Bytes/s of the slots in which some devices sit."""
     links = (link for device in devices for *_, link in graph.out_edges(device, data=True))
     return [link["bandwidth"] for link in links if link["kind"] == "pcie"]
 
 
-def _has_card(graph: Topology, switch: Node) -> bool:
-    return any(graph.nodes[node]["kind"] == "nic" for node in graph.successors(switch))
+def _gpus_on_a_switch_with_cards(graph: Topology) -> Iterable[int]:
+    """How many GPUs each PCIe switch has that cards are plugged into as well."""
+    for node, data in graph.nodes(data=True):
+        if data["kind"] == "pcie" and any(graph.nodes[to]["kind"] == "nic" for to in graph.successors(node)):
+            yield len(_gpus_below(graph, node))
 
 
-def _gpus_below(graph: Topology, node: Node) -> list[Node]:
+def _gpus_below(graph: Topology, node: str) -> list[str]:
     """The GPUs that reach a switch by climbing, itself if it is one."""
     if graph.nodes[node]["kind"] == "gpu":
         return [node]

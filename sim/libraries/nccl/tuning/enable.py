@@ -23,6 +23,8 @@ def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype:
     """Whether NCCL considers this pair (src/graph/tuning.cc and src/enqueue.cc, v2.30.7)."""
     if algorithm not in ALGORITHMS_OF[kind] or protocol not in PROTOCOLS_OF[algorithm]:
         return False
+    if algorithm not in comm.constants.algorithms:
+        return False
     pins = comm.settings.pins
     if algorithm not in pins.algorithms(kind):
         return False
@@ -46,10 +48,11 @@ def _ll128_is_safe(comm: Communicator, algorithm: str) -> bool:
     """Whether every path keeps the order of 128-byte stores, which LL128 rests on."""
     graph, capability = comm.graph(algorithm), comm.system.compute_capability
     worst = PathClass.PXN if capability >= 90 else PathClass.PXB
+    known = comm.constants.ll128_capabilities
     return (
         graph is not None
-        and capability >= 70
-        and graph.type_intra <= PathClass.NVB
+        and (capability in known if known else capability >= 70)
+        and graph.type_intra <= (PathClass.NVB if comm.constants.ll128_over_nvb else PathClass.NVL)
         and graph.type_inter <= worst
     )
 

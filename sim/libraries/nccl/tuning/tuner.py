@@ -6,6 +6,7 @@ q is 1 unless several collectives are queued in one group. The predicted times a
 in microseconds (`CostTable.times_us`), not measurements.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import TREE_CORRECTION
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS, check_function
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.tuning.bandwidth import bandwidth
@@ -66,9 +66,8 @@ class CostTable:
         rate = self.bandwidth * _corrections(self.comm, self.kind, sizes)
         latency = np.broadcast_to(self.latency_us, rate.shape).copy()
         if self.kind == "all_reduce" and self.comm.nodes > 1:
-            plateau = sizes // (self.comm.channels * self.comm.ranks) >= 64
-            factor = 1.9 if self.comm.system.compute_capability < 80 else 1.4
-            latency[..., _RING, _SIMPLE] *= np.where(plateau, factor, 1.0)
+            factor = self.comm.constants.plateau[self.comm.system.compute_capability >= 80]
+            latency[..., _RING, _SIMPLE] *= np.where(_on_plateau(self.comm, sizes), factor, 1.0)
         operations = -(-queued // self.comm.channels)
         repeats = np.full((len(ALGORITHMS), 1), -(-operations // 8))
         repeats[_RING] = operations
@@ -81,6 +80,21 @@ class CostTable:
     def rate(self, algorithm: str, protocol: str) -> float:
         """Bytes/s of one pair, 0 where disabled."""
         return float(self.bandwidth[list(ALGORITHMS).index(algorithm), list(PROTOCOLS).index(protocol)])
+
+    def pairs(self, sizes: Sequence[int]) -> list[tuple[str, str]]:
+        """What NCCL chooses at each size: algorithm and protocol."""
+        times = self.times_us(np.array(sizes, dtype=np.int64)).reshape(len(sizes), -1)
+        if len(sizes) and np.isinf(times.min(axis=1)).any():
+            raise ValueError(self._refusal())
+        names = [(algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS]
+        return [names[place] for place in times.argmin(axis=1)]
+
+    def jumps(self, most: int) -> list[int]:
+        """Sizes below ``most`` at which a time may jump; between two of them each is a straight line."""
+        steps = [1 << power for power in range(6, most.bit_length()) if 1 << power < most]
+        ranks = self.comm.ranks
+        by_ranks = self.comm.constants.plateau_by_ranks
+        return sorted({*steps, ranks * 4096 if by_ranks else 64 * self.comm.channels * ranks})
 
     def choose(self, nbytes: int, queued: int = 1) -> Choice:
         """The least time; of equals the earlier row, then the earlier column."""
@@ -114,12 +128,19 @@ def cost_table(comm: Communicator, kind: str, dtype: str = "float32", redop: str
     return CostTable(comm, kind, dtype, redop, latency, rate)
 
 
+def _on_plateau(comm: Communicator, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where Simple rings over several nodes wait longer than their hops tell."""
+    if comm.constants.plateau_by_ranks:
+        return sizes >= comm.ranks / 16 * 65536
+    return sizes // (comm.channels * comm.ranks) >= 64
+
+
 def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Floats:
     """What trees reach of their bandwidth at each size; 1 for all else."""
     factors = np.ones((*sizes.shape, len(ALGORITHMS), len(PROTOCOLS)))
     if kind != "all_reduce":
         return factors
-    table = np.array([TREE_CORRECTION[protocol] for protocol in PROTOCOLS]).T
+    table = np.array([comm.constants.correction[protocol] for protocol in PROTOCOLS]).T
     step = np.frexp((sizes >> 6).astype(np.float64))[1] - 1
     inside = (step >= 0) & (step < len(table) - 1)
     factors[..., _TREE, :] = np.where(inside[..., None], table[np.where(inside, step, 0)], 1.0)

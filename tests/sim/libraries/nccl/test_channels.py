@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
 from sim.libraries.nccl.device.chunks import all_reduce_loops
-from sim.libraries.nccl.graph.presets import ROWS_OF
 from sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
 from sim.libraries.nccl.tuning.channels import launch
 
@@ -33,10 +32,6 @@ def test_final_channels_are_what_nccl_connects(machine, alone, across, nvls):
     for nodes in (2, 3, 16, 512):
         assert communicator(machine, nodes).channels == across
         assert communicator(machine, nodes).nvls_channels == nvls[1]
-
-
-def test_every_machine_with_rows_is_covered_by_the_table_above():
-    assert len(ROWS_OF) == 8
 
 
 def test_few_fast_channels_are_doubled_again_on_hopper():

@@ -4,12 +4,16 @@ import pytest
 
 from sim.libraries.find import find_library
 from sim.libraries.nccl.graph.derive import system_of_graph
-from sim.libraries.nccl.graph.system import SYSTEMS
-from topologies import TopologyError, make, star
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from topologies import MAKERS, TopologyError, make, star
 from topologies.file import dumps, loads
+from topologies.graph import CPUS
+
+NUMA_DOMAINS = ("polaris-a100", "perlmutter-a100", "azure-ndv4")
+"""Machines each of whose CPUs NCCL sees as several, of which the graph draws one or none."""
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name in MAKERS])
 def test_a_machine_of_the_catalogue_is_derived_from_its_graph(name):
     graph, known = make(name, 2), SYSTEMS[name]
     found = system_of_graph(graph)
@@ -17,7 +21,10 @@ def test_a_machine_of_the_catalogue_is_derived_from_its_graph(name):
         known = replace(known, socket=found.socket)  # no link between CPUs is drawn
     if name == "h100-1gpu":
         known = replace(known, nvlink=0)  # one GPU alone has nobody to link to
-    assert replace(found, nvlink=known.nvlink) == known
+    if name in NUMA_DOMAINS:
+        known = replace(known, sockets=found.sockets)
+    untold = {key: getattr(found, key) for key in ("mesh", "cabling", "hosts", "beside", "c2c")}
+    assert replace(found, nvlink=known.nvlink) == replace(known, **untold)
     assert found.nvlink == pytest.approx(known.nvlink)
 
 
@@ -37,10 +44,22 @@ def test_a_dump_gives_the_answer_of_the_settings_it_was_made_with(tmp_path):
     assert replace(by_file, name="", socket=0) == replace(by_name, name="", socket=0)
 
 
-def test_pairs_of_nvlinks_do_not_count_as_nvlink():
-    system = system_of_graph(loads("{machine: nvlink_pairs, gpu: a100, gpus: 4}", "mine"))
-    assert (system.nvlink, system.nvswitch, system.nics) == (0, False, 1)
-    assert system_of_graph(loads("{machine: nvlink_pairs, gpu: a100, gpus: 2}", "mine")).nvlink == 240e9
+def test_cables_tell_how_many_nvlinks_join_two_gpus():
+    cube = system_of_graph(make("dgx1-v100", 1))
+    assert sorted(cube.mesh) == sorted(SYSTEMS["dgx1-v100"].cabling)
+    summit = system_of_graph(make("summit-v100", 1))
+    assert (summit.mesh, summit.cpu_links) == (SYSTEMS["summit-v100"].mesh, 2)
+    pairs = system_of_graph(loads("{machine: nvlink_pairs, gpu: a100, gpus: 4}", "mine"))
+    assert (pairs.mesh, pairs.nvlink, pairs.nvswitch) == (((0, 1, 12), (2, 3, 12)), 240e9, False)
+
+
+def test_links_from_chip_to_chip_count():
+    assert system_of_graph(make("alps-gh200", 1)).c2c == SYSTEMS["alps-gh200"].c2c
+
+
+def test_amds_gpus_are_refused():
+    with pytest.raises(TopologyError, match="RCCL runs on AMD's GPUs"):
+        system_of_graph(make("mi300x", 1))
 
 
 def test_a_network_without_gpus_says_what_to_add():
@@ -49,8 +68,16 @@ def test_a_network_without_gpus_says_what_to_add():
 
 
 def test_an_unknown_cpu_is_refused():
-    with pytest.raises(TopologyError, match="CPUs of other are not known"):
-        system_of_graph(loads("{machine: pcie-server, cpu: other}", "mine"))
+    graph = make("dgx-a100", 1)
+    graph.graph["cpu"] = "z80"
+    with pytest.raises(TopologyError, match="CPUs of z80 are not known"):
+        system_of_graph(graph)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_every_cpu_has_its_constants(cpu):
+    text = f"{{machine: pcie-server, cpu: {cpu}, socket: 20GB/s}}"
+    assert system_of_graph(loads(text, "mine")).socket == 20e9
 
 
 def test_machines_that_are_not_alike_are_refused():

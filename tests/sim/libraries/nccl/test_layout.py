@@ -1,16 +1,101 @@
+import csv
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, communicator, rings, trees
+from sim.libraries.nccl import SYSTEMS, PathClass, Settings, communicator, rings, trees
+from topologies.machines import CUBE_MESH
 
-machines = st.sampled_from(sorted(SYSTEMS))
+machines = st.sampled_from(sorted(set(SYSTEMS) - {"gb200-nvl72"}))  # whose search takes seconds
 node_counts = st.sampled_from([1, 2, 3, 4, 5, 8, 13, 16, 31])
 
 
 def comm_of(machine, nodes):
     return communicator(machine, max(nodes, 2) if SYSTEMS[machine].gpus == 1 else nodes)
+
+
+SAMPLE = Path(__file__).parent / "data" / "nccl_channels_sample.csv"
+MACHINES = {
+    "dgx1v": SYSTEMS["dgx1-v100"],
+    "dgxa100": SYSTEMS["dgx-a100"],
+    "dgxh100": SYSTEMS["dgx-h100"],
+    "dgxb200": SYSTEMS["dgx-b200"],
+    "pcie4a100": SYSTEMS["a100-pcie4"],
+    "h100x1": SYSTEMS["h100-1gpu"],
+    "h200shared2": replace(SYSTEMS["h100-1gpu"], ranks_per_gpu=2),
+}
+
+
+def sample():
+    """NCCL's own channels: by machine and node count the rows of every channel."""
+    with SAMPLE.open(encoding="ascii") as file:
+        lines = [line for line in file if not line.startswith("#")]
+    for key, rows in groupby(csv.DictReader(lines), lambda row: (row["system"], int(row["nNodes"]))):
+        yield pytest.param(*key, list(rows), id=f"{key[0]}:{key[1]}")
+
+
+@pytest.mark.parametrize(("name", "nodes", "rows"), list(sample()))
+def test_every_ring_and_tree_is_nccls_own(name, nodes, rows):
+    comm = communicator(MACHINES[name], nodes)
+    found_rings, found_trees = rings(comm), trees(comm)
+    assert len(rows) == len(found_rings) * comm.ranks
+    for row in rows:
+        channel, rank = int(row["channel"]), int(row["rank"])
+        ring, tree = found_rings[channel].tolist(), found_trees[channel]
+        place = ring.index(rank)
+        neighbours = ring[place - 1], ring[(place + 1) % len(ring)]
+        assert neighbours == (int(row["ring_prev"]), int(row["ring_next"]))
+        assert tree.parent[rank] == int(row["tree_up"])
+        below = [int(row[f"tree_down{child}"]) for child in range(3)]
+        assert tree.children(rank) == [child for child in below if child >= 0]
+
+
+def test_rings_of_a_mesh_keep_to_pairs_that_have_nvlink():
+    for nodes in (1, 2, 4):
+        comm = communicator("dgx1-v100", nodes)
+        for ring in rings(comm):
+            for src, dst in zip(ring, np.roll(ring, -1), strict=True):
+                if src // 8 == dst // 8:
+                    assert tuple(sorted((src % 8, dst % 8))) in CUBE_MESH
+
+
+@pytest.mark.parametrize(("ranks", "channels"), [(2, 64), (4, 64), (7, 64), (8, 56)])
+def test_ranks_on_one_gpu_have_the_channels_that_nccls_search_has_time_for(ranks, channels):
+    """Eight ranks take nine steps a channel of the 256 that a pass of like channels has: 28, used twice."""
+    comm = communicator(replace(SYSTEMS["h100-1gpu"], ranks_per_gpu=ranks), 1)
+    assert (comm.gpus, comm.channels) == (ranks, channels)
+    assert comm.graphs.ring.type_intra is PathClass.LOC
+
+
+def test_ranks_that_share_gpus_pass_through_one_gpu_before_the_next():
+    comm = communicator(replace(SYSTEMS["dgx-h100"], ranks_per_gpu=2), 1)
+    assert comm.ranks == 16
+    for ring in rings(comm):
+        crossings = sum(a // 2 != b // 2 for a, b in zip(ring, np.roll(ring, -1), strict=True))
+        assert crossings == 8
+
+
+def test_a_gpu_is_not_shared_before_2_30():
+    with pytest.raises(ValueError, match=r"NCCL 2\.28 refuses several ranks on one GPU"):
+        communicator(replace(SYSTEMS["h100-1gpu"], ranks_per_gpu=2), settings=Settings(version="2.28"))
+
+
+def test_the_last_reason_for_the_number_of_channels_is_the_number():
+    for comm in (
+        communicator("dgx-h100", 2),
+        communicator("h100-1gpu", 4),
+        communicator("dgx-a100", settings=Settings(max_ctas=4)),
+        communicator("dgx-a100", settings=Settings(min_ctas=40)),
+    ):
+        counts = comm.channel_counts
+        assert counts[0][0] == comm.graphs.ring.channels
+        assert counts[-1][0] == comm.channels == len(rings(comm))
+    assert "NCCL_MIN_CTAS is 40" in counts[-1][1]
 
 
 def test_two_dgx_h100_run_the_ring_that_nccl_finds_each_edge_between_nodes_on_one_rail():

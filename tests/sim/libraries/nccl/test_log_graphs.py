@@ -104,7 +104,8 @@ def same_orders(found: Communicator, truth: Communicator) -> None:
         np.testing.assert_array_equal(c.parent, d.parent)
 
 
-CASES = [(name, nodes) for name in SYSTEMS for nodes in (1, 2, 3, 4) if 1 < nodes * SYSTEMS[name].gpus <= 72]
+MACHINES = ("dgx1-v100", "dgx-a100", "dgx-h100", "dgx-b200", "a100-pcie4", "h100-1gpu", "alps-gh200")
+CASES = [(name, nodes) for name in MACHINES for nodes in (1, 2, 4) if nodes * SYSTEMS[name].gpus > 1]
 
 
 @pytest.mark.parametrize(("name", "nodes"), CASES)
@@ -222,6 +223,49 @@ def test_communicators_of_one_log_are_kept_apart():
     assert [comm.ranks for comm in log.communicators] == [8, 4, 8]
     assert [len(comm.trees[0]) for comm in log.communicators] == [8, 4, 8]
     assert log.communicators[0].table == log.communicators[2].table != log.communicators[1].table
+
+
+def test_few_channels_whose_rings_repeat_late_are_slower_ones():
+    """Eight channels are four doubled, or two doubled twice; here the third ring differs from the first."""
+    orders = [
+        (0, 1, 2, 3, 4, 5, 6, 7),
+        (1, 2, 3, 4, 5, 6, 7, 0),
+        (2, 3, 4, 5, 6, 7, 0, 1),
+        (3, 4, 5, 6, 7, 0, 1, 2),
+    ]
+    lines = [said("comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0")]
+    for channel in range(8):
+        order = orders[channel % 4]
+        ring = [0, *order[order.index(0) + 1 :], *(8 + gpu for gpu in order), *order[: order.index(0)]]
+        lines.append(said(f"Channel {channel:02}/08 : " + " ".join(map(str, ring))))
+    (logged,) = parse_log("\n".join(lines)).communicators
+    found = logged_communicator(logged, "dgx-h100")
+    assert (found.graphs.ring.channels, found.graphs.ring.bw_intra, found.channels) == (4, 45 * GB, 8)
+
+
+def test_collnets_channels_are_half_as_many_again():
+    lines = [
+        said("NCCL_COLLNET_ENABLE set by environment to 1."),
+        said("comm 0x1 rank 0 nRanks 8 nNodes 4 localRanks 2 localRank 0"),
+        said("Channel 00/03 : 0 1 2 3 4 5 6 7"),
+        said("3 coll channels, 3 collnet channels, 0 nvls channels, 4 p2p channels, 1 p2p channels per peer"),
+    ]
+    (logged,) = parse_log("\n".join(lines)).communicators
+    found = logged_communicator(logged, "dgx-a100")
+    assert (found.settings.collnet, found.graphs.ring.channels, found.channels) == (True, 1, 3)
+
+
+def test_the_logs_own_release_is_the_communicators():
+    text = "NCCL version 2.21.5+cuda12.4\n" + said(
+        "comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0"
+    )
+    (logged,) = parse_log(text).communicators
+    assert logged_communicator(logged, "dgx-h100", Settings("2.30")).settings.version == "2.21.5"
+    (old,) = parse_log(text.replace("2.21.5", "2.7.8")).communicators
+    with pytest.raises(
+        ValueError, match=r"the log is of NCCL 2\.7\.8, which is too old: logs are read from 2\.8"
+    ):
+        logged_communicator(old, "dgx-h100")
 
 
 def test_a_log_that_does_not_say_enough_sets_nothing():

@@ -3,15 +3,19 @@ from functools import cache
 import pytest
 
 from sim.collective import Collective
-from sim.libraries.nccl import communicator
-from sim.libraries.nccl.constants import HOP_US
+from sim.engine.bounds import traffic_bound
+from sim.libraries.nccl import SYSTEMS, communicator
 from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.schedules import schedule
+from sim.libraries.nccl.device.shares import shares, through_port
 from sim.libraries.nccl.device.wires import channels, wires
-from sim.libraries.nccl.library import simulated
-from topologies import check
+from sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
+from topologies import check, load
 
-K, M = 2**10, 2**20
+K, M, G = 2**10, 2**20, 2**30
 PROTOCOLS = ("ll", "ll128", "simple")
+CLOSE = {"ring": 1e-3, "tree": 0.05}
+"""How far the closed form may be from the engine."""
 SIZES = (8 * K, 512 * K, 4 * M + 4, 64 * M)
 
 SHAPES = [
@@ -25,6 +29,8 @@ SHAPES = [
     ("dgx-a100", 4, 8),
     ("dgx-a100", 2, 4),
     ("a100-pcie4", 2, 4),
+    # where two chunks on their way between nodes wait for each other
+    ("dgx-h100", 3, 3),
 ]
 
 
@@ -42,20 +48,23 @@ def errors(machine, nodes, gpus, kind, algorithm, protocol, sizes=SIZES):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
 @pytest.mark.parametrize(("machine", "nodes", "gpus"), SHAPES)
-def test_the_engine_is_within_3_per_cent_of_the_closed_form(machine, nodes, gpus, algorithm, protocol):
-    assert max(map(abs, errors(machine, nodes, gpus, "all_reduce", algorithm, protocol))) < 0.03
+def test_the_closed_form_is_the_engines_for_rings_and_near_it_for_trees(
+    machine, nodes, gpus, algorithm, protocol
+):
+    found = errors(machine, nodes, gpus, "all_reduce", algorithm, protocol)
+    assert max(map(abs, found)) < CLOSE[algorithm]
 
 
 @pytest.mark.benchmark  # minutes long, so not among the tests of every change
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
 @pytest.mark.parametrize("machine", ["h100-1gpu", "dgx-a100", "dgx-h100", "dgx1-v100"])
-def test_every_size_and_node_count_within_3_per_cent(machine, algorithm, protocol):
+def test_every_size_and_node_count(machine, algorithm, protocol):
     sizes = tuple(1 << power for power in range(13, 27))
     for nodes in range(2, 33) if machine == "h100-1gpu" else range(1, 5):
         gpus = 1 if machine == "h100-1gpu" else 8
         found = errors(machine, nodes, gpus, "all_reduce", algorithm, protocol, sizes)
-        assert max(map(abs, found)) < 0.03, nodes
+        assert max(map(abs, found)) < CLOSE[algorithm], nodes
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "reduce"])
@@ -69,9 +78,12 @@ def test_lines_are_exact(machine, nodes, gpus, protocol, kind):
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(("machine", "nodes"), [("dgx-h100", 1), ("dgx-a100", 2)])
-def test_half_an_all_reduce_within_3_per_cent(machine, nodes, protocol, kind):
-    assert max(map(abs, errors(machine, nodes, 8, kind, "ring", protocol))) < 0.03
+@pytest.mark.parametrize(
+    ("machine", "nodes", "gpus"),
+    [("dgx-h100", 1, 8), ("dgx-a100", 2, 8), ("dgx-h100", 3, 3), ("dgx-h100", 2, 3)],
+)
+def test_half_an_all_reduce_is_exact(machine, nodes, gpus, protocol, kind):
+    assert max(map(abs, errors(machine, nodes, gpus, kind, "ring", protocol))) < CLOSE["ring"]
 
 
 def test_one_loop_of_a_ring_by_hand():
@@ -98,14 +110,61 @@ def test_flows_share_a_nic_four_ways_and_on_two_nodes_two_ways():
         comm = communicator("dgx-h100", nodes)
         found = channels(comm, Collective("all_reduce", comm.ranks, 64 * M, 4), "tree", "simple")
         assert {channel.between.bandwidth for channel in found} == {48e9 / flows}
-        assert {channel.inside.bandwidth for channel in found} == {24e9}
+        # 16 channels at each GPU's port
+        assert {round(channel.inside.bandwidth) for channel in found} == {23_175_000_000}
+        assert all(channel.port for channel in found)
 
 
 def test_a_single_channel_has_its_search_channel_to_itself():
     comm = communicator("dgx-a100")
     (channel,) = channels(comm, Collective("all_reduce", 8, 8 * K, 4), "ring", "simple")
     assert channel.inside.bandwidth == 20e9
-    assert channel.inside.latency == pytest.approx(HOP_US["nvlink"]["ring"][2] * 1e-6)
+    assert channel.inside.latency == pytest.approx(3.4e-6)
+
+
+# NCCL_ALGO=Tree, NCCL_PROTO=Simple on 4 H100, out of place (github.com/waynehacking8/nccl-collectives-bench,
+# results/algo_sweep, NCCL 2.29.2)
+@pytest.mark.parametrize(("nbytes", "measured_us"), [(256 * M, 1706.78), (G, 6433.99), (8 * G, 49674.6)])
+def test_a_tree_inside_a_node_is_within_10_per_cent_of_what_was_measured(nbytes, measured_us):
+    comm = communicator("dgx-h100", 1, 4)
+    taken, _ = simulated(comm, Collective("all_reduce", 4, nbytes, 4), "tree", "simple")
+    seconds = taken + overhead_s(comm, "tree", "simple") + LAUNCH_S
+    assert seconds * 1e6 == pytest.approx(measured_us, rel=0.1)
+    assert closed_form(comm, Collective("all_reduce", 4, nbytes, 4), "tree", "simple") == pytest.approx(
+        taken, rel=0.03
+    )
+
+
+CATALOGUE = [
+    (machine, nodes)
+    for machine in SYSTEMS
+    for nodes in (1, 2, 4)
+    if SYSTEMS[machine].gpus * nodes > 1 and (machine, nodes > 1) != ("gb200-nvl72", True)
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"), [("all_reduce", "ring"), ("all_reduce", "tree"), ("all_gather", "ring")]
+)
+@pytest.mark.parametrize(("machine", "nodes"), CATALOGUE)
+def test_no_pair_is_quicker_than_its_machines_links(machine, nodes, kind, algorithm):
+    comm, few, many = communicator(machine, nodes), 16 * M, G
+    plan = schedule(comm, Collective(kind, comm.ranks, few, 4), algorithm, "simple")
+    bound = traffic_bound(plan, load(f"{machine}:{nodes}"))
+    for protocol in PROTOCOLS:
+        for nbytes in (few, many):
+            seconds = closed_form(comm, Collective(kind, comm.ranks, nbytes, 4), algorithm, protocol)
+            assert seconds >= bound * nbytes / few
+
+
+def test_links_are_shared_by_all_that_crosses_them():
+    # two rings of 10 GB/s a search channel meet between the sockets, 10 GB/s; a tree there sends both ways
+    assert shares(communicator("a100-pcie4"), "ring", 2)[0] == 10e9 / 2
+    assert shares(communicator("a100-pcie4", 2), "tree", 4)[0] == 10e9 / 4
+    # one channel alone has a link to itself
+    assert shares(communicator("dgx-h100"), "ring", 1)[0] == 370.8e9
+    assert not through_port(communicator("dgx1-v100"), "tree")
+    assert not through_port(communicator("dgx-h100", 1, 2), "tree")
 
 
 @pytest.mark.parametrize(("machine", "inside"), [("dgx-h100", "nvlink"), ("a100-pcie4", "pcie")])

@@ -1,0 +1,45 @@
+"""``ringside topo --channels``: NCCL's rings and trees, as its log prints them, and why there are so many."""
+
+from ringside import console
+from sim.libraries.nccl.cluster import communicator_of
+from sim.libraries.nccl.communicator import Settings
+from sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
+from topologies import parse_settings
+
+
+def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
+    """Print every channel's ring and tree on the cluster."""
+    comm = communicator_of(cluster, parse_settings(settings), None, Settings())
+    if comm is None:
+        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more nodes")
+    found = [(_from_rank_0(ring), tree) for ring, tree in zip(rings(comm), trees(comm), strict=True)]
+    if as_json:
+        content = {
+            "cluster": cluster,
+            "settings": settings,
+            "reasons": [{"channels": count, "reason": reason} for count, reason in comm.channel_counts],
+            "channels": [
+                {"channel": number, "ring": ring, "tree_parent": tree.parent.tolist()}
+                for number, (ring, tree) in enumerate(found)
+            ],
+        }
+        console.print_json("channels", content)
+        return
+    for count, reason in comm.channel_counts:
+        print(f"# {count} channels: {reason}")
+    for number, (ring, _) in enumerate(found):
+        print(f"Channel {number:02}/{len(found):02} : " + " ".join(map(str, ring)))
+    for rank in range(comm.ranks):
+        print("Trees " + " ".join(f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(found)))
+
+
+def _from_rank_0(ring: Ints) -> list[int]:
+    ranks: list[int] = ring.tolist()
+    start = ranks.index(0)
+    return ranks[start:] + ranks[:start]
+
+
+def _around(tree: Tree, rank: int) -> str:
+    """A rank's children, the rank, its parent: what NCCL logs of a tree."""
+    below = [*tree.children(rank), -1, -1, -1][:3]
+    return f"{'/'.join(map(str, below))}->{rank}->{tree.parent[rank]}"

@@ -1,0 +1,143 @@
+"""What a machine's links leave to each connection while all channels move data at once.
+
+NCCL's search reserves each channel's bandwidth on the way round a ring, or down a tree; what a tree sends
+up, and a part-used or mistaken graph, it does not count. So every connection also has a fair share of each
+link on its way: the link's bandwidth over the connections that cross it on the busiest node. Channels that
+share links evenly take no less time than the busiest link needs for all their bytes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from sim.algorithms.double_binary_tree import trees as node_trees
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
+from sim.libraries.nccl.graph.drawing import drawing
+from sim.libraries.nccl.graph.graph import SearchChannel
+from sim.libraries.nccl.graph.nodes import Link, Nodes
+from sim.libraries.nccl.graph.paths import Paths
+from sim.libraries.nccl.graph.system import System
+
+Links = tuple[Link, ...]
+"""What one connection crosses on one node."""
+
+UNLIMITED = float("inf")
+
+
+@lru_cache(maxsize=4096)
+def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]:
+    """Bytes/s of the worst connection inside a node, and between nodes, with ``used`` channels in use.
+
+    Behind an NVSwitch the two directions of a tree are one connection of a GPU's port: `through_port`.
+    """
+    paths = _paths(comm)
+    inside = list(_inside(comm, paths, algorithm, used))
+    ends = list(_ends(comm, paths, algorithm, used))
+    least_inside = least_between = UNLIMITED
+    for node in ends or [[]]:
+        crossing = Counter(link for links in [*inside, *node] for link in links)
+        least_inside = min(least_inside, _least(inside, crossing))
+        least_between = min(least_between, _least(node, crossing))
+    return least_inside, least_between
+
+
+def through_port(comm: Communicator, algorithm: str) -> bool:
+    """Whether GPUs that send both up and down a tree do so by one port, that to the NVSwitch."""
+    return algorithm == "tree" and comm.gpus > 2 and bool(_paths(comm).nodes.of["nvs"])
+
+
+def _least(connections: Iterable[Links], crossing: Counter[Link]) -> float:
+    return min(
+        (link.bandwidth / crossing[link] for links in connections for link in links), default=UNLIMITED
+    )
+
+
+def _inside(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterator[Links]:
+    """The connections of one node's GPUs among themselves."""
+    way = [[path.links for path in row] for row in paths.gpus]
+    for channel in _channels(comm, algorithm, used):
+        gpus = [_place(paths.nodes, "gpu", gpu) for gpu in channel.gpus]
+        onwards = list(pairwise(gpus))
+        if algorithm == "ring" and comm.nodes == 1:
+            onwards.append((gpus[-1], gpus[0]))
+        if through_port(comm, algorithm):
+            yield tuple({link for a, b in onwards for link in (*way[a][b], *way[b][a])})
+            continue
+        yield from (way[a][b] for a, b in onwards)
+        if algorithm == "tree":
+            yield from (way[b][a] for a, b in onwards)
+
+
+def _ends(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterator[list[Links]]:
+    """For every kind of node, as far as they differ, its ends of the connections to other nodes."""
+    if comm.nodes == 1 or not paths.nodes.of["net"]:
+        return
+    channels = _channels(comm, algorithm, used)
+    if algorithm == "ring":
+        yield [
+            links
+            for channel in channels
+            for links in (_end(paths, channel, -1)[0], _end(paths, channel, 0)[1])
+        ]
+        return
+    talks = np.minimum(CHILD_GPUS[comm.graphs.tree.pattern], comm.gpus - 1).tolist()
+    for both in _roles(comm.nodes):
+        node = []
+        for number, channel in enumerate(channels):
+            parent, *children = both[number // comm.graphs.tree.channels % 2]
+            talking = [0] * parent + [talk for talk, there in zip(talks, children, strict=True) if there]
+            node += [links for place in talking for links in _end(paths, channel, place)]
+        yield node
+
+
+@cache
+def _roles(nodes: int) -> list[list[list[bool]]]:
+    """All kinds of node: has a parent, a first child, a second, in the first tree and in the second."""
+    roles = []
+    for parent, place in zip(node_trees(nodes), places(nodes), strict=True):
+        child = np.flatnonzero(parent >= 0)
+        second = place[child] > place[parent[child]]
+        found = np.zeros((nodes, 3), dtype=bool)
+        found[:, 0] = parent >= 0
+        found[parent[child[~second]], 1] = True
+        found[parent[child[second]], 2] = True
+        roles.append(found)
+    kinds: list[list[list[bool]]] = np.unique(np.stack(roles, axis=1), axis=0).tolist()
+    return kinds
+
+
+def _end(paths: Paths, channel: SearchChannel, place: int) -> tuple[Links, Links]:
+    """The way of a channel's GPU to its network port, and back."""
+    gpu = _place(paths.nodes, "gpu", channel.gpus[place])
+    port = channel.nics[0 if place == 0 else -1] if channel.nics else paths.ports_of(gpu)[0]
+    net = _place(paths.nodes, "net", port % len(paths.nodes.of["net"]))
+    return paths.out[gpu][net].links, paths.back[net][gpu].links
+
+
+def _channels(comm: Communicator, algorithm: str, used: int) -> list[SearchChannel]:
+    graphs = ordered(comm)
+    order = graphs.tree.order if algorithm == "tree" else graphs.ring.order
+    return [order[channel % len(order)] for channel in range(used)]
+
+
+def _place(nodes: Nodes, kind: str, number: int) -> int:
+    """Where the node of a local rank, or of a port's number, stands among its kind."""
+    numbers = [node.rank if kind == "gpu" else node.dev for node in nodes.of[kind]]
+    return numbers.index(sorted(numbers)[number])
+
+
+def _paths(comm: Communicator) -> Paths:
+    system = comm.system
+    if system.cabling:
+        system = replace(system, mesh=system.cabling)
+    return _paths_of(system, comm.gpus)
+
+
+@cache
+def _paths_of(system: System, ranks: int) -> Paths:
+    return Paths(drawing(system, ranks))

@@ -1,0 +1,28 @@
+"""Which of the files that NCCL and NVIDIA's tools write a text is, told from what is in it."""
+
+import re
+from typing import Literal
+
+from topologies.importers import nvidia_smi
+
+Kind = Literal["topology", "graphs", "table", "log"]
+
+WHAT: dict[Kind, str] = {
+    "topology": "a topology file (NCCL_TOPO_DUMP_FILE)",
+    "graphs": "a graph file (NCCL_GRAPH_DUMP_FILE)",
+    "table": "a table of nvidia-smi topo -m",
+    "log": "a log (NCCL_DEBUG=INFO)",
+}
+
+_ROOT = re.compile(r"<(\w[\w.:-]*)")
+_ROOTS: dict[str, Kind] = {"system": "topology", "graphs": "graphs"}
+
+
+def file_kind(text: str) -> Kind | None:
+    """The kind of file, or ``None`` where it is none of them; a table in a job's log makes it a table."""
+    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+        root = _ROOT.search(text)
+        return _ROOTS.get(root[1]) if root else None
+    if nvidia_smi.is_matrix(text):
+        return "table"
+    return "log" if re.search(r"\bNCCL (INFO|WARN|TRACE) ", text) else None

@@ -1,0 +1,121 @@
+"""From which byte to which a pair is to be taken: what the files of NCCL's tuners have to say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.tuning.channels import launch
+from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.pick import Pair, Pick, Times
+
+MOST = 2**60
+"""Above so many bytes nothing changes any more."""
+
+NEAR = 1 / 64
+"""How near, as a fraction of the size, a switch is found by times that are not the tuner's own."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Sizes with one pair, and one number of channels where that is told (0: not); both ends included."""
+
+    min_bytes: int
+    max_bytes: int
+    pair: Pair
+    channels: int = 0
+
+
+def own_stretches(comm: Communicator, kind: str, dtype: str, redop: str) -> list[Stretch]:
+    """NCCL's own choice from 0 to `MOST` bytes, exact to the byte."""
+    table = cost_table(comm, kind, dtype, redop)
+    return _stretches(changes(_parts([0, *table.jumps(MOST), MOST]), table.pairs, {}))
+
+
+def picked_stretches(
+    comm: Communicator, kind: str, picks: Sequence[Pick], times: Times, dtype: str, redop: str
+) -> list[Stretch]:
+    """The quickest pair by some times between the least and the largest size of ``picks``.
+
+    Below and above them stands NCCL's own choice. Switches come as close as `NEAR` to where the winner
+    changes, if it changes once between two sizes that were picked for.
+    """
+    known = {pick.nbytes: pick.pair for pick in picks}
+    sizes = sorted(known)
+    table = cost_table(comm, kind, dtype, redop)
+    inside = changes(
+        list(pairwise(sizes)), lambda asked: _quickest(comm.nodes, asked, times), known, close=NEAR
+    )
+    jumps = table.jumps(MOST)
+    below = _parts([0, *(jump for jump in jumps if jump < sizes[0]), sizes[0]])
+    above = _parts([sizes[-1] + 1, *(jump for jump in jumps if jump > sizes[-1] + 1), MOST])
+    around = [changes(parts, table.pairs, {}) for parts in (below, above)]
+    return _stretches([*around[0], *inside, *around[1]])
+
+
+def with_channels(comm: Communicator, stretches: Sequence[Stretch]) -> list[Stretch]:
+    """The same, parted where NCCL gives a pair another number of channels."""
+    found = []
+    for stretch in stretches:
+
+        def channels(sizes: list[int], pair: Pair = stretch.pair) -> list[int]:
+            return [launch(comm, *pair, nbytes)[0] for nbytes in sizes]
+
+        steps = changes([(stretch.min_bytes, stretch.max_bytes)], channels, {})
+        ends = [start - 1 for start, _ in steps[1:]]
+        for (start, count), end in zip(steps, [*ends, stretch.max_bytes], strict=True):
+            found.append(Stretch(start, end, stretch.pair, count))
+    return found
+
+
+def changes(
+    parts: list[tuple[int, int]],
+    values: Callable[[list[int]], list[Value]],
+    known: Mapping[int, Value],
+    close: float = 0.0,
+) -> list[tuple[int, Value]]:
+    """Where a function of sizes takes a value.
+
+    In each of ``parts``, from one size to another, the function must have one value wherever both ends of a
+    stretch have it; then halving finds every change, or comes as close as the fraction ``close`` of
+    the size. ``known`` are values found before.
+    """
+    found = dict(known)
+    asked = sorted({size for part in parts for size in part if size not in found})
+    while parts:
+        found |= zip(asked, values(asked) if asked else [], strict=True)
+        parts = [
+            (low, high)
+            for low, high in parts
+            if found[low] != found[high] and high - low > max(1, close * low)
+        ]
+        middles = [(low + high) // 2 for low, high in parts]
+        asked = [size for size in middles if size not in found]
+        halves = (((low, m), (m, high)) for (low, high), m in zip(parts, middles, strict=True))
+        parts = [half for both in halves for half in both]
+    starts: list[tuple[int, Value]] = []
+    for size in sorted(found):
+        if not starts or starts[-1][1] != found[size]:
+            starts.append((size, found[size]))
+    return starts
+
+
+def _parts(corners: Sequence[int]) -> list[tuple[int, int]]:
+    return [(low, high - 1) for low, high in pairwise(corners) if low < high]
+
+
+def _stretches(starts: list[tuple[int, Pair]]) -> list[Stretch]:
+    parted = [start for place, start in enumerate(starts) if not place or starts[place - 1][1] != start[1]]
+    ends = [start - 1 for start, _ in parted[1:]]
+    return [Stretch(start, end, pair) for (start, pair), end in zip(parted, [*ends, MOST - 1], strict=True)]
+
+
+def _quickest(nodes: int, sizes: list[int], times: Times) -> list[Pair]:
+    table = times(nodes, sizes)
+    pairs, least = list(table), np.array(list(table.values())).argmin(axis=0)
+    return [pairs[place] for place in least]

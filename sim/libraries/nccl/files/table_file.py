@@ -1,0 +1,80 @@
+"""The machine from which NCCL chooses, out of a table of ``nvidia-smi topo -m``, which tells no speeds."""
+
+from sim.libraries.nccl.graph.graph import PathClass
+from sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
+from sim.libraries.nccl.graph.system import System, nvlink_link
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from topologies.graph import Topology, ranks
+from topologies.importers import nvidia_smi
+
+_BY_NVLINKS = {13: "dgx-h100", 7: "dgx-a100", 1: "dgx1-v100", 0: "a100-pcie4"}
+"""The machine whose GPUs have so many NVLinks at least: 18 from H100 on, 12 on A100 (A800 and H800 both
+have 8), 6 on V100."""
+
+_BRIDGED = 86
+"""The compute capability of GPUs that four NVLinks join in pairs, as RTX 3090, A6000 and A40."""
+
+
+def system_of_table(text: str, name: str = "topo -m") -> System:
+    """The machine in a table's text.
+
+    How many NVLinks a GPU has tells its generation, and a machine of the catalogue of that generation
+    lends the speeds of slots, cards and CPUs; `System.note` says which. Raise `topologies.TopologyError`
+    with the line of what is wrong.
+    """
+    table = nvidia_smi.read(text)
+    links = nvidia_smi.nvlinks(table)
+    bridged = links == 4 and "NV4" in table.shared.values()
+    like = SYSTEMS[_BY_NVLINKS[max(least for least in _BY_NVLINKS if least <= (0 if bridged else links))]]
+    capability = _BRIDGED if bridged else like.compute_capability
+    link = nvlink_link(capability)
+    machine = nvidia_smi.machine(table, link, like.pcie, like.socket)
+    nodes = _nodes(machine, table.cards, like, capability)
+    switches = [node for node, data in machine.nodes(data=True) if data["kind"] == "pcie"]
+    below = [sum(to in table.gpus for to in machine.successors(switch)) for switch in switches]
+    return System(
+        name,
+        capability,
+        len(table.gpus),
+        len(table.cards),
+        like.nic if table.cards else 0.0,
+        links * link,
+        like.pcie,
+        like.socket,
+        "nvswitch" in machine,
+        like.cpu,
+        max(below, default=0),
+        len(nodes.of["cpu"]),
+        nodes=nodes,
+        note=_note(links, like, capability),
+    )
+
+
+def _note(links: int, like: System, capability: int) -> str:
+    told = f"{links} NVLinks a GPU" if links else "no NVLink"
+    return (
+        f"the table names no GPU: with {told} they are taken for compute capability {capability}, and cards, "
+        f"slots and CPUs for those of {like.name}; --set nic, pcie, nvlink or socket says otherwise"
+    )
+
+
+def _nodes(machine: Topology, cards: list[str], like: System, capability: int) -> Nodes:
+    """NCCL's graph of the machine."""
+    nodes, made = Nodes(), dict[str, Node]()
+    kinds = {"cpu": "cpu", "pcie": "pci", "gpu": "gpu", "nic": "nic"}
+    for device, data in machine.nodes(data=True):
+        if data["kind"] in kinds:
+            made[device] = nodes.add(Node(kinds[data["kind"]], device, maker=like.cpu, capability=capability))
+    for rank, gpu in enumerate(ranks(machine)):
+        made[gpu].rank = made[gpu].dev = rank
+    if "nvswitch" in machine:
+        made["nvswitch"] = nodes.nvswitch()
+    for a, b, data in machine.edges(data=True):
+        if data["kind"] == "nvlink":
+            connect(made[a], made[b], PathClass.NVL, data["bandwidth"])
+        elif data["kind"] == "pcie":
+            connect(made[a], made[b], PCI, data["bandwidth"])
+    for number, card in enumerate(cards):
+        net = Node("net", number, dev=number, bandwidth=like.nic, asic=number)
+        cable(made[card], nodes.add(net), PathClass.NET, like.nic)
+    return nodes.finish(like.socket)

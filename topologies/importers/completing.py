@@ -1,0 +1,116 @@
+"""Topology files without GPUs, as clouds ship them: NCCL adds the GPUs and cards that it finds at start.
+
+Such a file says where devices are plugged in, not what they are. A machine of the catalogue tells that:
+its GPUs, NVLinks and cards are put at the file's places, in the order of their PCI addresses.
+"""
+
+from collections.abc import Iterable
+
+from topologies import links
+from topologies.graph import Topology, ranks
+from topologies.importers.elements import Element
+from topologies.importers.nccl_elements import busid, pcie
+
+_CAPABILITIES = {
+    **dict.fromkeys(("0x1db1", "0x1db4", "0x1db5", "0x1db6", "0x1db8"), 70),
+    **dict.fromkeys(("0x20b0", "0x20b2", "0x20b5", "0x20f1", "0x20f3"), 80),
+    **dict.fromkeys(("0x2204", "0x2230", "0x2236", "0x2237"), 86),
+    **dict.fromkeys(("0x2684", "0x26b5", "0x26b9"), 89),
+    **dict.fromkeys(("0x2322", "0x2324", "0x2329", "0x2330", "0x2331", "0x2335", "0x2342"), 90),
+    **dict.fromkeys(("0x2901", "0x2941"), 100),
+}
+"""Compute capability by PCI device: V100; A100, A800; RTX 3090, A6000, A10, A10G; RTX 4090, L40, L40S;
+H800 and H100 PCIe, H800, H20, H100, H200, GH200; B200, GB200 (pci-ids.ucw.cz, vendor 10de)."""
+
+
+def places(root: Element, first: str) -> list[Element]:
+    """The PCI devices of a class that hold neither gpu nor nic, by address."""
+    found = [pci for pci in root.below("pci") if pci.attributes.get("class", "").startswith(first)]
+    empty = [pci for pci in found if not any(child.tag in ("gpu", "nic") for child in pci.children)]
+    return sorted(empty, key=busid)
+
+
+def refusal(root: Element) -> str:
+    """What to say of a file without GPUs, and how it can be completed."""
+    gpus, cards = places(root, "0x03"), places(root, "0x02")
+    if not gpus:
+        return "no gpu element, so there is no rank"
+    alike = ", ".join(suggestions(gpus, cards))
+    return (
+        f"no gpu element: the file gives the places of {len(gpus)} GPUs and {len(cards)} cards, and NCCL "
+        "adds what it finds there; name the machine whose GPUs and cards they are with --set gpus=NAME"
+        + (f" ({alike} would fit), or take that machine for the cluster" if alike else "")
+    )
+
+
+def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
+    """The machines of the catalogue with as many GPUs of the same generation; as many cards, if any has."""
+    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+
+    known = {_CAPABILITIES.get(gpu.attributes.get("device", "")) for gpu in gpus} - {None}
+    slot = max((pcie(gpu) for gpu in gpus), default=0.0)
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for name, capability in COMPUTE_CAPABILITY.items():
+        machine = MAKERS[name](1)
+        alike = capability in known if known else _slot(machine) == slot
+        if alike and len(ranks(machine)) == len(gpus):
+            found[len(_of_kind(machine, "nic")) == len(cards)].append(name)
+    return found[True] or found[False]
+
+
+def complete(root: Element, name: str) -> None:
+    """Put a catalogue machine's GPUs and cards at the file's places."""
+    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+
+    gpus, cards = places(root, "0x03"), places(root, "0x02")
+    if name not in COMPUTE_CAPABILITY:
+        known = ", ".join(COMPUTE_CAPABILITY)
+        raise root.complaint(f"{name!r} is no machine whose GPUs could be here; write one of {known}")
+    machine, capability = MAKERS[name](1), COMPUTE_CAPABILITY[name]
+    there = ranks(machine)
+    if len(there) != len(gpus):
+        raise root.complaint(
+            f"places of {len(gpus)} GPUs without a gpu element, but {name} has {len(there)} GPUs"
+        )
+    for index, (pci, gpu) in enumerate(zip(gpus, there, strict=True)):
+        node = _child(pci, "gpu", dev=index, sm=capability, rank=index, gdr=1)
+        for peer, count in _nvlinks(machine, gpu, links.nvlink(capability)):
+            place = gpus[there.index(peer)] if peer in there else None
+            target = place.text("busid") if place else "ffff:ff:ff.0"
+            _child(node, "nvlink", target=target, count=count, tclass="0x030200" if place else "0x068000")
+    ports = [data["bandwidth"] for data in _ports(machine)]
+    for index, pci in enumerate(cards if ports else ()):
+        nic = _child(pci, "nic")
+        speed = round(ports[0] * 8 / 1e6)
+        _child(nic, "net", name=f"nic{index}", dev=index, speed=speed, port=1, guid=f"{index:#x}", gdr=1)
+
+
+def _nvlinks(machine: Topology, gpu: str, link: float) -> Iterable[tuple[str, int]]:
+    for _, peer, data in machine.out_edges(gpu, data=True):
+        if data["kind"] == "nvlink":
+            yield peer, round(data["bandwidth"] / link)
+
+
+def _ports(machine: Topology) -> list[dict[str, float]]:
+    """What joins a machine's cards to the network; a machine alone has the cards, but no network."""
+    from topologies.catalogue import MAKERS
+
+    two = MAKERS[str(machine.graph["name"])](2)
+    return [data for a, _, data in two.edges(data=True) if data["kind"] == "ib" and a.startswith("node0/")]
+
+
+def _of_kind(machine: Topology, kind: str) -> list[str]:
+    return [node for node, data in machine.nodes(data=True) if data["kind"] == kind]
+
+
+def _slot(machine: Topology) -> float:
+    gpu = ranks(machine)[0]
+    return max(
+        (d["bandwidth"] for *_, d in machine.out_edges(gpu, data=True) if d["kind"] == "pcie"), default=0
+    )
+
+
+def _child(parent: Element, tag: str, **attributes: object) -> Element:
+    made = Element(parent.source, tag, {key: str(value) for key, value in attributes.items()}, parent.line)
+    parent.children.append(made)
+    return made

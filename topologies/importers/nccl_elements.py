@@ -1,0 +1,112 @@
+"""The elements of the topology files that NCCL and RCCL read and write, and what each of them says.
+
+NCCL_TOPO_DUMP_FILE writes such a file, NCCL_TOPO_FILE reads one. Releases differ little: 2.21 and newer
+name each CPU's host, 2.26 and newer GPUs on several hosts of one NVLink domain (src/graph/xml.cc and
+topo.cc, v2.30.7). RCCL writes ``gcn`` and ``xgmi`` (version 2).
+"""
+
+import re
+
+from topologies import links
+from topologies.graph import TopologyError
+from topologies.importers.elements import Element, Source, parse
+
+SOURCE = Source("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
+
+UNKNOWN_PORT = 10e9 / 8
+"""Bytes/s that NCCL takes for a card which does not tell its speed."""
+
+_VENDORS = {
+    "GenuineIntel": "intel",
+    "AuthenticAMD": "amd",
+    "CentaurHauls": "zhaoxin",
+    "  Shanghai  ": "zhaoxin",
+}
+_ARCHITECTURES = {"arm64": "arm", "aarch64": "arm", "ppc64": "power", "ppc64le": "power", "x86_64": "x86"}
+_SOCKET_GBPS = {"amd": 16, "arm": 6, "power": 32, "zhaoxin": 6, "other": 5000}
+_INTEL_SOCKET_GBPS = {0xCF: 40, 0x8F: 22, 0x55: 10, 0: 6}
+"""GB/s that NCCL reckons from CPU to CPU, Intel's from a model on; another maker's it does not limit."""
+
+
+def elements(text: str) -> Element:
+    """The root element of a topology file's text; raise `TopologyError` where it is none."""
+    root = parse(text, SOURCE, "system")
+    if not any(child.tag == "cpu" for child in root.children):
+        raise root.complaint("no cpu element")
+    return root
+
+
+def gpus(root: Element) -> list[Element]:
+    """The GPUs in use, by rank where the file has ranks: then those without one are nobody's."""
+    found = list(root.below("gpu"))
+    if not any("rank" in gpu.attributes for gpu in found):
+        return found
+    ranked = [gpu for gpu in found if "rank" in gpu.attributes]
+    seen: set[int] = set()
+    for gpu in ranked:
+        rank = gpu.count("rank")
+        if rank in seen:
+            raise gpu.complaint(f"a second gpu has rank {rank}")
+        seen.add(rank)
+    return sorted(ranked, key=lambda gpu: gpu.count("rank"))
+
+
+def nets(root: Element) -> list[Element]:
+    """The network ports by number, each once; without ``dev`` NCCL does not use them."""
+    found: dict[tuple[str, int], Element] = {}
+    for cpu in root.below("cpu"):
+        host = cpu.attributes.get("host_hash", "")
+        for net in cpu.below("net"):
+            if "dev" in net.attributes and net.attributes.get("net", "1") != "0":
+                found.setdefault((host, net.count("dev")), net)
+    return sorted(found.values(), key=lambda net: net.count("dev"))
+
+
+def busid(element: Element, name: str = "busid") -> int:
+    """A PCI address as a number, however many digits it was written with."""
+    text = element.text(name)
+    digits = re.sub(r"[:.]", "", text)
+    if not re.fullmatch(r"[0-9a-fA-F]{1,16}", digits):
+        raise element.complaint(f"{name} is {text!r}; write for example 0000:0e:00.0")
+    return int(digits, 16)
+
+
+def is_bridge(pci: Element) -> bool:
+    """Whether NCCL takes a PCI device without GPU and card for a switch."""
+    kind = pci.attributes.get("class", "0x060400")
+    return not kind.startswith(("0x03", "0x02", "0x0680"))
+
+
+def pcie(pci: Element) -> float:
+    """Bytes/s of a device's PCIe link; Gen 3 and 16 lanes where the file does not tell."""
+    speed = re.match(r"\s*([\d.]+) *GT/s", pci.attributes.get("link_speed", ""))
+    width = pci.attributes.get("link_width", "")
+    lanes = int(width) if width.isdecimal() and int(width) else 16
+    try:
+        return links.pcie(float(speed[1]) if speed else 0.0, lanes)
+    except ValueError:
+        raise pci.complaint(f"link_speed is {pci.attributes['link_speed']!r}") from None
+
+
+def port(net: Element) -> float:
+    """Bytes/s of a network port."""
+    unknown = net.attributes.get("speed", "0").startswith("-")
+    megabits = 0.0 if unknown or "speed" not in net.attributes else net.number("speed")
+    return megabits * 1e6 / 8 or UNKNOWN_PORT
+
+
+def maker(cpu: Element) -> str:
+    """Who made a CPU: ``intel``, ``amd``, ``arm``, ``power``, ``zhaoxin``, or ``other``."""
+    architecture = _ARCHITECTURES[cpu.one_of("arch", tuple(_ARCHITECTURES))]
+    return _VENDORS.get(cpu.text("vendor"), "other") if architecture == "x86" else architecture
+
+
+def socket(cpu: Element) -> float:
+    """Bytes/s that NCCL reckons from a CPU to another of the same kind."""
+    who = maker(cpu)
+    if who == "zhaoxin" and (cpu.count("familyid"), cpu.count("modelid")) == (7, 0x5B):
+        return 9e9
+    if who != "intel":
+        return _SOCKET_GBPS[who] * 1e9
+    model = cpu.count("modelid") if cpu.count("familyid") == 6 else 0
+    return _INTEL_SOCKET_GBPS[max(first for first in _INTEL_SOCKET_GBPS if first <= model)] * 1e9
