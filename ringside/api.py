@@ -76,7 +76,7 @@ def train(
         model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
         ddp=ddp or DataParallel(),
     )  # fmt: skip
-    gpu = find_device(device or device_of(cluster))
+    gpu = find_device(device or device_of(cluster, settings))
     work = sized_workload(training, gpu)(batch)
     bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
     costs = Costs(

@@ -32,6 +32,9 @@ def topo(
     schedule: Annotated[
         str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
     ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
+    ] = False,
     channels: Annotated[
         bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
     ] = False,
@@ -43,7 +46,12 @@ def topo(
     from sim.engine.effort import forced
 
     with forced(force):
-        command.run(name, nodes, settings or [], output, plot, schedule, channels=channels, as_json=json)
+        command.run(
+            *(name, nodes, settings or [], output, plot, schedule),
+            example=example,
+            channels=channels,
+            as_json=json,
+        )
 
 
 @app.command()

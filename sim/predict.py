@@ -62,8 +62,8 @@ def predict(
     """How long ``collective`` takes on the topology's first ranks.
 
     ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
-    a topology of the catalogue's machines, and for ``algorithm`` and ``protocol`` what NCCL_ALGO and
-    NCCL_PROTO do.
+    a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
+    and NCCL_PROTO do.
     """
     options = Options(algorithm, protocol)
     found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)

@@ -2,10 +2,12 @@
 
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots
 from topologies.graph import Topology
+from topologies.hardware import hardware
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
 
+@hardware("a100", cpu="intel")
 def aws_p4d(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -24,6 +26,7 @@ def aws_p4d(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="intel")
 def aws_p4de(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -42,6 +45,7 @@ def aws_p4de(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="amd")
 def aws_p5(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -60,6 +64,7 @@ def aws_p5(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="intel")
 def gcp_a3mega(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -78,6 +83,7 @@ def gcp_a3mega(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("b200", cpu="intel")
 def gcp_a4(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -95,6 +101,7 @@ def gcp_a4(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="amd")
 def azure_ndv4(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -113,6 +120,7 @@ def azure_ndv4(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="intel")
 def azure_ndv5(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -130,6 +138,7 @@ def azure_ndv5(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h800", cpu="intel")
 def hgx_h800(
     nodes: int = 1,
     nvlink: BytesPerSecond = 200e9,
@@ -148,6 +157,7 @@ def hgx_h800(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h20", cpu="intel")
 def hgx_h20(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -166,6 +176,7 @@ def hgx_h20(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("mi300x")
 def mi300x(
     nodes: int = 1,
     xgmi: BytesPerSecond = 448e9,
@@ -184,6 +195,7 @@ def mi300x(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("rtx4090", cpu="amd")
 def rtx4090_pcie(
     nodes: int = 1,
     nic: BytesPerSecond = 12.5e9,

@@ -6,6 +6,7 @@ import networkx as nx
 from pydantic import Field, PositiveFloat
 
 from topologies.graph import Topology, add_cable
+from topologies.hardware import hardware
 from topologies.units import BytesPerSecond, Seconds
 
 MAX_PORTS = 1024
@@ -20,6 +21,7 @@ def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) 
     return _one_switch("star", ranks, bandwidth, latency, node_kind="switch", link_kind="ethernet")
 
 
+@hardware("h100")
 def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Seconds = 0.6e-6) -> Topology:
     """GPUs behind one NVSwitch; the defaults are one HGX H100 board.
 

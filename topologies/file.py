@@ -1,12 +1,13 @@
 """A topology as a YAML file, in and out.
 
-Either a named topology with settings::
+A named topology with settings::
 
     maker: star
     ranks: 8
     bandwidth: 25GB/s
 
-or the graph itself, every cable once (``one_way: true`` for a link that has no way back)::
+or machines of a common build in some ten lines, see `topologies.described`; or the graph itself, every
+cable once (``one_way: true`` for a link that has no way back)::
 
     name: two hosts
     nodes:
@@ -16,7 +17,10 @@ or the graph itself, every cable once (``one_way: true`` for a link that has no 
     cables:
       - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
       - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
-    transport: {segment: 64KiB, window: 256KiB}     # optional; see `topologies.graph`
+    device: a100                                    # optional, as all below; see `topologies.graph`
+    compute_capability: 80
+    cpu: intel
+    transport: {segment: 64KiB, window: 256KiB}
 
 Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
 may take any way, through other hosts too; see `topologies.routing`.
@@ -29,12 +33,14 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from topologies import strict_yaml
+from topologies import described, strict_yaml
 from topologies.catalogue import MAKERS, make
 from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
 from topologies.strict_yaml import complaints
 from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size, shown
+
+_HARDWARE = ("device", "compute_capability", "cpu")
 
 
 class _Strict(BaseModel):
@@ -65,6 +71,9 @@ class _File(_Strict):
     machines: PositiveInt = 1
     nodes: dict[str, _Node]
     cables: list[_Cable]
+    device: str | None = None
+    compute_capability: int | None = None
+    cpu: str | None = None
     transport: _Transport | None = None
 
 
@@ -87,10 +96,15 @@ def loads(text: str, source: str) -> Topology:
     except yaml.YAMLError as error:
         raise TopologyError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise TopologyError(f"{source}: holds no mapping; write 'maker: star' or 'nodes:' and 'cables:'")
+        raise TopologyError(
+            f"{source}: holds no mapping; write 'maker: star', 'machine: pcie-server' or "
+            "'nodes:' and 'cables:'"
+        )
     if not all(isinstance(key, str) for key in content):
         allowed = ", ".join(_File.model_fields)
-        raise TopologyError(f"{source}: keys must be text; allowed: maker, or {allowed}")
+        raise TopologyError(f"{source}: keys must be text; allowed: maker, machine, or {allowed}")
+    if described.KEY in content:
+        return described.topology(content, source)
     if "maker" in content:
         maker = content.pop("maker")
         if not isinstance(maker, str):
@@ -131,6 +145,7 @@ def dumps(graph: Topology) -> str:
         "nodes": {node: dict(data) for node, data in graph.nodes(data=True)},
         "cables": cables,
     }
+    content |= {key: graph.graph[key] for key in _HARDWARE if graph.graph.get(key) is not None}
     if "segment" in graph.graph:
         content["transport"] = {key: format_size(graph.graph[key]) for key in ("segment", "window")}
     return str(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110))
@@ -147,6 +162,7 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
             f"{source}: keys must be text; allowed: {', '.join(_File.model_fields)}"
         ) from None
     graph: Topology = nx.DiGraph(name=file.name, nodes=file.machines)
+    graph.graph.update({key: value for key in _HARDWARE if (value := getattr(file, key)) is not None})
     if file.transport:
         graph.graph.update(file.transport.model_dump())
     for node, attributes in file.nodes.items():

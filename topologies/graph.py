@@ -12,6 +12,9 @@ edge     ``latency``  seconds that a message's head spends on the link, 0 to `un
 graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``settings``  optional: what of the catalogue's figures was changed, by name
+graph    ``device``   optional: the GPU in the machines, such as ``a100``
+graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90
+graph    ``cpu``      optional: who makes the machines' CPUs, one of `CPUS`
 graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
 graph    ``window``   bytes that one rank has under way to another at most, ``segment`` or more
 =======  ===========  ==========================================================================
@@ -23,6 +26,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
+from topologies.devices import DEVICES
 from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
@@ -31,6 +35,10 @@ Topology: TypeAlias = "nx.DiGraph[Node]"
 
 NODE_KINDS = ("gpu", "nvswitch", "pcie", "cpu", "nic", "switch")
 LINK_KINDS = ("nvlink", "xgmi", "pcie", "ib", "ethernet", "c2c", "upi", "memory")
+CPUS = ("intel", "amd", "arm", "power", "zhaoxin", "other")
+
+MAX_CAPABILITY = 999
+"""Of GPUs; a larger one is a slip of the pen."""
 
 
 class TopologyError(ValueError):
@@ -67,6 +75,7 @@ def check(graph: Topology) -> None:
         *_node_complaints(graph),
         *_rank_complaints(graph),
         *_edge_complaints(graph),
+        *_hardware_complaints(graph),
         *_transport_complaints(graph),
     ]
     if not complaints:
@@ -117,6 +126,31 @@ def _edge_complaints(graph: Topology) -> list[str]:
             )
         if a == b:
             complaints.append(f"{link} joins a node to itself")
+    return complaints
+
+
+def _hardware_complaints(graph: Topology) -> list[str]:
+    complaints = []
+    device = graph.graph.get("device")
+    if device is not None and not (isinstance(device, str) and device):
+        complaints.append(f"the device is {device!r}; write a GPU's name, for example a100")
+    capability = graph.graph.get("compute_capability")
+    if capability is not None and not (
+        isinstance(capability, int)
+        and not isinstance(capability, bool)
+        and 10 <= capability <= MAX_CAPABILITY
+    ):
+        complaints.append(
+            f"the compute_capability is {capability!r}; write 10 to {MAX_CAPABILITY}, 90 for sm_90"
+        )
+    known = DEVICES.get(device, capability) if isinstance(device, str) else capability
+    if capability not in (None, known):
+        complaints.append(
+            f"the compute_capability is {capability!r}, but that of {device} is {known}; leave one out"
+        )
+    cpu = graph.graph.get("cpu")
+    if cpu is not None and cpu not in CPUS:
+        complaints.append(f"the cpu is {cpu!r}; allowed: {', '.join(CPUS)}")
     return complaints
 
 

@@ -17,7 +17,7 @@ def joined(
     carry half of ``latency`` each, so that a message from machine to machine pays it once. Copies
     are called ``node0/...`` and so on; rank r of node n becomes rank ``n * gpus + r``.
     """
-    graph: Topology = nx.DiGraph(name=machine.graph["name"], nodes=nodes)
+    graph: Topology = nx.DiGraph(**machine.graph | {"nodes": nodes})
     gpus = len(ranks(machine))
     for node in range(nodes):
         for name, data in machine.nodes(data=True):

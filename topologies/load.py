@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from topologies import described
 from topologies.catalogue import made, make, maker_of, split
 from topologies.disk import regular
 from topologies.file import read
@@ -21,6 +22,8 @@ def load(
 ) -> Topology:
     """The topology that ``--cluster`` names: ``star:64``, ``dgx-h100``, a YAML file or a machine's file.
 
+    In place of a YAML file's own count of machines, ``FILE:4`` counts where the file describes one machine
+    (`topologies.described`); ``values`` change its keys.
     A machine's file is NCCL_TOPO_DUMP_FILE's XML or the table of ``nvidia-smi topo -m``, known by what
     is in it; ``FILE:4`` joins four such machines. Where the name carries no count, ``ranks`` or
     ``nodes`` gives it, whichever the topology counts.
@@ -44,6 +47,8 @@ def _from_file(
         graph = made(str(path), maker, nodes if count is None else count, values)
         graph.graph["name"] = path.stem
         return graph
+    if (content := described.content_of(text)) is not None:
+        return described.topology(content, str(path), count, values)
     if values:
         raise TopologyError(f"{path}: a file has no settings; change the file in place of --set")
     if count is not None:

@@ -13,6 +13,7 @@ CPUs are drawn where collectives cross them: where NVLink does not join all GPUs
 
 from topologies.chassis import behind_nvswitch, cards, gpus_of, slots, sockets
 from topologies.graph import Topology, add_cable
+from topologies.hardware import hardware
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
@@ -23,6 +24,7 @@ CUBE_MESH = {
 """NVLinks between the GPUs of a DGX-1 with V100: six a GPU, at most two a pair, none between the others."""
 
 
+@hardware("v100", cpu="intel")
 def dgx1_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -49,6 +51,7 @@ def dgx1_v100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("v100", cpu="intel")
 def dgx2_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -67,6 +70,7 @@ def dgx2_v100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="amd")
 def dgx_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -85,6 +89,7 @@ def dgx_a100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="intel")
 def dgx_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -103,6 +108,7 @@ def dgx_h100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h200", cpu="intel")
 def dgx_h200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -121,6 +127,7 @@ def dgx_h200(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("b200", cpu="intel")
 def dgx_b200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -139,6 +146,7 @@ def dgx_b200(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("b200", cpu="arm")
 def gb200_nvl72(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -165,6 +173,7 @@ def gb200_nvl72(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="intel")
 def a100_pcie4(
     nodes: int = 1,
     nic: BytesPerSecond = 12.5e9,
@@ -186,6 +195,7 @@ def a100_pcie4(
     return joined(machine, nodes, cards(machine, nic), outside, rails=False)
 
 
+@hardware("h100", cpu="intel")
 def h100_1gpu(
     nodes: int = 2,
     nic: BytesPerSecond = 50e9,

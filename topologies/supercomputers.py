@@ -2,10 +2,12 @@
 
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
 from topologies.graph import Topology, add_cable
+from topologies.hardware import hardware
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
 
+@hardware("v100", cpu="intel")
 def abci_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -26,6 +28,7 @@ def abci_v100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="intel")
 def abci_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -44,6 +47,7 @@ def abci_a100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="arm")
 def alps_gh200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -67,6 +71,7 @@ def alps_gh200(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="amd")
 def polaris_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -85,6 +90,7 @@ def polaris_a100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("a100", cpu="amd")
 def perlmutter_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -103,6 +109,7 @@ def perlmutter_a100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("v100", cpu="power")
 def summit_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -131,6 +138,7 @@ def summit_v100(
     return joined(machine, nodes, cards(machine, nic), max(0.0, network_latency - nvlink_latency))
 
 
+@hardware("h100", cpu="intel")
 def mn5_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -149,6 +157,7 @@ def mn5_h100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
+@hardware("h100", cpu="amd")
 def kestrel_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,

@@ -16,6 +16,7 @@ from sim.proof import prove
 from sim.schedule import Schedule
 from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
 from topologies.catalogue import split
+from topologies.described import EXAMPLE
 from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
 from topologies.units import format_duration, format_rate
@@ -32,10 +33,19 @@ def run(
     plot: Path | None,
     algorithm: str | None,
     *,
+    example: bool,
     channels: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one and write and draw it, or a schedule or NCCL's channels on it, where asked to."""
+    """List, or describe one and write and draw it or what is asked for; or print an example of a file."""
+    if example:
+        given = (name, nodes, output, plot, algorithm)
+        if changes or as_json or channels or any(x is not None for x in given):
+            raise ValueError(
+                "--example prints a file that describes a cluster, and nothing else; write it alone"
+            )
+        print(EXAMPLE, end="")
+        return
     if channels and (name is None or output or plot or algorithm):
         raise ValueError(
             "--channels prints NCCL's rings and trees on one machine, and nothing else; "

@@ -78,7 +78,7 @@ def run(
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
-    gpu = device(training.device or device_of(cluster))
+    gpu = device(training.device or device_of(cluster, figures))
     rows = _rows(training, gpu, libraries, caps)
     best = None
     if parameter == "bucket-cap-mb":

@@ -8,6 +8,8 @@ and for matrix products after ``torch.set_float32_matmul_precision("high")``.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from topologies import MAKERS, load, make
+
 GIB = 2**30
 
 STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
@@ -53,17 +55,8 @@ DEVICES = {
 }
 """Every known GPU by name."""
 
-_GPU_OF = {
-    **dict.fromkeys(("dgx1-v100", "dgx2-v100", "abci-v100", "summit-v100"), "v100"),
-    **dict.fromkeys(("dgx-a100", "a100-pcie4", "abci-a100", "polaris-a100", "perlmutter-a100"), "a100"),
-    **dict.fromkeys(("aws-p4d", "aws-p4de", "azure-ndv4"), "a100"),
-    **dict.fromkeys(("dgx-h100", "h100-1gpu", "alps-gh200", "mn5-h100", "kestrel-h100"), "h100"),
-    **dict.fromkeys(("aws-p5", "gcp-a3mega", "azure-ndv5", "nvlink_switch"), "h100"),
-}
-
-_UNKNOWN = (
-    *("dgx-h200", "dgx-b200", "gb200-nvl72", "gcp-a4", "hgx-h20", "hgx-h800", "mi300x", "rtx4090-pcie"),
-)
+_BY_CAPABILITY = {70: "v100", 80: "a100", 90: "h100"}
+"""The usual GPU of a compute capability, where a topology tells no more."""
 
 
 def device(name: str) -> Device:
@@ -73,9 +66,13 @@ def device(name: str) -> Device:
     return DEVICES[name]
 
 
-def device_of(cluster: str) -> str:
+def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
     name = cluster.partition(":")[0]
-    if name in _UNKNOWN:
+    graph = make(name, 1) if name in MAKERS else load(cluster, values)
+    facts = graph.graph
+    capability = facts.get("compute_capability")
+    found = facts.get("device") or (_BY_CAPABILITY.get(capability, "") if capability else "a100")
+    if found not in DEVICES:
         raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
-    return _GPU_OF.get(name, "a100")
+    return str(found)

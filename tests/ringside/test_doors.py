@@ -140,14 +140,17 @@ def test_settings_mean_the_same_to_nccl_by_name_and_on_a_topology():
     assert times[0] == times[1] > 2 * predict(asked, dgx_h100(2), library="nccl").time_s
 
 
-def test_nccl_refuses_a_topology_that_it_cannot_follow():
+def test_nccl_follows_a_topology_that_was_changed_by_hand():
     changed = make("dgx-h100", 2)
-    changed.edges["node0/nic0", "rail0"]["bandwidth"] /= 2
-    asked = Collective("all_reduce", 16, M)
-    with pytest.raises(ValueError, match="dgx-h100 was changed by hand"):
-        predict(asked, changed, library="nccl")
-    with pytest.raises(ValueError, match="NCCL's graphs are not known for star"):
-        predict(asked, star(16), library="nccl")
+    changed.edges["node1/nic0", "rail0"]["bandwidth"] /= 2
+    asked = Collective("all_reduce", 16, 64 * M, dtype="float32")
+    slower = predict(asked, load("dgx-h100:2", {"nic": "25GB/s"}), library="nccl")
+    assert predict(asked, changed, library="nccl").time_s == slower.time_s
+
+
+def test_nccl_refuses_a_topology_that_tells_of_no_gpus():
+    with pytest.raises(ValueError, match="NCCL's choices on star depend on its GPUs"):
+        predict(Collective("all_reduce", 16, M), star(16), library="nccl")
 
 
 def test_a_calibrated_answer_is_the_same_at_every_door(ringside, tmp_path):

@@ -53,6 +53,7 @@ def topology(
     ``gpus`` names the catalogue machine from which a file without GPUs is completed.
     """
     machine = read(text, gpus)
+    machine.graph.graph.update(compute_capability=machine.compute_capability, cpu=machine.cpu)
     return clustered(
         machine.graph,
         nodes,

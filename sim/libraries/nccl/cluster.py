@@ -12,10 +12,11 @@ from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
 from sim.libraries.nccl.files.table_file import system_of_table
 from sim.libraries.nccl.files.topo_file import system_of
+from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
-from topologies import Topology, make, num_machines
+from topologies import Topology, described, load, make, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
@@ -28,8 +29,8 @@ MAX_RANKS_PER_GPU = 64
 
 
 def is_machine(cluster: str) -> bool:
-    """Whether the cluster is of machines whose graphs NCCL's model knows."""
-    return split(cluster)[0] in SYSTEMS
+    """Whether the cluster is of machines that NCCL's model knows, by name or as a file describes them."""
+    return split(cluster)[0] in SYSTEMS or described.is_file(cluster)
 
 
 def communicator_of(
@@ -44,13 +45,9 @@ def communicator_of(
     ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
     over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
-    if not isinstance(cluster, str):
-        cluster, values = _words(cluster)
-    name, count = split(cluster)
-    if count == 0:
-        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
-    system = machine(name, values)
-    nodes = count or -(-(ranks or 1) // system.ranks)
+    name, system, nodes = _machines(cluster, values)
+    if nodes is None:
+        nodes = -(-(ranks or 1) // system.ranks)
     gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
     if rest or not 1 <= gpus <= system.ranks:
         raise ValueError(
@@ -138,21 +135,31 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _words(graph: Topology) -> tuple[str, Mapping[str, Any]]:
-    """The catalogue's name, count and settings of a topology; refuses one that is not the catalogue's."""
-    name, nodes, values = name_of(graph), num_machines(graph), graph.graph.get("settings", {})
+def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str, System, int | None]:
+    """What they are called, what one is, and how many there are where that is said."""
+    if isinstance(cluster, str) and split(cluster)[0].endswith((".yaml", ".yml")):
+        rest = dict(values)
+        sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
+        graph = load(cluster, rest)
+        return name_of(graph), replace(system_of_graph(graph), ranks_per_gpu=sharing), num_machines(graph)
+    if not isinstance(cluster, str):
+        if not _is_listed(cluster):
+            return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
+        values = cluster.graph.get("settings", {})
+        cluster = f"{name_of(cluster)}:{num_machines(cluster)}"
+    name, count = split(cluster)
+    if count == 0:
+        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    return name, machine(name, values), count
+
+
+def _is_listed(graph: Topology) -> bool:
+    """Whether the topology is of the catalogue's machines, whose figures NCCL's model has by name."""
+    name = name_of(graph)
     if name not in SYSTEMS:
-        raise ValueError(
-            f"NCCL's graphs are not known for {name}; take a machine of the catalogue, one of "
-            f"{', '.join(SYSTEMS)}, or another library"
-        )
-    listed = make(name, nodes, values)
-    if graph.adj != listed.adj or graph.nodes != listed.nodes:
-        raise ValueError(
-            f"{name} was changed by hand, which NCCL's model cannot follow; make it with settings, for "
-            f"example load('{name}:{nodes}', {{'nic': '25GB/s'}})"
-        )
-    return f"{name}:{nodes}", values
+        return False
+    listed = make(name, num_machines(graph), graph.graph.get("settings", {}))
+    return bool(graph.adj == listed.adj and graph.nodes == listed.nodes)
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,135 @@
+"""The facts from which NCCL chooses, out of any topology whose graph tells its GPUs and CPUs."""
+
+from collections.abc import Iterable
+from itertools import combinations
+
+import networkx as nx
+
+from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
+from topologies.devices import DEVICES
+from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
+from topologies.links import nvlink as nvlink_of_one
+
+SOCKET = {
+    **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},
+    **{"zhaoxin": 6 * GB, "other": 5000 * GB},
+}
+"""Bytes/s from CPU to CPU where no link between them is drawn; Intel's is Skylake's (src/graph/topo.h)."""
+
+
+def system_of_graph(graph: Topology) -> System:
+    """The machine that a topology is made of, as NCCL sees it.
+
+    All machines must have as many GPUs, their ranks in a row; of links that differ the least counts. PCIe
+    slots are the GPUs', or the cards' where GPUs have none. Where no CPUs are drawn there are two.
+    """
+    name, facts = name_of(graph), graph.graph
+    if any(link["kind"] == "xgmi" for *_, link in graph.edges(data=True)):
+        raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
+    capability, cpu = facts.get("compute_capability", DEVICES.get(facts.get("device", ""))), facts.get("cpu")
+    if capability is None:
+        raise TopologyError(
+            f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
+            "device: a100 (or compute_capability: 80) and cpu: intel to its file, or take another library"
+        )
+    if cpu is not None and cpu not in SOCKET:
+        raise TopologyError(
+            f"{name}: NCCL's constants for CPUs of {cpu} are not known; write one of {', '.join(SOCKET)}"
+        )
+    machines, gpus = _machines(graph), ranks(graph)
+    cards = [node for node, data in graph.nodes(data=True) if data["kind"] == "nic"]
+    owned = [[gpu for gpu in gpus if gpu in machine] for machine in machines]
+    nvswitch = any(data["kind"] == "nvswitch" for _, data in graph.nodes(data=True))
+    totals = [[sum(_out(graph, [gpu], "nvlink")) for gpu in of] for of in owned]
+    # a mesh shares what its best linked GPU has among that GPU's links
+    nvlink = min(min(of) if nvswitch else max(of) for of in totals)
+    link = nvlink_of_one(capability)
+    return System(
+        name=name,
+        compute_capability=capability,
+        gpus=len(gpus) // len(machines),
+        nics=min(sum(card in machine for card in cards) for machine in machines),
+        nic=min(_ports(graph, cards), default=0.0),
+        nvlink=nvlink_as_nccl_reckons(nvlink, capability),
+        pcie=min(_out(graph, gpus, "pcie") or _out(graph, cards, "pcie"), default=0.0),
+        socket=min(_out(graph, graph, "upi"), default=SOCKET[cpu or "intel"]),
+        nvswitch=bool(nvlink) and nvswitch,
+        cpu=cpu or "intel",
+        gpus_per_switch=max(_gpus_per_switch(graph), default=0),
+        sockets=sum(graph.nodes[node]["kind"] == "cpu" for node in machines[0]) or 2,
+        mesh=() if nvswitch else _mesh(graph, owned[0], link),
+        cpu_links=0 if nvswitch else max(_cpu_links(graph, owned[0], link), default=0),
+        c2c=min(_out(graph, gpus, "c2c"), default=0.0),
+    )
+
+
+def _machines(graph: Topology) -> list[set[Node]]:
+    """The nodes of each machine: what hangs together without the network's switches."""
+    name, machines = name_of(graph), num_machines(graph)
+    inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
+    parts = {node: part for part in nx.weakly_connected_components(inside) for node in part}
+    owners = [parts[node] for node in ranks(graph)]
+    gpus = len(owners) // machines
+    even = gpus * machines == len(owners) and all(
+        owner is owners[rank - rank % gpus] for rank, owner in enumerate(owners)
+    )
+    if not even or len({id(owner) for owner in owners}) != machines:
+        raise TopologyError(
+            f"{name} says that it has machines: {machines}, but its {len(owners)} GPUs sit on "
+            f"{len({id(owner) for owner in owners})}, not counting switches; NCCL's model "
+            "needs as many GPUs on each, rank after rank"
+        )
+    return owners[::gpus]
+
+
+def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, int, int], ...]:
+    """How many NVLinks of ``link`` bytes/s join which two GPUs."""
+    return tuple(
+        (a, b, _links(graph, gpus[a], gpus[b], link))
+        for a, b in combinations(range(len(gpus)), 2)
+        if _is_nvlink(graph, gpus[a], gpus[b])
+    )
+
+
+def _cpu_links(graph: Topology, gpus: list[Node], link: float) -> list[int]:
+    """How many NVLinks go from a GPU to a CPU, for each such cable."""
+    return [
+        _links(graph, gpu, other, link)
+        for gpu in gpus
+        for other in graph.successors(gpu)
+        if graph.nodes[other]["kind"] == "cpu" and _is_nvlink(graph, gpu, other)
+    ]
+
+
+def _is_nvlink(graph: Topology, a: Node, b: Node) -> bool:
+    return graph.has_edge(a, b) and graph.edges[a, b]["kind"] == "nvlink"
+
+
+def _links(graph: Topology, a: Node, b: Node, link: float) -> int:
+    bandwidth: float = graph.edges[a, b]["bandwidth"]
+    return max(1, round(bandwidth / link))
+
+
+def _out(graph: Topology, nodes: Iterable[Node], kind: str) -> list[float]:
+    """Bytes/s of the links of a kind that lead out of some nodes."""
+    links = (link for node in nodes for *_, link in graph.out_edges(node, data=True))
+    return [link["bandwidth"] for link in links if link["kind"] == kind]
+
+
+def _ports(graph: Topology, cards: list[Node]) -> list[float]:
+    """Bytes/s of the cards' cables to and from the network."""
+    return [
+        link["bandwidth"]
+        for card in cards
+        for a, b, link in (*graph.out_edges(card, data=True), *graph.in_edges(card, data=True))
+        if "switch" in (graph.nodes[a]["kind"], graph.nodes[b]["kind"])
+    ]
+
+
+def _gpus_per_switch(graph: Topology) -> list[int]:
+    """GPUs on each PCIe switch."""
+    return [
+        sum(graph.nodes[neighbour]["kind"] == "gpu" for neighbour in graph.successors(node))
+        for node, data in graph.nodes(data=True)
+        if data["kind"] == "pcie"
+    ]

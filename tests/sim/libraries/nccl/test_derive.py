@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+
+from sim.libraries.find import find_library
+from sim.libraries.nccl.graph.derive import system_of_graph
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from topologies import MAKERS, TopologyError, make, star
+from topologies.file import dumps, loads
+from topologies.graph import CPUS
+
+NUMA_DOMAINS = ("polaris-a100", "perlmutter-a100", "azure-ndv4")
+"""Machines each of whose CPUs NCCL sees as several, of which the graph draws one or none."""
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name in MAKERS])
+def test_a_machine_of_the_catalogue_is_derived_from_its_graph(name):
+    graph, known = make(name, 2), SYSTEMS[name]
+    found = system_of_graph(graph)
+    if all(link["kind"] != "upi" for *_, link in graph.edges(data=True)):
+        known = replace(known, socket=found.socket)  # no link between CPUs is drawn
+    if name == "h100-1gpu":
+        known = replace(known, nvlink=0)  # one GPU alone has nobody to link to
+    if name in NUMA_DOMAINS:
+        known = replace(known, sockets=found.sockets)
+    untold = {key: getattr(found, key) for key in ("mesh", "cabling", "hosts", "beside", "c2c")}
+    assert replace(found, nvlink=known.nvlink) == replace(known, **untold)
+    assert found.nvlink == pytest.approx(known.nvlink)
+
+
+def test_a_machine_changed_by_hand_is_derived():
+    graph = make("dgx-a100", 2)
+    for _, _, link in graph.edges(data=True):
+        if link["kind"] == "ib":
+            link["bandwidth"] = 10e9
+    assert find_library("nccl", graph).comm.system.nic == 10e9
+
+
+def test_a_dump_gives_the_answer_of_the_settings_it_was_made_with(tmp_path):
+    path = tmp_path / "dump.yaml"
+    path.write_text(dumps(make("dgx-a100", 2, {"nic": "10GB/s"})), encoding="utf-8")
+    by_file = find_library("nccl", str(path)).comm.system
+    by_name = find_library("nccl", "dgx-a100:2", {"nic": "10GB/s"}).comm.system
+    assert replace(by_file, name="", socket=0) == replace(by_name, name="", socket=0)
+
+
+def test_cables_tell_how_many_nvlinks_join_two_gpus():
+    cube = system_of_graph(make("dgx1-v100", 1))
+    assert sorted(cube.mesh) == sorted(SYSTEMS["dgx1-v100"].cabling)
+    summit = system_of_graph(make("summit-v100", 1))
+    assert (summit.mesh, summit.cpu_links) == (SYSTEMS["summit-v100"].mesh, 2)
+    pairs = system_of_graph(loads("{machine: nvlink_pairs, gpu: a100, gpus: 4}", "mine"))
+    assert (pairs.mesh, pairs.nvlink, pairs.nvswitch) == (((0, 1, 12), (2, 3, 12)), 240e9, False)
+
+
+def test_links_from_chip_to_chip_count():
+    assert system_of_graph(make("alps-gh200", 1)).c2c == SYSTEMS["alps-gh200"].c2c
+
+
+def test_amds_gpus_are_refused():
+    with pytest.raises(TopologyError, match="RCCL runs on AMD's GPUs"):
+        system_of_graph(make("mi300x", 1))
+
+
+def test_a_network_without_gpus_says_what_to_add():
+    with pytest.raises(TopologyError, match="add for example device: a100"):
+        system_of_graph(star(4))
+
+
+def test_an_unknown_cpu_is_refused():
+    graph = make("dgx-a100", 1)
+    graph.graph["cpu"] = "z80"
+    with pytest.raises(TopologyError, match="CPUs of z80 are not known"):
+        system_of_graph(graph)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_every_cpu_has_its_constants(cpu):
+    text = f"{{machine: pcie-server, cpu: {cpu}, socket: 20GB/s}}"
+    assert system_of_graph(loads(text, "mine")).socket == 20e9
+
+
+def test_machines_that_are_not_alike_are_refused():
+    graph = make("dgx-a100", 2)
+    graph.graph["nodes"] = 4
+    with pytest.raises(TopologyError, match="machines: 4, but its 16 GPUs sit on 2"):
+        system_of_graph(graph)
