@@ -14,17 +14,11 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.closed_form import CLOSED, closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
-from sim.libraries.nccl.device.schedules import (
-    SCHEDULED,
-    carried_bytes,
-    channel_schedule,
-    check_schedulable,
-    schedule,
-)
-from sim.libraries.nccl.device.wires import channels, wires
+from sim.libraries.nccl.device.plays import plays
+from sim.libraries.nccl.device.schedules import carried_bytes, check_schedulable, schedule
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
@@ -82,7 +76,7 @@ class Nccl:
             )
             for row, algorithm in enumerate(ALGORITHMS)
             for column, protocol in enumerate(PROTOCOLS)
-            if table.rate(algorithm, protocol) and (self.clock == "tuner" or algorithm in SCHEDULED)
+            if table.rate(algorithm, protocol) and (self.clock == "tuner" or algorithm in CLOSED)
         ]
 
     def choose(self, collective: Collective) -> Candidate:
@@ -97,7 +91,7 @@ class Nccl:
         return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """All channels of a ring or a tree."""
+        """All channels of an algorithm."""
         if self.comm is None:
             raise ValueError("1 rank talks to nobody, so there is no schedule; write 2 ranks or more")
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
@@ -145,14 +139,8 @@ def simulated(
     """
     check_schedulable(comm, collective, algorithm, protocol)
     runs = [
-        evaluate(
-            channel_schedule(comm, collective, algorithm, protocol, channel.number),
-            wires(comm, algorithm, channel),
-            _WIRED,
-            "simpy",
-            traced=traced,
-        )
-        for channel in channels(comm, collective, algorithm, protocol)
+        evaluate(played.schedule, played.graph, _WIRED, "simpy", traced=traced, routes=played.routes)
+        for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])
     return seconds, timeline

@@ -21,12 +21,17 @@ from sim.libraries.nccl.device.wires import Channel, Wire, channels
 Seconds = float
 Floats = NDArray[np.float64]
 
+CLOSED = ("tree", "ring")
+"""The algorithms that have one."""
+
 _PRECISION = 13
 """Decimals of a second to which two states of a ring are held to be the same."""
 
 
 def closed_form(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
     """From the first byte sent to the last received, in seconds: that of the slowest channel."""
+    if algorithm not in CLOSED:
+        raise ValueError(f"NCCL's {algorithm} has no closed form; write one of {', '.join(CLOSED)}")
     check_schedulable(comm, collective, algorithm, protocol)
     kind, blocks = collective.kind, comm.ranks if collective.kind in ("all_gather", "reduce_scatter") else 1
     times = []

@@ -1,0 +1,54 @@
+"""What the engine plays of one collective: schedules, each on the network that it has to itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sim.collective import Collective
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.machine import Hops, Machine
+from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, schedule
+from sim.libraries.nccl.device.wires import channels, wires
+from sim.schedule import Schedule
+from topologies import Routes, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A schedule, the network under it, and the ways there."""
+
+    schedule: Schedule
+    graph: Topology
+    routes: Routes
+
+
+def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[Play]:
+    """One play of each kind of channel that differs in time; the slowest is as long as the collective.
+
+    Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
+    link of the machine evenly, so that each has its part to itself. Those of CollNet Chain have
+    different heads, and meet.
+    """
+    if algorithm in ("ring", "tree"):
+        for channel in channels(comm, collective, algorithm, protocol):
+            graph = wires(comm, algorithm, channel)
+            plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
+            yield Play(plan, graph, Routes(graph))
+        return
+    hops = Hops.of(comm, algorithm)
+    if algorithm == "collnet_chain" or (algorithm == "pat" and Machine(comm, hops).many_ports):
+        machine = Machine(comm, hops)
+        yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
+        return
+    carried = carried_bytes(comm, collective, algorithm, protocol)
+    machine = Machine(comm, hops, channels=len(carried), nvlink=_of_nvlink(comm, algorithm))
+    # of NVLSTree every second channel has the second tree
+    kinds = {(nbytes, number % 2 * (algorithm == "nvls_tree")): number for number, nbytes in enumerate(carried)}
+    for number in kinds.values():
+        plan = channel_schedule(comm, collective, algorithm, protocol, number)
+        yield Play(plan, machine.graph, machine)
+
+
+def _of_nvlink(comm: Communicator, algorithm: str) -> float:
+    """The part of an NVLink's bandwidth that is left: of a switch reduction's as the release's tuner has it."""
+    known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
+    return (known[comm.generation] if known else 0.0) or 1.0
