@@ -60,6 +60,10 @@ class Routes:
             self._known[src, dst] = route
         return route
 
+    def on(self, channel: int) -> "Routes":
+        """The routes of one channel of a library, where channels differ: here they do not."""
+        return self
+
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
         """The links from a rank up to the switch that joins some ranks: see `switch`."""
         switch, forth = self.switch(joined), self._ascent(self._ranks[rank], 0)

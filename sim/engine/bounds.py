@@ -17,7 +17,7 @@ from sim.schedule import Schedule, Step
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
-Ways = Callable[[int, int], tuple[Hop, ...]]
+Ways = Callable[[int, int, int], tuple[Hop, ...]]
 
 MAX_TRACKED = 2**20
 """Chunks of all ranks together that are followed one by one. Of more, every k-th chunk is followed."""
@@ -40,18 +40,18 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
     routes = routes or Routes(graph)
     ways = partial(route, schedule, routes)
     latencies = _Latencies(graph, ways)
-    moved: Counter[tuple[int, int]] = Counter()
+    moved: Counter[tuple[int, int, int]] = Counter()
     chains = _Chains(schedule)
     for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all alike
         first = next(steps)
-        pairs = list(zip(first.src.tolist(), first.dst.tolist(), strict=True))
-        latency = np.array([latencies[pair] for pair in pairs])
+        used = list(zip(first.src.tolist(), first.dst.tolist(), first.channel.tolist(), strict=True))
+        latency = np.array([latencies[connection] for connection in used])
         carried = np.zeros(len(first), dtype=np.int64)
         for step in chain((first,), steps):
             carried += schedule.nbytes(step)
             chains.take(step, latency)
-        for pair, nbytes in zip(pairs, carried.tolist(), strict=True):
-            moved[pair] += nbytes
+        for connection, nbytes in zip(used, carried.tolist(), strict=True):
+            moved[connection] += nbytes
     return Bounds(_busiest(moved, graph, ways), chains.longest)
 
 
@@ -66,11 +66,11 @@ def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
     return Bounds(busbw_factor * collective.nbytes * parameters.beta, phases * hops * parameters.alpha)
 
 
-def _busiest(moved: Mapping[tuple[int, int], int], graph: Topology, ways: Ways) -> float:
-    """What the busiest link needs for the bytes that each pair of ends moves."""
+def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> float:
+    """What the busiest link needs for the bytes that each connection moves."""
     by_size: dict[int, list[tuple[Hop, ...]]] = {}
-    for pair, nbytes in moved.items():
-        by_size.setdefault(nbytes, []).append(ways(*pair))
+    for connection, nbytes in moved.items():
+        by_size.setdefault(nbytes, []).append(ways(*connection))
     load: Counter[Hop] = Counter()
     for nbytes, taken in by_size.items():
         for hop, times in Counter(chain.from_iterable(taken)).items():
@@ -78,8 +78,8 @@ def _busiest(moved: Mapping[tuple[int, int], int], graph: Topology, ways: Ways) 
     return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
 
 
-class _Latencies(dict[tuple[int, int], float]):
-    """The latency of the route from end to end, found where it is first asked for."""
+class _Latencies(dict[tuple[int, int, int], float]):
+    """The latency of each connection's route, found where it is first asked for."""
 
     def __init__(self, graph: Topology, ways: Ways) -> None:
         self._ways = ways
@@ -87,8 +87,8 @@ class _Latencies(dict[tuple[int, int], float]):
             (a, b): link["latency"] for a, b, link in graph.edges(data=True)
         }
 
-    def __missing__(self, pair: tuple[int, int]) -> float:
-        self[pair] = found = sum(map(self._latency.__getitem__, self._ways(*pair)))
+    def __missing__(self, connection: tuple[int, int, int]) -> float:
+        self[connection] = found = sum(map(self._latency.__getitem__, self._ways(*connection)))
         return found
 
 
@@ -118,5 +118,5 @@ class _Chains:
         self.longest = float(end.max(initial=self.longest))
 
 
-def _ends(step: Step) -> tuple[bytes, bytes]:
-    return step.src.tobytes(), step.dst.tobytes()
+def _ends(step: Step) -> tuple[bytes, bytes, bytes]:
+    return step.src.tobytes(), step.dst.tobytes(), step.channel.tobytes()

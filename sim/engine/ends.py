@@ -5,11 +5,12 @@ from topologies import Routes
 from topologies.graph import Hop
 
 
-def route(plan: Plan, routes: Routes, src: int, dst: int) -> tuple[Hop, ...]:
-    """The links from end to end in the order in which a message crosses them.
+def route(plan: Plan, routes: Routes, src: int, dst: int, channel: int) -> tuple[Hop, ...]:
+    """The links from end to end, on one channel, in the order in which a message crosses them.
 
     Raise `topologies.graph.TopologyError` where the topology has no such switch.
     """
+    routes = routes.on(channel)
     if src >= plan.ranks:
         return routes.from_switch(plan.switches[src - plan.ranks], dst)
     if dst >= plan.ranks:

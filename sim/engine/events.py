@@ -99,7 +99,7 @@ class Execution:
         self._connections = {
             pair: _Connection(
                 (pair[0] * len(counts) + number + 1) * self._to_finish,
-                network.over(route(schedule, network.routes, *pair[:2])),
+                network.over(route(schedule, network.routes, *pair)),
                 schedule.credits,
                 counts[pair],
             )

@@ -13,6 +13,7 @@ network's in equal parts before and behind the network, less the PCIe before it.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 
 import networkx as nx
@@ -46,22 +47,22 @@ class Hops:
     network: float
 
     @classmethod
-    def of(cls, comm: Communicator, algorithm: str) -> "Hops":
+    def of(cls, comm: Communicator, algorithm: str, kind: str) -> "Hops":
         """Those of an algorithm with Simple.
 
-        With one rank a node the network's is the trees', as in the tuner. What NVLS has for NVLink
-        is the whole way to the switch and back, which a chunk goes twice.
+        With one rank a node the network's is the trees', as in the tuner. NVLS has one figure for all that
+        happens inside a node, where an all-reduce goes up to the switch twice.
         """
         exposed = "tree" if comm.gpus == 1 else algorithm
         link, slot = (hop_us(link, algorithm, "simple", comm) for link in ("nvlink", "pci"))
-        link /= 2 if algorithm.startswith("nvls") else 1
+        link /= 2 if algorithm.startswith("nvls") and kind == "all_reduce" else 1
         return cls(link * 1e-6, slot * 1e-6, hop_us("net", exposed, "simple", comm) * 1e-6)
 
 
 class Machine(Routes):
     """All machines of a communicator as one topology, ``graph``, and the ways through it."""
 
-    def __init__(self, comm: Communicator, hops: Hops, *, channels: int = 1, nvlink: float = 1.0) -> None:
+    def __init__(self, comm: Communicator, hops: Hops, *, channels: float = 1, nvlink: float = 1.0) -> None:
         """``channels`` share every link evenly and this is one's part; ``nvlink`` of NVLinks is left."""
         self._comm, self._paths = comm, paths_of(comm)
         self._names = {
@@ -72,46 +73,55 @@ class Machine(Routes):
         gpus = self._paths.nodes.of["gpu"]
         self._gpu = sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
         """Where the GPU of each local rank stands among the machine's."""
+        self._ports = [self._paths.ports_of(gpu) for gpu in range(comm.gpus)]
+        self._channel = 0
         self.graph = self._drawn(hops, channels, nvlink)
         super().__init__(self.graph)
 
     @property
     def many_ports(self) -> bool:
         """Whether some GPU has several cards of its own."""
-        return any(len(self._paths.ports_of(gpu)) > 1 for gpu in self._gpu)
+        return any(len(ports) > 1 for ports in self._ports)
 
-    def route(self, src: int, dst: int, channel: int = 0) -> tuple[Hop, ...]:
-        """From rank to rank; a channel's card is its own where a GPU has several."""
+    def on(self, channel: int) -> "Machine":
+        """The same ways, by the cards of a channel."""
+        if channel and self.many_ports:
+            other = copy(self)
+            other._channel = channel
+            return other
+        return self
+
+    def route(self, src: int, dst: int) -> tuple[Hop, ...]:
+        """From rank to rank."""
         (here, a), (there, b) = divmod(src, self._comm.gpus), divmod(dst, self._comm.gpus)
         a, b = self._gpu[a], self._gpu[b]
         if here == there:
             return self._along(here, self._paths.gpus[a][b].links, a)
-        into = self._port(b, channel)
-        out = into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a, channel)
+        into = self._port(b)
+        out = into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)
         return (*self._leaving(here, a, out), *self._landing(there, b, into))
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
-        """Up to the node's NVSwitch, or by the rank's first card to the network."""
+        """Up to the node's NVSwitch, or by the rank's card to the network."""
         node, gpu = divmod(rank, self._comm.gpus)
         gpu = self._gpu[gpu]
         if self._inside(joined):
             return self._along(node, self._paths.up[gpu].links, gpu)
-        return self._leaving(node, gpu, self._port(gpu, 0))
+        return self._leaving(node, gpu, self._port(gpu))
 
     def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
-        """Down from the node's NVSwitch, or from the network by the rank's first card."""
+        """Down from the node's NVSwitch, or from the network by the rank's card."""
         node, gpu = divmod(rank, self._comm.gpus)
         gpu = self._gpu[gpu]
         if self._inside(joined):
             return self._walked(node, self._paths.nodes.nvswitch(), self._paths.down[gpu].links)
-        return self._landing(node, gpu, self._port(gpu, 0))
+        return self._landing(node, gpu, self._port(gpu))
 
     def _inside(self, joined: tuple[int, ...]) -> bool:
         return len({rank // self._comm.gpus for rank in joined}) == 1 and len(joined) > 1
 
-    def _port(self, gpu: int, channel: int) -> int:
-        ports = self._paths.ports_of(gpu)
-        return ports[channel % len(ports)]
+    def _port(self, gpu: int) -> int:
+        return self._ports[gpu][self._channel % len(self._ports[gpu])]
 
     def _leaving(self, node: int, gpu: int, port: int) -> tuple[Hop, ...]:
         net = self._paths.nodes.of["net"][port]
@@ -134,7 +144,7 @@ class Machine(Routes):
     def _name(self, node: int, device: Node) -> str:
         return f"node{node}/{self._names[id(device)]}"
 
-    def _drawn(self, hops: Hops, channels: int, nvlink: float) -> Topology:
+    def _drawn(self, hops: Hops, channels: float, nvlink: float) -> Topology:
         comm, of = self._comm, self._paths.nodes.of
         graph: Topology = nx.DiGraph(name=f"{comm.nodes} x {comm.system.name}", nodes=comm.nodes)
         for node in range(comm.nodes):

@@ -34,17 +34,19 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
             plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
             yield Play(plan, graph, Routes(graph))
         return
-    hops = Hops.of(comm, algorithm)
+    hops = Hops.of(comm, algorithm, collective.kind)
     if algorithm == "collnet_chain" or (algorithm == "pat" and Machine(comm, hops).many_ports):
         machine = Machine(comm, hops)
         yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
         return
     carried = carried_bytes(comm, collective, algorithm, protocol)
-    machine = Machine(comm, hops, channels=len(carried), nvlink=_of_nvlink(comm, algorithm))
-    # of NVLSTree every second channel has the second tree
-    kinds = {(nbytes, number % 2 * (algorithm == "nvls_tree")): number for number, nbytes in enumerate(carried)}
-    for number in kinds.values():
-        plan = channel_schedule(comm, collective, algorithm, protocol, number)
+    # NVLSTree has the two trees on channels in turn, of which either loads other cards
+    together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
+    machine = Machine(comm, hops, channels=len(carried) / together, nvlink=_of_nvlink(comm, algorithm))
+    numbers = [range(first, min(first + together, len(carried))) for first in range(0, len(carried), together)]
+    kinds = {tuple(carried[number] for number in some): some for some in numbers}
+    for some in kinds.values():
+        plan = channel_schedule(comm, collective, algorithm, protocol, *some)
         yield Play(plan, machine.graph, machine)
 
 

@@ -58,15 +58,15 @@ def schedule(comm: Communicator, collective: Collective, algorithm: str, protoco
 
 
 def channel_schedule(
-    comm: Communicator, collective: Collective, algorithm: str, protocol: str, channel: int
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str, *channels: int
 ) -> Schedule:
-    """What one channel does of the collective, as a collective of its own: the bytes that it carries."""
+    """What some channels do of the collective, as a collective of its own: the bytes that they carry."""
     check_schedulable(comm, collective, algorithm, protocol)
     carried = carried_bytes(comm, collective, algorithm, protocol)
-    nbytes = carried[channel]
+    some = {channel: carried[channel] for channel in channels}
     blocks = comm.ranks if collective.kind in _GATHERED else 1
-    alone = replace(collective, nbytes=nbytes * blocks)
-    return _schedule(comm, alone, algorithm, protocol, {channel: nbytes}, len(carried))
+    alone = replace(collective, nbytes=sum(some.values()) * blocks)
+    return _schedule(comm, alone, algorithm, protocol, some, len(carried))
 
 
 def carried_bytes(
