@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.machine import Hops, Machine
+from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, schedule
 from sim.libraries.nccl.device.wires import channels, wires
 from sim.schedule import Schedule
@@ -26,13 +27,17 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
 
     Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
     link of the machine evenly, so that each has its part to itself. Those of CollNet Chain have
-    different heads, and meet.
+    different heads, and meet, as do sends and receives.
     """
     if algorithm in ("ring", "tree"):
         for channel in channels(comm, collective, algorithm, protocol):
             graph = wires(comm, algorithm, channel)
             plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
             yield Play(plan, graph, Routes(graph))
+        return
+    if algorithm == "p2p":
+        machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
+        yield Play(p2p_schedule(comm, collective), machine.graph, machine)
         return
     hops = Hops.of(comm, algorithm, collective.kind)
     if algorithm == "collnet_chain" or (algorithm == "pat" and Machine(comm, hops).many_ports):
