@@ -159,8 +159,8 @@ def _check_inside(schedule: Plan, number: int, moved: Step) -> None:
     if not inside.all():
         i = int(np.argmin(inside))
         raise schedule.error(
-            f"step {number} sends chunks {moved.chunk[i]} to {stop[i] - 1} from {schedule.end(moved.src[i])} to "
-            f"{schedule.end(moved.dst[i])}; there are ranks 0 to {ranks - 1} and chunks 0 to {chunks - 1}"
+            f"step {number} sends chunks {moved.chunk[i]} to {stop[i] - 1} from {schedule.end(moved.src[i])} "
+            f"to {schedule.end(moved.dst[i])}; there are ranks 0 to {ranks - 1} and chunks 0 to {chunks - 1}"
             + (f", and switches 0 to {ends - ranks - 1}, which send to ranks only" if ends > ranks else "")
         )
 
@@ -214,7 +214,10 @@ def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
 
 
 def _complaint(old: int, new: int, reduce: bool, *, switch: bool) -> str | None:
-    """What is wrong with ``new`` contributions arriving where ``old`` ones are held; a switch adds to nothing."""
+    """What is wrong with ``new`` contributions arriving where ``old`` ones are held.
+
+    A switch, other than a rank, may add to nothing.
+    """
     if not new:
         return "the sender holds no contribution to it yet"
     if reduce and not old and not switch:

@@ -69,7 +69,8 @@ class Measurement:
             plan = schedule(self.algorithm, Collective(self.collective, self.gang.ranks, 0))
             if plan.switches:
                 raise ValueError(
-                    f"{self.algorithm} has switches that add, which no process can be; write another --algorithm"
+                    f"{self.algorithm} has switches that add, which no process can be; "
+                    "write another --algorithm"
                 )
         if self.backend == "nccl":
             _check_gpus(self.gang.per_node)

@@ -17,8 +17,9 @@ from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.closed_form import CLOSED, closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
+from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.device.schedules import carried_bytes, check_schedulable, schedule
+from sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
@@ -91,9 +92,11 @@ class Nccl:
         return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """All channels of an algorithm."""
+        """All channels of an algorithm, or all sends and receives."""
         if self.comm is None:
             raise ValueError("1 rank talks to nobody, so there is no schedule; write 2 ranks or more")
+        if collective.kind in POINT_TO_POINT:
+            return p2p_schedule(self.comm, collective)
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
@@ -114,10 +117,9 @@ class Nccl:
         elif engine == "simpy":
             pair = candidate.algorithm, candidate.protocol
             seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
-            seconds, channels = (
-                seconds + overhead_s(self.comm, *pair),
-                len(carried_bytes(self.comm, collective, *pair)),
-            )
+            seconds += overhead_s(self.comm, *pair)
+            if candidate.algorithm != "p2p":
+                channels = len(carried_bytes(self.comm, collective, *pair))
         elif self.clock == "pipeline":
             seconds = closed_form(self.comm, collective, candidate.algorithm, candidate.protocol)
             seconds += overhead_s(self.comm, candidate.algorithm, candidate.protocol)
@@ -137,7 +139,6 @@ def simulated(
     It lasts from the first byte sent to the last received; what comes before, the tuner's base
     latency and the launch, is not in it.
     """
-    check_schedulable(comm, collective, algorithm, protocol)
     runs = [
         evaluate(played.schedule, played.graph, _WIRED, "simpy", traced=traced, routes=played.routes)
         for played in plays(comm, collective, algorithm, protocol)
@@ -147,7 +148,11 @@ def simulated(
 
 
 def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
-    """What passes before the first byte moves: the launch, and the tuner's base latency."""
+    """What passes before the first byte moves: the launch, and the tuner's base latency.
+
+    That of sends and receives, which pass no tuner, is taken to be a ring's.
+    """
+    algorithm = "ring" if algorithm == "p2p" else algorithm
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 

@@ -15,6 +15,7 @@ network's in equal parts before and behind the network, less the PCIe before it.
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
 
@@ -22,7 +23,6 @@ from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.shares import paths_of
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import Link, Node
-from sim.libraries.nccl.graph.paths import Paths
 from sim.libraries.nccl.tuning.latency import hop_us
 from topologies import Routes, Topology
 from topologies.graph import Hop
@@ -139,7 +139,7 @@ class Machine(Routes):
 
     def _walked(self, node: int, start: Node, links: Iterable[Link]) -> tuple[Hop, ...]:
         names = [self._name(node, start), *(self._name(node, link.to) for link in links)]
-        return tuple(zip(names[:-1], names[1:], strict=True))
+        return tuple(pairwise(names))
 
     def _name(self, node: int, device: Node) -> str:
         return f"node{node}/{self._names[id(device)]}"
@@ -158,7 +158,9 @@ class Machine(Routes):
         if comm.nodes > 1:
             graph.add_node(NETWORK, kind="switch")
             share = max(hops.network - hops.pcie, 0.0) / 2
-            for name, net in ((self._name(node, net), net) for node in range(comm.nodes) for net in of["net"]):
+            for name, net in (
+                (self._name(node, net), net) for node in range(comm.nodes) for net in of["net"]
+            ):
                 figures = {"kind": "ib", "bandwidth": net.bandwidth / channels, "latency": share}
                 graph.add_edge(name, NETWORK, **figures)
                 graph.add_edge(NETWORK, name, **figures)
@@ -175,5 +177,3 @@ class Machine(Routes):
         latency = hop if device.kind == "gpu" else 0.0
         part = nvlink if over_nvlink else other
         graph.add_edge(a, b, kind=_LINKS[link.kind], bandwidth=link.bandwidth * part, latency=latency)
-
-

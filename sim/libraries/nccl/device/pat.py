@@ -19,9 +19,9 @@ from sim.schedule import Step, step
 
 
 def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
-    """How many blocks' pieces of a channel's ``nbytes`` share a slot, and how many parts of a tree move together.
+    """How many small blocks share a slot, and how many parts of a tree, slots filled so, move together.
 
-    Slots are filled with small pieces; and there are `STEPS` of them.
+    A channel carries ``nbytes`` of each block and has `STEPS` slots.
     """
     together = 1
     while cuts.chunk // (max(nbytes, 1) * together) >= 2 and together < ranks // 2:

@@ -7,7 +7,7 @@ from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.machine import Hops, Machine
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
-from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, schedule
+from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, check_schedulable, schedule
 from sim.libraries.nccl.device.wires import channels, wires
 from sim.schedule import Schedule
 from topologies import Routes, Topology
@@ -26,36 +26,39 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     """One play of each kind of channel that differs in time; the slowest is as long as the collective.
 
     Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
-    link of the machine evenly, so that each has its part to itself. Those of CollNet Chain have
-    different heads, and meet, as do sends and receives.
+    link of the machine evenly, so that each has its part to itself, unless GPUs have several cards. Those of
+    CollNet Chain have different heads, and meet, as do sends and receives.
     """
+    if algorithm == "p2p":
+        machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
+        yield Play(p2p_schedule(comm, collective), machine.graph, machine)
+        return
+    check_schedulable(comm, collective, algorithm, protocol)
     if algorithm in ("ring", "tree"):
         for channel in channels(comm, collective, algorithm, protocol):
             graph = wires(comm, algorithm, channel)
             plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
             yield Play(plan, graph, Routes(graph))
         return
-    if algorithm == "p2p":
-        machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
-        yield Play(p2p_schedule(comm, collective), machine.graph, machine)
-        return
-    hops = Hops.of(comm, algorithm, collective.kind)
-    if algorithm == "collnet_chain" or (algorithm == "pat" and Machine(comm, hops).many_ports):
-        machine = Machine(comm, hops)
+    hops, part = Hops.of(comm, algorithm, collective.kind), _of_nvlink(comm, algorithm)
+    machine = Machine(comm, hops, nvlink=part)
+    if algorithm == "collnet_chain" or machine.many_ports:
         yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
         return
     carried = carried_bytes(comm, collective, algorithm, protocol)
     # NVLSTree has the two trees on channels in turn, of which either loads other cards
     together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
-    machine = Machine(comm, hops, channels=len(carried) / together, nvlink=_of_nvlink(comm, algorithm))
-    numbers = [range(first, min(first + together, len(carried))) for first in range(0, len(carried), together)]
-    kinds = {tuple(carried[number] for number in some): some for some in numbers}
+    machine = Machine(comm, hops, channels=len(carried) / together, nvlink=part)
+    numbers = range(len(carried))
+    kinds = {
+        carried[first : first + together]: numbers[first : first + together] for first in numbers[::together]
+    }
     for some in kinds.values():
         plan = channel_schedule(comm, collective, algorithm, protocol, *some)
         yield Play(plan, machine.graph, machine)
 
 
 def _of_nvlink(comm: Communicator, algorithm: str) -> float:
-    """The part of an NVLink's bandwidth that is left: of a switch reduction's as the release's tuner has it."""
+    """What is left of NVLinks' bandwidth: with switch reductions the part that the release's tuner has."""
     known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
     return (known[comm.generation] if known else 0.0) or 1.0

@@ -2,9 +2,9 @@
 
 Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in
 loops, one chunk a rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
-chunks down a pipeline; for the others see `switched` and `pat` beside this. Within a channel a rank sends in program order, so that a loop's first chunk
-waits for the last one of the loop before (src/device/all_reduce.h, all_gather.h, reduce_scatter.h,
-broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
+chunks down a pipeline; the others are in `switched` and `pat` beside this. Within a channel a rank sends in
+program order, so that a loop's first chunk waits for the last one of the loop before
+(src/device/all_reduce.h, all_gather.h, reduce_scatter.h, broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +18,8 @@ from sim.algorithms.tree import waves
 from sim.collective import Collective
 from sim.engine.effort import consider_chunks
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device import pat, switched
+from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device.connect import rings, trees
 from sim.libraries.nccl.device.pat import aggregated
 from sim.libraries.nccl.device.switched import HEADED, heads, switches
@@ -39,13 +39,12 @@ _GATHERED = ("all_gather", "reduce_scatter")
 class Part:
     """What one channel carries: ``pieces`` holds the bytes of its slices in the order in which they lie.
 
-    The pieces are of one block; ``loops`` chunks of ``slices`` slices each make them up, or, in a
-    ring's all-reduce, as many for every rank.
+    The pieces are of one block, cut as ``cuts`` says; ``loops`` chunks make them up, or, in an all-reduce
+    of a ring or over heads, as many for every rank or head.
     """
 
     channel: int
     loops: int
-    slices: int
     pieces: Ints
     cuts: Chunking
 
@@ -102,7 +101,7 @@ def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
     """Why an algorithm has no schedule on these machines, if it has none."""
     if comm.graph(algorithm) is None:
         if algorithm.startswith("nvls"):
-            return "needs NVSwitch, GPUs of Hopper or later and 2 of them a node"
+            return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
         return f"needs a network that adds: NCCL_COLLNET_ENABLE=1, on {max(2, comm.nodes)} nodes or more"
     match algorithm:
         case "pat" if comm.gpus > 1:
@@ -148,9 +147,7 @@ def _schedule(
     if algorithm == "pat":
         credits *= max(aggregated(comm.ranks, nbytes, cut)[0] for nbytes, cut in cuts.items())
     between = () if algorithm in ("ring", "tree", "pat") else switches(comm)
-    return Schedule(
-        collective, algorithm, _chunks(collective, parts), steps, credits, switches=between
-    )
+    return Schedule(collective, algorithm, _chunks(collective, parts), steps, credits, switches=between)
 
 
 def _part(
@@ -166,12 +163,10 @@ def _part(
     else:
         chunks = np.array(even_pieces(nbytes, cuts.chunk))
         num_loops = len(chunks)
-    return Part(channel, num_loops, cuts.slices, _slices(chunks, cuts, collective.itemsize), cuts)
+    return Part(channel, num_loops, _slices(chunks, cuts, collective.itemsize), cuts)
 
 
-def cutting(
-    comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, used: int
-) -> Chunking:
+def cutting(comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, used: int) -> Chunking:
     """How a channel's ``nbytes`` of a block are cut; CollNet goes by what all ``used`` channels carry."""
     whole = nbytes * (comm.ranks if kind in _GATHERED else 1)
     if algorithm.startswith("collnet"):
@@ -215,13 +210,9 @@ def _steps(
     count = len(part.pieces)
     if algorithm == "pat":
         parts = aggregated(comm.ranks, int(part.pieces.sum()), part.cuts)[1]
-        return lambda: pat.loops(
-            comm.ranks, collective.kind, parts, part.channel, count, first, per_block
-        )
+        return lambda: pat.loops(comm.ranks, collective.kind, parts, part.channel, count, first, per_block)
     if algorithm != "tree" and algorithm != "ring":
-        return lambda: switched.loops(
-            comm, collective.kind, algorithm, part.channel, count, first, per_block
-        )
+        return lambda: switched.loops(comm, collective.kind, algorithm, part.channel, count, first, per_block)
     own = range(first, first + count)
     parent = pipeline(comm, collective, algorithm, part.channel)
     up, down = collective.kind != "broadcast", collective.kind != "reduce"
@@ -248,16 +239,16 @@ def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Ite
     """A ring's loops, one after another; in each, every rank passes chunk after chunk to its successor."""
     ranks = len(ring)
     place, successor = np.arange(ranks), np.roll(ring, -1)
-    slices = np.arange(part.slices)
-    src, dst = np.repeat(ring, part.slices), np.repeat(successor, part.slices)
+    slices = np.arange(part.cuts.slices)
+    src, dst = np.repeat(ring, part.cuts.slices), np.repeat(successor, part.cuts.slices)
     reducing = 0 if kind == "all_gather" else ranks - 1
     for loop in range(part.loops):
         for turn in range(2 * (ranks - 1) if kind == "all_reduce" else ranks - 1):
             passed = (place - turn - (kind != "all_gather")) % ranks
             if kind == "all_reduce":
-                chunk = first + (loop * ranks + passed) * part.slices
+                chunk = first + (loop * ranks + passed) * part.cuts.slices
             else:
-                chunk = ring[passed] * per_block + first + loop * part.slices
+                chunk = ring[passed] * per_block + first + loop * part.cuts.slices
             pieces = (chunk[:, None] + slices).ravel()
             yield step(src, dst, pieces, reduce=turn < reducing, channel=part.channel)
 

@@ -134,7 +134,7 @@ class _Moves:
             yield from self._beside(chunks, up=True)
         elif self._algorithm == "nvls_tree":
             # the head's own part waits at the head, where other nodes' sums come at any time
-            rank, number, head = self._others(chunks)
+            rank, number, _ = self._others(chunks)
             yield self._step(rank, self._adder(rank // gpus), number, reduce=True)
             node = node[:, None]
             yield self._step(self._adder(node), node * gpus + chunks.head, chunks.number, reduce=True)
