@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 
@@ -121,13 +122,16 @@ class Machine(Routes):
         return len({rank // self._comm.gpus for rank in joined}) == 1 and len(joined) > 1
 
     def _port(self, gpu: int) -> int:
+        if not self._ports[gpu]:
+            raise ValueError(
+                f"{self._comm.system.name} has no card by which a message leaves; write 1 node, or nic=RATE"
+            )
         return self._ports[gpu][self._channel % len(self._ports[gpu])]
 
     def _leaving(self, node: int, gpu: int, port: int) -> tuple[Hop, ...]:
         net = self._paths.nodes.of["net"][port]
-        return (
-            *self._along(node, self._paths.out[gpu][port].links, gpu), (self._name(node, net), NETWORK)
-        )  # fmt: skip
+        way = self._along(node, self._paths.out[gpu][port].links, gpu)
+        return (*way, (self._name(node, net), NETWORK))
 
     def _landing(self, node: int, gpu: int, port: int) -> tuple[Hop, ...]:
         net = self._paths.nodes.of["net"][port]
@@ -154,7 +158,9 @@ class Machine(Routes):
                     graph.add_node(self._name(node, device), kind=_KINDS[kind], **rank)
             for device in (device for devices in of.values() for device in devices):
                 for link in device.links:
-                    self._join(graph, node, device, link, hops, nvlink / channels, 1 / channels)
+                    a, b = self._name(node, device), self._name(node, link.to)
+                    if not graph.has_edge(a, b):  # of two links between two devices the wider comes first
+                        graph.add_edge(a, b, **_figures(device, link, hops, nvlink, channels))
         if comm.nodes > 1:
             graph.add_node(NETWORK, kind="switch")
             share = max(hops.network - hops.pcie, 0.0) / 2
@@ -166,14 +172,11 @@ class Machine(Routes):
                 graph.add_edge(NETWORK, name, **figures)
         return graph
 
-    def _join(
-        self, graph: Topology, node: int, device: Node, link: Link, hops: Hops, nvlink: float, other: float
-    ) -> None:
-        a, b = self._name(node, device), self._name(node, link.to)
-        if graph.has_edge(a, b):  # of two links between two devices NCCL has the wider first
-            return
-        over_nvlink = link.kind is PathClass.NVL
-        hop = hops.nvlink if over_nvlink else hops.pcie
-        latency = hop if device.kind == "gpu" else 0.0
-        part = nvlink if over_nvlink else other
-        graph.add_edge(a, b, kind=_LINKS[link.kind], bandwidth=link.bandwidth * part, latency=latency)
+
+def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: float) -> dict[str, Any]:
+    """What an edge of the topology says of a device's link."""
+    over_nvlink = link.kind is PathClass.NVL
+    part = (nvlink if over_nvlink else 1.0) / channels
+    hop = hops.nvlink if over_nvlink else hops.pcie
+    latency = hop if device.kind == "gpu" else 0.0
+    return {"kind": _LINKS[link.kind], "bandwidth": link.bandwidth * part, "latency": latency}

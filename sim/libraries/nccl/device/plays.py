@@ -49,10 +49,8 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     # NVLSTree has the two trees on channels in turn, of which either loads other cards
     together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
     machine = Machine(comm, hops, channels=len(carried) / together, nvlink=part)
-    numbers = range(len(carried))
-    kinds = {
-        carried[first : first + together]: numbers[first : first + together] for first in numbers[::together]
-    }
+    groups = [range(len(carried))[first : first + together] for first in range(0, len(carried), together)]
+    kinds = {tuple(carried[number] for number in group): group for group in groups}
     for some in kinds.values():
         plan = channel_schedule(comm, collective, algorithm, protocol, *some)
         yield Play(plan, machine.graph, machine)
