@@ -73,8 +73,8 @@ class _Parts:
     contribution, which left the rank in one transfer only, the one that ended the part's life: what
     overwrites comes after that transfer, and that one came after all that had been added.
 
-    A switch's part begins alive with a count of 0. Until something is added to it nothing may leave it, so
-    that it too is overwritten either first of all or after its own sum has left.
+    A switch's part begins alive with a count of 0. Until it has got something nothing may leave it, so that it
+    too is overwritten either first of all, and dead from then on, or after its own sum has left.
     """
 
     def __init__(self, schedule: Plan, chunks: range) -> None:
@@ -107,11 +107,15 @@ class _Parts:
         last[dst[copies]] = copies
         good[copies] &= count[src[copies]] == self._everything
         good[copies] &= (count[dst[copies]] < self._everything) & (last[dst[copies]] == copies)
+        if self._schedule.switches:
+            # an empty part of a switch is alive: it may be added to or overwritten, but not both
+            good[np.isin(dst, np.intersect1d(dst[sums], dst[copies]))] = False
         self.doubtful[dst[~good] % len(self._chunks)] = True
         sums, copies = sums[good[sums]], copies[good[copies]]
         np.add.at(count, dst[sums], count[src[sums]])
         alive[src[sums]] = False
         count[dst[copies]] = self._everything
+        alive[dst[copies]] = False  # for a switch's part; a rank's is already
 
     def finish(self) -> None:
         """Doubt the chunks of which a rank lacks something at the end."""
