@@ -73,8 +73,8 @@ class _Parts:
     contribution, which left the rank in one transfer only, the one that ended the part's life: what
     overwrites comes after that transfer, and that one came after all that had been added.
 
-    A switch's part begins alive with a count of 0. Until it has got something nothing may leave it, so that it
-    too is overwritten either first of all, and dead from then on, or after its own sum has left.
+    A switch's part begins alive with a count of 0. Until it has got something nothing may leave it, so
+    that it too is overwritten either first of all, and dead from then on, or after its own sum has left.
     """
 
     def __init__(self, schedule: Plan, chunks: range) -> None:
