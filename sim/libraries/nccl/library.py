@@ -14,7 +14,7 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import CLOSED, closed_form
+from sim.libraries.nccl.device.closed_form import closed_form, has_closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
@@ -38,7 +38,7 @@ under the tuner and 20 us above: a default until a calibration knows better.
 """
 
 CLOCKS = ("tuner", "pipeline")
-"""What ``auto`` goes by: NCCL's belief; or the closed form of rings and trees, within 5 % of the engine's."""
+"""What ``auto`` goes by: NCCL's belief; or the closed forms, within 5 % of the engine's."""
 
 ALONE = Candidate("none", "none", 0, 0.0)
 """One rank talks to nobody: NCCL copies the buffer, if it does anything."""
@@ -47,8 +47,9 @@ ALONE = Candidate("none", "none", 0, 0.0)
 class Nccl:
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
-    By the ``pipeline`` clock the candidates are rings and trees alone: two models in one ranking
-    decide nothing. What it chooses of its own accord is the tuner's by either clock.
+    By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
+    all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
+    either clock.
     """
 
     name = "nccl"
@@ -77,7 +78,8 @@ class Nccl:
             )
             for row, algorithm in enumerate(ALGORITHMS)
             for column, protocol in enumerate(PROTOCOLS)
-            if table.rate(algorithm, protocol) and (self.clock == "tuner" or algorithm in CLOSED)
+            if table.rate(algorithm, protocol)
+            and (self.clock == "tuner" or has_closed_form(self.comm, collective.kind, algorithm))
         ]
 
     def choose(self, collective: Collective) -> Candidate:

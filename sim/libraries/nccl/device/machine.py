@@ -180,3 +180,14 @@ def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: floa
     hop = hops.nvlink if over_nvlink else hops.pcie
     latency = hop if device.kind == "gpu" else 0.0
     return {"kind": _LINKS[link.kind], "bandwidth": link.bandwidth * part, "latency": latency}
+
+
+def of_nvlink(comm: Communicator, algorithm: str) -> float:
+    """What is left of NVLinks' bandwidth: with switch reductions the part that the release's tuner has."""
+    known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
+    return (known[comm.generation] if known else 0.0) or 1.0
+
+
+def nvls_port(comm: Communicator) -> float:
+    """Bytes/s of a GPU's port to its NVSwitch for switch reductions, one way."""
+    return comm.system.nvlink * of_nvlink(comm, "nvls")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.machine import Hops, Machine
+from sim.libraries.nccl.device.machine import Hops, Machine, of_nvlink
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, check_schedulable, schedule
 from sim.libraries.nccl.device.wires import channels, wires
@@ -40,7 +40,7 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
             plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
             yield Play(plan, graph, Routes(graph))
         return
-    hops, part = Hops.of(comm, algorithm, collective.kind), _of_nvlink(comm, algorithm)
+    hops, part = Hops.of(comm, algorithm, collective.kind), of_nvlink(comm, algorithm)
     machine = Machine(comm, hops, nvlink=part)
     if algorithm == "collnet_chain" or machine.many_ports:
         yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
@@ -54,9 +54,3 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     for some in kinds.values():
         plan = channel_schedule(comm, collective, algorithm, protocol, *some)
         yield Play(plan, machine.graph, machine)
-
-
-def _of_nvlink(comm: Communicator, algorithm: str) -> float:
-    """What is left of NVLinks' bandwidth: with switch reductions the part that the release's tuner has."""
-    known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
-    return (known[comm.generation] if known else 0.0) or 1.0

@@ -146,6 +146,10 @@ def _schedule(
     credits = next(iter(cuts.values())).credits
     if algorithm == "pat":
         credits *= max(aggregated(comm.ranks, nbytes, cut)[0] for nbytes, cut in cuts.items())
+    elif algorithm.startswith("nvls"):
+        # all heads' chunks share a connection to the switch; what is handed out again keeps sums waiting
+        number = len(heads(comm, algorithm))
+        credits = max(credits, number) if collective.kind == "all_reduce" else credits * number
     between = () if algorithm in ("ring", "tree", "pat") else switches(comm)
     return Schedule(collective, algorithm, _chunks(collective, parts), steps, credits, switches=between)
 

@@ -82,7 +82,9 @@ def test_a_message_has_as_many_channels_as_its_size_deserves(machine, nodes, nby
     assert all(chunk <= way.chunk for part in found for chunk in part)
 
 
-@given(st.sampled_from(["dgx-h100", "dgx1-v100", "h100-1gpu"]), st.sampled_from([2, 8]), st.integers(0, 2**30))
+@given(
+    st.sampled_from(["dgx-h100", "dgx1-v100", "h100-1gpu"]), st.sampled_from([2, 8]), st.integers(0, 2**30)
+)
 def test_parts_are_the_message(machine, nodes, nbytes):
     comm = communicator(machine, nodes)
     way = point_to_point(comm, "sendrecv", nbytes)
