@@ -157,7 +157,7 @@ def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Second
 
 
 def _through_the_switch(comm: Communicator, collective: Collective) -> Seconds:
-    """All blocks through one side of a GPU's port, and the first or the last chunk alone through the other."""
+    """All blocks through one side of a GPU's port, and their first or last chunk alone through the other."""
     kind, carried = collective.kind, carried_bytes(comm, collective, "nvls", "simple")
     rate = nvls_port(comm) / len(carried)
     blocks = comm.gpus - (kind == "all_gather")
