@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from sim.libraries.nccl.constants import Constants
 from sim.libraries.nccl.graph.graph import Graph, Graphs
-from sim.libraries.nccl.graph.presets import graphs as known_graphs
+from sim.libraries.nccl.graph.found import graphs as known_graphs
 from sim.libraries.nccl.graph.system import GB, System
 from sim.libraries.nccl.graph.systems import find_system
 from sim.libraries.nccl.pins import Pins
