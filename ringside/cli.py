@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ringside import options
+from ringside import console, options
 from ringside.cli_measure import measure
 from ringside.cli_train import train
 
@@ -83,7 +83,7 @@ def simulate(
     from ringside.commands import simulate as command
     from sim.engine.effort import forced
 
-    options.check_sizes(context)
+    console.check_sizes(context)
     request = command.Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringside import options
+from ringside import console, options
 
 _OF_DDP = {"model", "bucket_cap_mb", "gradient_as_bucket_view", "find_unused_parameters", "static_graph",
            "workers", "plot", "trace"}  # fmt: skip
@@ -63,11 +63,11 @@ def measure(
     ] = False,
 ) -> None:
     """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
-    alien = sorted(options.given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
+    alien = sorted(console.given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
     if alien:
         options_ = ", ".join(f"--{name.replace('_', '-')}" for name in alien)
         raise ValueError(f"{options_} say nothing of {collective}; leave them out")
-    options.check_sizes(context)
+    console.check_sizes(context)
     if collective == "ddp":
         from real.ddp.job import DdpJob
         from ringside.commands import measure_ddp

@@ -16,8 +16,8 @@ from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
-from sim.libraries.nccl.names import check_function
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file

@@ -46,7 +46,10 @@ class Request:
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
-    check_outputs([request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""])
+    if request.trace:
+        check_outputs(
+            [request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""]
+        )
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":

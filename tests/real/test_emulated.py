@@ -95,8 +95,10 @@ def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
     assert record.fingerprint["GLOO_SOCKET_IFNAME"] == "eth0"
 
 
-def assert_takes(network: Cluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None) -> None:
-    """The quickest of many runs takes `seconds`. A busy machine only ever adds time, so where none did yet, run more."""
+def assert_takes(
+    network: Cluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
+) -> None:
+    """The quickest run takes `seconds`. A busy machine only ever adds time: where all are slow, run more."""
     what = replace(what, iterations=3, warmup=1)
     quickest = inf
     for _ in range(8):

@@ -37,7 +37,7 @@ _searched = cache(search)
 
 
 def found(system: System) -> dict[str, Any]:
-    """What is kept of a machine: its different graphs, and which of them each release finds on 1 and 2 nodes."""
+    """What is kept of a machine: its different graphs, and which each release finds on 1 and 2 nodes."""
     different: list[Graphs] = []
     places: dict[str, dict[str, int]] = {}
     for nodes in (1, 2) if system.nics else (1,):
@@ -74,4 +74,3 @@ def _graph(*, type_intra: str, type_inter: str, order: list[dict[str, list[int]]
     return Graph(
         type_intra=PathClass[type_intra], type_inter=PathClass[type_inter], order=tuple(channels), **rest
     )
-

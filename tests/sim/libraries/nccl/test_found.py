@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from sim.libraries.nccl.graph.found import KEPT, found, graphs
 from sim.libraries.nccl.graph.search import search
 from sim.libraries.nccl.graph.systems import SYSTEMS
