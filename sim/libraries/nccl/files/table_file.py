@@ -1,5 +1,7 @@
 """The machine from which NCCL chooses, out of a table of ``nvidia-smi topo -m``, which tells no speeds."""
 
+from functools import lru_cache
+
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
 from sim.libraries.nccl.graph.system import System, nvlink_link
@@ -14,6 +16,7 @@ _OTHERWISE = "a100-pcie4"
 """The machine like which all others are: GPUs without NVLink, or joined in pairs."""
 
 
+@lru_cache(maxsize=64)  # one drawing a table, whose graphs are then searched for once
 def system_of_table(text: str, name: str = "topo -m") -> System:
     """The machine in a table's text.
 
