@@ -23,6 +23,7 @@ from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
 
@@ -88,10 +89,13 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
     check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
-    name = request.library or default_library(request.cluster)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
+    name = request.library or default_library(request.cluster, options)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
-    libraries = _libraries(request, name, counts)
+    libraries = _libraries(request, name, counts, options)
     if csv and name == "ideal":
         raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
     words = kind, request.dtype, request.redop
@@ -128,18 +132,15 @@ def _rules(
     return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
 
 
-def _libraries(request: Request, name: str, counts: list[int]) -> dict[int, Library]:
+def _libraries(request: Request, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
-    if ":" in request.cluster or (name == "ideal" and request.algorithm != "auto"):
+    if split(request.cluster)[1] is not None or (name == "ideal" and request.algorithm != "auto"):
         raise ValueError(
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
-    options = Options(
-        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
-    )
     return {
         count: find_library(name, f"{request.cluster}:{count}", values, options=options) for count in counts
     }

@@ -14,6 +14,7 @@ from ringside.pictures.style import check_format
 from sim.engine.effort import forced
 from sim.libraries.find import find_library
 from sim.libraries.library import Library
+from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
@@ -24,7 +25,7 @@ from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
-from topologies.catalogue import MAX_LINKS
+from topologies.catalogue import MAX_LINKS, split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
@@ -138,11 +139,11 @@ def run(
     if strategy not in STRATEGIES:
         raise ValueError(f"{strategy!r} is no known strategy; write {', '.join(STRATEGIES)}")
     parameter, values = _sweep(sweep)
-    if parameter == "nodes" and (ranks is not None or ":" in cluster):
+    if parameter == "nodes" and (ranks is not None or split(cluster)[1] is not None):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
     if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
         raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
-    _check_outputs(plot, trace, sweep, [training.model, cluster])
+    _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
@@ -156,15 +157,16 @@ def run(
         _draw(parameter, values, rows, best, plot)
     if trace:
         write_file(trace, rows[0].step.dumps())
+    notes = list(dict.fromkeys(note for one in libraries if isinstance(one, Nccl) for note in one.notes))
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
               "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
     if as_json:
-        _print_json(inputs, rows, held, best)
+        _print_json(inputs, rows, held, best, notes)
     else:
-        _print(inputs, rows, held, gpu, best)
+        _print(inputs, rows, held, gpu, best, notes)
 
 
 def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
@@ -252,7 +254,9 @@ def _draw(
         draw_timelines({f"{steps[0].workload} on {steps[0].ranks} ranks": steps[0]}, plot)
 
 
-def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None) -> None:
+def _print(
+    inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None, notes: list[str]
+) -> None:
     first = rows[0].step
     if len(rows) == 1:
         lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
@@ -274,6 +278,7 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
         "weak and strong scaling efficiency are against one rank alone",
+        *notes,
     ]
     console.print_table(comments, HEADS, map(_cells, rows))
     if best is not None:
@@ -298,9 +303,12 @@ def _cells(row: Row) -> tuple[console.Cell, ...]:
     )
 
 
-def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None) -> None:
+def _print_json(
+    inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None, notes: list[str]
+) -> None:
     content: dict[str, Any] = {
         "inputs": inputs,
+        "notes": notes,
         "memory_bytes": {**asdict(held), "total": held.total},
         "rows": [_row(row) for row in rows],
     }

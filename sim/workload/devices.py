@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topologies import MAKERS, load, make
+from topologies.catalogue import split
 
 GIB = 2**30
 
@@ -68,7 +69,7 @@ def device(name: str) -> Device:
 
 def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     graph = make(name, 1) if name in MAKERS else load(cluster, values)
     facts = graph.graph
     capability = facts.get("compute_capability")

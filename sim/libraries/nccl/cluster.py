@@ -16,7 +16,7 @@ from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import Topology, described, load, make, num_machines
+from topologies import Topology, described, load, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
@@ -29,8 +29,22 @@ MAX_RANKS_PER_GPU = 64
 
 
 def is_machine(cluster: str) -> bool:
-    """Whether the cluster is of machines that NCCL's model knows, by name or as a file describes them."""
-    return split(cluster)[0] in SYSTEMS or described.is_file(cluster)
+    """Whether NCCL's model knows the cluster's machines: by name, or as a file describes or shows them."""
+    name = split(cluster)[0]
+    return name in SYSTEMS or described.is_file(name) or _is_shown(Path(name))
+
+
+def is_read(graph: Topology) -> bool:
+    """Whether the topology was read from a file that NCCL or nvidia-smi wrote."""
+    return "file" in graph.graph
+
+
+def _is_shown(path: Path) -> bool:
+    """Whether NCCL or nvidia-smi wrote the file; what cannot be read is refused where it has to be."""
+    try:
+        return file_kind(_text(path)) is not None
+    except ValueError:
+        return False
 
 
 def communicator_of(
@@ -143,23 +157,23 @@ def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str
         graph = load(cluster, rest)
         return name_of(graph), replace(system_of_graph(graph), ranks_per_gpu=sharing), num_machines(graph)
     if not isinstance(cluster, str):
-        if not _is_listed(cluster):
+        known = cluster.graph.get("file", name_of(cluster))
+        if not _is_still(cluster, known):
             return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
         values = cluster.graph.get("settings", {})
-        cluster = f"{name_of(cluster)}:{num_machines(cluster)}"
+        cluster = f"{known}:{num_machines(cluster)}"
     name, count = split(cluster)
     if count == 0:
         raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
     return name, machine(name, values), count
 
 
-def _is_listed(graph: Topology) -> bool:
-    """Whether the topology is of the catalogue's machines, whose figures NCCL's model has by name."""
-    name = name_of(graph)
-    if name not in SYSTEMS:
+def _is_still(graph: Topology, known: str) -> bool:
+    """Whether the topology is what a machine's name or file says, of which NCCL's model knows more."""
+    if known not in SYSTEMS and not _is_shown(Path(known)):
         return False
-    listed = make(name, num_machines(graph), graph.graph.get("settings", {}))
-    return bool(graph.adj == listed.adj and graph.nodes == listed.nodes)
+    original = load(f"{known}:{num_machines(graph)}", graph.graph.get("settings"))
+    return bool(graph.adj == original.adj and graph.nodes == original.nodes)
 
 
 def _text(path: Path) -> str:

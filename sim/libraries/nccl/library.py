@@ -66,6 +66,11 @@ class Nccl:
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences."""
+        return self.comm.notes if self.comm else ()
+
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
         check_ranks(self, collective)

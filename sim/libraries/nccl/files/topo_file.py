@@ -1,6 +1,7 @@
 """The machine from which NCCL chooses, out of the topology file that NCCL_TOPO_DUMP_FILE makes it write."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
@@ -10,6 +11,7 @@ from topologies.importers import nccl_elements, nccl_xml
 from topologies.importers.elements import Element
 
 
+@lru_cache(maxsize=64)  # one drawing a file, whose graphs are then searched for once
 def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """The machine in a topology file's text, as one kind of machine that a cluster is made of.
 
