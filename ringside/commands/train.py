@@ -43,7 +43,7 @@ ALONE = TimedGroup(1, lambda _: 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Outcome:
     """One step; efficiencies are throughput a rank over that of one rank alone.
 
     Weak: with the same batch a rank. Strong: with the same samples in all, so many that they divide
@@ -177,7 +177,7 @@ def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inp
     check_outputs((plot, trace), inputs)
 
 
-def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Row]:
+def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Outcome]:
     """A step for each library and each bucket cap."""
     sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
@@ -199,7 +199,7 @@ def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[
                 share = everybody // many.ranks
                 strong = simulate_step(sized(work.batch * share), many, job, costs) if share > 1 else step
                 efficiencies = (step.throughput / base, strong.throughput / large)
-                rows.append(Row(library, cap, step, *(value / many.ranks for value in efficiencies)))
+                rows.append(Outcome(library, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
 
@@ -243,7 +243,7 @@ def _slowdown(texts: Iterable[str]) -> dict[int, float]:
 
 
 def _draw(
-    parameter: str | None, values: list[float], rows: list[Row], best: float | None, plot: Path
+    parameter: str | None, values: list[float], rows: list[Outcome], best: float | None, plot: Path
 ) -> None:
     from ringside.pictures.training import draw_sweep, draw_timelines
 
@@ -255,7 +255,12 @@ def _draw(
 
 
 def _print(
-    inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None, notes: list[str]
+    inputs: dict[str, Any],
+    rows: list[Outcome],
+    held: Memory,
+    gpu: Device,
+    best: float | None,
+    notes: list[str],
 ) -> None:
     first = rows[0].step
     if len(rows) == 1:
@@ -293,7 +298,7 @@ def _caveat(library: str) -> str:
     return ", as its tuner believes, which no measurement has calibrated" if library == "nccl" else ""
 
 
-def _cells(row: Row) -> tuple[console.Cell, ...]:
+def _cells(row: Outcome) -> tuple[console.Cell, ...]:
     step = row.step
     return (
         *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
@@ -304,7 +309,7 @@ def _cells(row: Row) -> tuple[console.Cell, ...]:
 
 
 def _print_json(
-    inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None, notes: list[str]
+    inputs: dict[str, Any], rows: list[Outcome], held: Memory, best: float | None, notes: list[str]
 ) -> None:
     content: dict[str, Any] = {
         "inputs": inputs,
@@ -317,7 +322,7 @@ def _print_json(
     console.print_json("train", content)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Outcome) -> dict[str, Any]:
     step = row.step
     return {
         "lower_s": step.lower_s,
