@@ -26,6 +26,7 @@ from sim.libraries.nccl.device.schedules import (
 )
 from sim.libraries.nccl.device.wires import channels, wires
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
 from sim.libraries.scheduled import evaluate
@@ -65,6 +66,11 @@ class Nccl:
         self.clock = clock
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
+
+    @property
+    def version(self) -> str:
+        """The version of NCCL that was asked for, or that a log is of."""
+        return self.comm.settings.version if self.comm else DEFAULT_VERSION
 
     @property
     def notes(self) -> tuple[str, ...]:
