@@ -8,7 +8,7 @@ from real.model.find import Training, sized_workload
 from sim import pick as picking
 from sim.collective import kind_of
 from sim.libraries.find import default_library, find_library
-from sim.libraries.nccl.names import check_function
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, times_of
 from sim.record import Record
 from sim.training.ddp.job import Costs, DataParallel

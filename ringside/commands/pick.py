@@ -4,11 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.pictures.style import check_format
 from sim.collective import kind_of
+from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
@@ -16,8 +19,8 @@ from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
-from sim.libraries.nccl.names import check_function
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
 from topologies import parse_settings
 from topologies.catalogue import split
@@ -47,6 +50,39 @@ class Request:
     nccl_graph: Path | None
     dtype: str
     redop: str
+
+
+def command(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    nodes: Annotated[str, typer.Option(metavar="N,N,...", help="Counts of machines, or of ranks.")],
+    settings: options.Settings = None,
+    begin: options.Begin = "1K",
+    end: options.End = "1G",
+    factor: options.Factor = 2,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    times: options.Times = None,
+    nccl_version: options.NcclVersion = None,
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    plot: options.Plot = None,
+    tuner_csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin; FILE.json: for NCCLX's."),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Say which algorithm wins at every size and node count, and by how much."""
+    request = Request(
+        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
+        protocol, times, nccl_version, nccl_graph, dtype, redop,
+    )  # fmt: skip
+    with forced(force):
+        run(request, plot, tuner_csv, as_json=json)
 
 
 def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:

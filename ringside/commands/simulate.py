@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from sim import calibration as calibrations
 from sim.collective import Collective, kind_of
+from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
@@ -43,12 +46,46 @@ class Request:
     trace: Path | None
 
 
+def command(
+    context: typer.Context,
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    begin: options.Begin = "8",
+    end: options.End = "128M",
+    factor: options.Factor = 2,
+    size: options.Size = None,
+    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    engine: options.Engine = "auto",
+    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    nccl_version: options.NcclVersion = None,
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "none",
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Predict how long a collective takes."""
+    console.check_sizes(context)
+    request = Request(
+        collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
+        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
+    )  # fmt: skip
+    with forced(force):
+        run(request, as_json=json)
+
+
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
-    check_outputs(
-        [request.trace], inputs=[split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-    )
+    if request.trace:
+        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+        check_outputs([request.trace], inputs=inputs)
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":

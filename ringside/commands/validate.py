@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
 from validation.emulated.collectives import Cell, Verdict, validate, verdicts
@@ -25,6 +28,21 @@ HEADS = (
     ("error", "(%)"),
     ("", ""),
 )
+
+
+def command(
+    what: Annotated[str, typer.Argument(help="collectives, or ddp: training steps.")] = "collectives",
+    short: Annotated[
+        bool, typer.Option("--short", help="Under three minutes, in place of some twenty.")
+    ] = False,
+    family: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this family of cells; repeat for more.")
+    ] = None,
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> None:
+    """Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance."""
+    run(what, plot, short=short, families=family or [], as_json=json)
 
 
 def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ from topologies.fabrics import leaf_spine
 pytestmark = pytest.mark.netadmin
 
 RATE = 25e6
+SLOW = 5e6  # where seconds are compared: a rank that is woken late then loses little of them
+GOODPUT = SLOW * 1448 / 1514
 KIB = 1024
 RING = Measurement(
     collective="all_reduce", algorithm="ring", gang=Gang(4), sizes=[64 * KIB], iterations=3, warmup=1
@@ -54,6 +57,12 @@ def forks() -> Iterator[Forks]:
 @pytest.fixture
 def four(forks: Forks) -> Iterator[Cluster]:
     with cluster(star(4, bandwidth=RATE), forks) as up:
+        yield up
+
+
+@pytest.fixture
+def slow(forks: Forks) -> Iterator[Cluster]:
+    with cluster(star(4, bandwidth=SLOW), forks) as up:
         yield up
 
 
@@ -86,26 +95,31 @@ def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
     assert record.fingerprint["GLOO_SOCKET_IFNAME"] == "eth0"
 
 
-def quickest(network: Cluster, what: Measurement, placement: tuple[int, ...] | None = None) -> float:
-    """Seconds of the best of many repeats: a busy machine only ever adds time."""
-    (record,) = measured(network, replace(what, iterations=9, warmup=2), placement)
-    return record.min_s
+def assert_takes(
+    network: Cluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
+) -> None:
+    """The quickest run takes `seconds`. A busy machine only ever adds time: where all are slow, run more."""
+    what = replace(what, iterations=3, warmup=1)
+    quickest = inf
+    for _ in range(8):
+        (record,) = measured(network, what, placement)
+        quickest = min(quickest, record.min_s)
+        if quickest <= 1.08 * seconds:
+            break
+    assert quickest == pytest.approx(seconds, rel=0.08)
 
 
-def test_a_ring_and_a_ping_pong_take_what_their_links_allow(four: Cluster) -> None:
-    goodput = RATE * 1448 / 1514
+def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> None:
     ping_pong = replace(RING, collective="sendrecv", algorithm="ping_pong", gang=Gang(3), sizes=[1024 * KIB])
-    assert quickest(four, ping_pong) == pytest.approx(1024 * KIB / goodput, rel=0.08)
-    ring = replace(RING, sizes=[2048 * KIB])
-    assert quickest(four, ring) == pytest.approx(6 * 512 * KIB / goodput, rel=0.08)
+    assert_takes(slow, ping_pong, 1024 * KIB / GOODPUT)
+    assert_takes(slow, replace(RING, sizes=[1024 * KIB]), 6 * 256 * KIB / GOODPUT)
 
 
 def test_a_bad_placement_on_an_oversubscribed_network_costs_what_it_should(forks: Forks) -> None:
-    what = replace(RING, sizes=[1024 * KIB])
-    with cluster(leaf_spine(2, 2, bandwidth=RATE / 2, oversubscription=2), forks) as network:
-        natural = quickest(network, what)
-        interleaved = quickest(network, what, (0, 2, 1, 3))
-    assert interleaved / natural == pytest.approx(2, rel=0.1)
+    what = replace(RING, sizes=[512 * KIB])
+    with cluster(leaf_spine(2, 2, bandwidth=SLOW, oversubscription=2), forks) as network:
+        assert_takes(network, what, 6 * 128 * KIB / GOODPUT)
+        assert_takes(network, what, 2 * 6 * 128 * KIB / GOODPUT, (0, 2, 1, 3))
 
 
 def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
 from sim.libraries.nccl.files.file_kind import WHAT, file_kind
 from sim.libraries.nccl.files.graph_file import parse_graphs
 from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
@@ -15,7 +15,7 @@ from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
-from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies import Topology, described, load, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular

@@ -12,7 +12,6 @@ from sim.collective import Collective
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.closed_form import closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -25,6 +24,7 @@ from sim.libraries.nccl.device.schedules import (
     schedule,
 )
 from sim.libraries.nccl.device.wires import channels, wires
+from sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
@@ -159,7 +159,7 @@ def simulated(
         evaluate(
             channel_schedule(comm, collective, algorithm, protocol, channel.number),
             wires(comm, algorithm, channel),
-            _WIRED,
+            Parameters(alpha=0.0, beta=0.0),  # nothing beside what the wires say of themselves
             "simpy",
             traced=traced,
         )
@@ -174,8 +174,32 @@ def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
-_WIRED = Parameters(alpha=0.0, beta=0.0)
-"""Nothing beside what the wires say of themselves."""
+def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
+    """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does.
+
+    Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
+    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
+    graph file or a log says that NCCL moves more than these, they are taken to carry that.
+    """
+    system = comm.system
+    gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
+    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
+    node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
+    across_gpu, across_node = _crossing(comm, collective)
+    return max(across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0)
+
+
+def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:
+    """Bytes that must enter or leave the busiest GPU, and the busiest node, one way."""
+    nbytes, away = collective.nbytes, comm.nodes > 1
+    others, other_nodes = (comm.ranks - 1) / comm.ranks, (comm.nodes - 1) / comm.nodes
+    match collective.kind:
+        case "all_reduce" | "broadcast" | "reduce" | "sendrecv":
+            return nbytes, nbytes if away else 0.0
+        case "all_to_all":
+            return nbytes * others, comm.gpus * nbytes * other_nodes
+    return nbytes * others, nbytes * other_nodes
 
 
 def _after_launch(microseconds: float) -> Seconds:

@@ -20,8 +20,9 @@ from sim.engine.effort import consider_chunks
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, check_function
+from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS
 from sim.libraries.nccl.tuning.channels import channel_bytes
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.schedule import Chunks, Schedule, Step, step
 
 Ints = NDArray[np.int64]
