@@ -124,11 +124,16 @@ class Reader:
         elif text.startswith("comm ") and "nRanks" in text:
             self._shape(writer, text)
         elif counts:
-            first, second, third = (_few(count or "0") for count in counts.groups())
+            own, second, third = counts.groups()
+            found = (
+                own,
+                (second if "collnet" in text else None),
+                third or (second if "nvls" in text else None),
+            )
             session = self._of(writer)
-            session.channels = first
-            session.collnet_channels = second if "collnet" in text else 0
-            session.nvls_channels = third or (second if "nvls" in text else 0)
+            session.channels, session.collnet_channels, session.nvls_channels = (
+                _few(count or "0") for count in found
+            )
         elif choice:
             words = _word(_FUNCTIONS, choice[1]), _word(_ALGORITHMS, choice[3]), _word(_PROTOCOLS, choice[4])
             used = (int(choice[5]), int(choice[6])) if choice[5] else None
