@@ -114,7 +114,8 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
-    _print(request, name, picks, list(notes), as_json=as_json)
+    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
+    _print(request, name, version, picks, list(notes), as_json=as_json)
 
 
 def _rules(
@@ -164,12 +165,14 @@ def _counts(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
+def _print(
+    request: Request, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
+) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     if library == "nccl":
         inputs |= {
             "times": request.times or CLOCKS[0],
-            "nccl_version": request.nccl_version or DEFAULT_VERSION,
+            "nccl_version": version,
         }
     del inputs["sweep"]
     if as_json:

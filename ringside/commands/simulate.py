@@ -14,7 +14,6 @@ from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
 from topologies import parse_settings
@@ -142,8 +141,8 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
 def _inputs(request: Request, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if library.name == "nccl":
-        ours["nccl_version"] = request.nccl_version or DEFAULT_VERSION
+    if isinstance(library, Nccl):
+        ours["nccl_version"] = library.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     del rest["sweep"], rest["trace"]
     return rest | ours

@@ -45,6 +45,13 @@ DEVICES = {
         Device("a100", _A100, 2039e9, 80 * GIB),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
         Device("a100-40gb", _A100, 1555e9, 40 * GIB),
+        # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
+        Device(
+            "rtx3090",
+            {"float32": 35.6e12, "tfloat32": 35.6e12, "bfloat16": 71e12, "float16": 71e12},
+            936e9,
+            24 * GIB,
+        ),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
         Device(
             "h100",
@@ -56,7 +63,7 @@ DEVICES = {
 }
 """Every known GPU by name."""
 
-_BY_CAPABILITY = {70: "v100", 80: "a100", 90: "h100"}
+_BY_CAPABILITY = {70: "v100", 80: "a100", 86: "rtx3090", 90: "h100"}
 """The usual GPU of a compute capability, where a topology tells no more."""
 
 

@@ -219,6 +219,13 @@ def test_a_graph_file_beside_a_cluster_means_nccl():
     assert find_library(None, str(FILES / "simllm-b200-topo.xml"), options=options).name == "nccl"
 
 
+def test_graphs_that_promise_more_than_the_machines_file_are_believed(ringside):
+    words = ("--cluster", str(FILES / "az-ncv4-topo.xml"), "--nccl-graph", str(FILES / "az-ncv4-graph.xml"))
+    for engine in ("auto", "simpy"):
+        (row,) = ringside("simulate", "all_reduce", *words, "--size", "64M", "--engine", engine)
+        assert row["channels"] == 4
+
+
 def test_a_topology_from_a_file_that_was_changed_by_hand_is_followed(shown):
     graph = load(f"{shown[0]}:2")
     asked = Collective("all_reduce", 16, 64 * M, dtype="float32")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
-from sim.libraries.nccl.files.file_kind import WHAT, file_kind
+from sim.libraries.nccl.files.file_kind import WHAT, file_kind, is_amds
 from sim.libraries.nccl.files.graph_file import parse_graphs
 from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
@@ -16,7 +16,7 @@ from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import Topology, described, load, num_machines
+from topologies import MAKERS, Topology, described, load, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
@@ -35,14 +35,15 @@ def is_machine(cluster: str) -> bool:
 
 
 def is_read(graph: Topology) -> bool:
-    """Whether the topology was read from a file that NCCL or nvidia-smi wrote."""
-    return "file" in graph.graph
+    """Whether the topology was read from a file that NCCL or nvidia-smi wrote, not RCCL."""
+    return "file" in graph.graph and all(link["kind"] != "xgmi" for *_, link in graph.edges(data=True))
 
 
 def _is_shown(path: Path) -> bool:
     """Whether NCCL or nvidia-smi wrote the file; what cannot be read is refused where it has to be."""
     try:
-        return file_kind(_text(path)) is not None
+        text = _text(path)
+        return file_kind(text) is not None and not is_amds(text)
     except ValueError:
         return False
 
@@ -163,8 +164,8 @@ def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str
         values = cluster.graph.get("settings", {})
         cluster = f"{known}:{num_machines(cluster)}"
     name, count = split(cluster)
-    if count == 0:
-        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    if name in MAKERS and name not in SYSTEMS:  # refused by what its graph lacks
+        return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count
     return name, machine(name, values), count
 
 

@@ -26,6 +26,7 @@ from sim.libraries.nccl.device.schedules import (
 from sim.libraries.nccl.device.wires import channels, wires
 from sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
 from sim.libraries.scheduled import evaluate
@@ -65,6 +66,11 @@ class Nccl:
         self.clock = clock
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
+
+    @property
+    def version(self) -> str:
+        """The version of NCCL that was asked for, or that a log is of."""
+        return self.comm.settings.version if self.comm else DEFAULT_VERSION
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -172,15 +178,16 @@ def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
     """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does.
 
     Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
-    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards.
+    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
+    graph file or a log says that NCCL moves more than these, they are taken to carry that.
     """
     system = comm.system
     gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
+    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
+    node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
     across_gpu, across_node = _crossing(comm, collective)
-    return max(
-        across_gpu / gpu if gpu else 0.0,
-        across_node / (system.nics * system.nic) if system.nics * system.nic else 0.0,
-    )
+    return max(across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0)
 
 
 def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:

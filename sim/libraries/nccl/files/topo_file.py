@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+from sim.libraries.nccl.files.file_kind import is_amds
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
 from sim.libraries.nccl.graph.system import System, nvlink_link
@@ -23,7 +24,7 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """
     machine = nccl_xml.read(text, gpus)
     root = machine.root
-    if next(root.below("xgmi"), None) or any("gcn" in gpu.attributes for gpu in root.below("gpu")):
+    if is_amds(text):
         raise ValueError(
             f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own "
             "for each kind of machine, and its tuner has constants of its own; neither is NCCL's. Write "

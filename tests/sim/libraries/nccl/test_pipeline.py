@@ -166,14 +166,9 @@ def busiest_s(comm, plan, graph, algorithm):
 
     moved, carried = Counter(), Counter()
     for step in plan.steps():
-        for way in zip(
-            step.channel.tolist(),
-            step.src.tolist(),
-            step.dst.tolist(),
-            plan.nbytes(step).tolist(),
-            strict=True,
-        ):
-            moved[way[:3]] += way[3]
+        ways = zip(step.channel.tolist(), step.src.tolist(), step.dst.tolist(), strict=True)
+        for way, nbytes in zip(ways, plan.nbytes(step).tolist(), strict=True):
+            moved[way] += nbytes
     for (channel, src, dst), nbytes in moved.items():
         node, other = src // comm.gpus, dst // comm.gpus
         by = None if node == other else card(comm, algorithm, channel, node)
