@@ -12,7 +12,6 @@ from sim.collective import Collective
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.closed_form import closed_form, has_closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -20,7 +19,9 @@ from sim.libraries.nccl.device.p2p import point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import carried_bytes, schedule
+from sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
 from sim.libraries.scheduled import evaluate
@@ -61,6 +62,16 @@ class Nccl:
         self.clock = clock
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
+
+    @property
+    def version(self) -> str:
+        """The version of NCCL that was asked for, or that a log is of."""
+        return self.comm.settings.version if self.comm else DEFAULT_VERSION
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences."""
+        return self.comm.notes if self.comm else ()
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
@@ -141,8 +152,9 @@ def simulated(
     It lasts from the first byte sent to the last received; what comes before, the tuner's base
     latency and the launch, is not in it.
     """
+    nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
     runs = [
-        evaluate(played.schedule, played.graph, _WIRED, "simpy", traced=traced, routes=played.routes)
+        evaluate(played.schedule, played.graph, nothing_else, "simpy", traced=traced, routes=played.routes)
         for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])
@@ -158,8 +170,32 @@ def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
-_WIRED = Parameters(alpha=0.0, beta=0.0)
-"""Nothing beside what the wires say of themselves."""
+def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
+    """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does.
+
+    Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
+    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
+    graph file or a log says that NCCL moves more than these, they are taken to carry that.
+    """
+    system = comm.system
+    gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
+    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
+    node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
+    across_gpu, across_node = _crossing(comm, collective)
+    return max(across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0)
+
+
+def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:
+    """Bytes that must enter or leave the busiest GPU, and the busiest node, one way."""
+    nbytes, away = collective.nbytes, comm.nodes > 1
+    others, other_nodes = (comm.ranks - 1) / comm.ranks, (comm.nodes - 1) / comm.nodes
+    match collective.kind:
+        case "all_reduce" | "broadcast" | "reduce" | "sendrecv":
+            return nbytes, nbytes if away else 0.0
+        case "all_to_all":
+            return nbytes * others, comm.gpus * nbytes * other_nodes
+    return nbytes * others, nbytes * other_nodes
 
 
 def _after_launch(microseconds: float) -> Seconds:

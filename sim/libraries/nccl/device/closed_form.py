@@ -24,7 +24,7 @@ from sim.libraries.nccl.device.schedules import (
     even_pieces,
 )
 from sim.libraries.nccl.device.wires import Channel, Wire, channels
-from sim.libraries.nccl.tuning.latency import hop_us
+from sim.libraries.nccl.tuning.figures import hop_us
 
 Seconds = float
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.shares import paths_of
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import Link, Node
-from sim.libraries.nccl.tuning.latency import hop_us
+from sim.libraries.nccl.tuning.figures import hop_us
 from topologies import Routes, Topology
 from topologies.graph import Hop
 

@@ -23,8 +23,9 @@ from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunkin
 from sim.libraries.nccl.device.connect import rings, trees
 from sim.libraries.nccl.device.pat import aggregated
 from sim.libraries.nccl.device.switched import HEADED, heads, switches
-from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF, check_function
+from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
 from sim.libraries.nccl.tuning.channels import channel_bytes
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.schedule import Chunks, Schedule, Step, step
 
 Ints = NDArray[np.int64]

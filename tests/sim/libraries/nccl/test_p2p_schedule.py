@@ -10,12 +10,11 @@ from sim.collective import Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.events import simulate
 from sim.libraries.nccl import SYSTEMS, communicator, point_to_point
-from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
 from sim.libraries.nccl.device.p2p import KINDS
 from sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
 from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.library import simulated
+from sim.libraries.nccl.library import simulated, traffic_bound
 from sim.proof import prove
 from topologies import check
 

@@ -11,13 +11,12 @@ from sim.engine.bounds import lower_bounds
 from sim.engine.events import simulate
 from sim.libraries.library import Candidate
 from sim.libraries.nccl import Settings, communicator
-from sim.libraries.nccl.bounds import traffic_bound
 from sim.libraries.nccl.device.chunks import Chunking
 from sim.libraries.nccl.device.closed_form import closed_form
 from sim.libraries.nccl.device.pat import aggregated, places
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import schedule
-from sim.libraries.nccl.library import LAUNCH_S, Nccl, overhead_s, simulated
+from sim.libraries.nccl.library import LAUNCH_S, Nccl, overhead_s, simulated, traffic_bound
 from sim.proof import prove
 from topologies import check
 
