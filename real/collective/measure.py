@@ -66,7 +66,12 @@ class Measurement:
                     f"{PING_PONG} of {self.collective} on {self.world.ranks} ranks; write sendrecv on 2"
                 )
         elif self.algorithm != "library":
-            schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
+            plan = schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
+            if plan.switches:
+                raise ValueError(
+                    f"{self.algorithm} has switches that add, which no process can be; "
+                    "write another --algorithm"
+                )
         if self.backend == "nccl":
             _check_gpus(self.world.per_node)
 
