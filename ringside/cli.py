@@ -74,7 +74,8 @@ def simulate(
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
-    calibration: options.CalibrationFile = "none",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -86,7 +87,8 @@ def simulate(
     options.check_sizes(context)
     request = command.Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
-        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
+        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
+        trace,
     )  # fmt: skip
     with forced(force):
         command.run(request, as_json=json)
@@ -109,6 +111,9 @@ def pick(
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
+    by: Annotated[str, typer.Option(help="pair, or algorithm: the best protocol of each.")] = "pair",
     plot: options.Plot = None,
     tuner_csv: Annotated[
         Path | None,
@@ -123,7 +128,7 @@ def pick(
 
     request = command.Request(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
-        protocol, times, nccl_version, nccl_graph, dtype, redop,
+        protocol, times, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
     )  # fmt: skip
     with forced(force):
         command.run(request, plot, tuner_csv, as_json=json)
@@ -157,7 +162,7 @@ def compare(
     files: options.Files,
     cluster: options.AnyCluster = None,
     settings: options.Settings = None,
-    calibration: options.CalibrationFile = "none",
+    calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
     max_error: Annotated[
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")

@@ -48,6 +48,8 @@ def train(
     contention: Annotated[
         float, typer.Option(help="Share of compute that a running collective takes: channels / SMs.")
     ] = 0.0,
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
     sweep: Annotated[
         str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
     ] = None,
@@ -75,5 +77,5 @@ def train(
     with forced(force):
         run(
             cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
-            plot=plot, trace=trace, as_json=json,
+            calibration=calibration, anchor=anchor, plot=plot, trace=trace, as_json=json,
         )  # fmt: skip

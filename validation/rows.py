@@ -59,7 +59,7 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
         if way not in libraries:
             textbook = _textbook(record, graphs[shape][0])
             libraries[way] = _own(record, cluster, settings) or textbook, textbook
-        (library, textbook), collective = libraries[way], _collective(record)
+        (library, textbook), collective = libraries[way], collective_of(record)
         schedule = textbook.schedule(collective, textbook.choose(collective))
         made.append(Row(record, collective, library, schedule, *graphs[shape]))
     return made
@@ -80,7 +80,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
         raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
 
 
-def _collective(record: Record) -> Collective:
+def collective_of(record: Record) -> Collective:
     """What was carried out; of a type without a known size, or of none, four bytes an element."""
     dtype = record.dtype if record.dtype in ITEMSIZE else None
     redop = record.redop if record.redop in REDOPS else "sum"
@@ -96,14 +96,14 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library |
     name = f"{split(cluster)[0]}:{record.num_nodes}"
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release)
-    return find_library("nccl", name, settings, ranks=record.ranks, options=options)
+    return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)
 
 
 def _textbook(record: Record, graph: Topology) -> Library:
     """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
     name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
     algorithm = "auto" if name == "gloo" else _algorithm(record)
-    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm))
+    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm), calibration=None)
 
 
 def _algorithm(record: Record) -> str:

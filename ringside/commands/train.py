@@ -8,9 +8,11 @@ from typing import Any
 
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console
+from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
 from sim.libraries.find import find_library
 from sim.libraries.library import Library
+from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.job import Costs
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup, process_group
@@ -61,6 +63,8 @@ def run(
     ranks: int | None,
     library: str,
     sweep: str | None,
+    calibration: str,
+    anchor: Path | None,
     plot: Path | None,
     trace: Path | None,
     as_json: bool,
@@ -76,7 +80,8 @@ def run(
     _check_outputs(plot, trace, sweep, [training.model, cluster])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
-    libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
+    found = find_calibration(calibration, anchor, cluster, figures)
+    libraries = [find_library(name, one, figures, ranks=ranks, calibration=found) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster, figures))
     rows = _rows(training, gpu, libraries, caps)
@@ -88,7 +93,7 @@ def run(
     if trace:
         write_file(trace, rows[0].step.dumps())
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
-              "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
+              "calibration": calibration, "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
@@ -184,7 +189,7 @@ def _draw(
 
 
 def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None) -> None:
-    first = rows[0].step
+    first, library = rows[0].step, rows[0].library
     if len(rows) == 1:
         lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
         bounds = f"the step takes {lower} if everything overlaps, {upper} if nothing does"
@@ -200,7 +205,7 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
     comments = [
         bounds,
         f"{inputs['strategy']} of {first.workload} on {' '.join([inputs['cluster'], *inputs['settings']])}; "
-        f"collectives of {inputs['library']}{_caveat(inputs['library'])}",
+        f"collectives of {inputs['library']}{_caveat(library)}",
         f"{first.samples // first.ranks} samples a rank and step, {compute}, {inputs['optimizer']}"
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
@@ -215,8 +220,14 @@ def _gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
-def _caveat(library: str) -> str:
-    return ", as its tuner believes, which no measurement has calibrated" if library == "nccl" else ""
+def _caveat(library: Library) -> str:
+    """On what NCCL's times rest."""
+    if not isinstance(library, Nccl):
+        return ""
+    if library.calibrated:
+        return f", as measured ({library.calibrated.name})"
+    why = f" ({library.uncalibrated})" if library.uncalibrated else ""
+    return f", as its tuner believes, which no measurement has calibrated{why}"
 
 
 def _cells(row: Row) -> tuple[console.Cell, ...]:

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
+from sim.libraries.nccl.measured.parameters import priors
 from sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
+from sim.libraries.nccl.measured.work import KINDS
 from sim.libraries.nccl.releases import names_one
 from sim.record import Record, RecordError
 from topologies.units import format_size
@@ -20,15 +23,13 @@ _TOLD = 0.95
 _LEFT = 1.2816
 """A parameter so many prior deviations away has left what four of five were expected to be."""
 
-_BOUND = 3.0
 
-
-def calibrate_nccl(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> Stored | None:
-    """Fit a machine to all records of NCCL's that there is a form for; ``None`` where there is none."""
+def calibrate_nccl(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> Stored:
+    """Fit a machine to all records of NCCL's that there is a form for."""
     rows = observed(records, machine, values)
     if not rows:
-        return None
-    sites = tuple(sorted({row.record.site or row.record.source for row in rows}))
+        raise RecordError(f"no row of {', '.join(KINDS)} among NCCL's: nothing to fit; measure one of these")
+    sites = tuple(sorted({row.record.site or "one site" for row in rows}))
     found = fit(rows, pooled=len(sites) > 1)
     if len(found.rows) < MIN_ROWS:
         raise RecordError(f"{len(found.rows)} rows of NCCL's to fit; measure {MIN_ROWS} sizes or more")
@@ -81,3 +82,37 @@ def _named(found: Fitted, place: int, error: float) -> str:
         f"{task.kind} of {format_size(task.nbytes)} on {task.comm.nodes} nodes, {row.record.ranks} ranks, "
         f"{'/'.join(task.pair)} {error:+.1%}"
     )
+
+
+def report_nccl(stored: Stored) -> list[str]:
+    """What was fitted, how sure it is and how well it fits, line by line."""
+    known = {line.split()[0] for line in stored.correlations.splitlines()}
+    expected = (
+        {prior.name: prior for prior in priors(find_system(stored.machine))}
+        if stored.machine in SYSTEMS
+        else {}
+    )
+    facts = []
+    if stored.facts.ll128 is not None:
+        facts.append(f"LL128 between nodes is {'safe' if stored.facts.ll128 else 'not used'}")
+    if stored.facts.channels is not None:
+        facts.append(f"{stored.facts.channels} channels between nodes")
+    lines = [
+        "",
+        f"nccl: {stored.described}, NCCL {', '.join(stored.releases)}; error of the rows fitted median "
+        f"{stored.median_error:.1%}, 90th percentile {stored.p90_error:.1%}",
+        f"  graph facts other than the preset's: {'; '.join(facts) or 'none'}",
+    ]
+    for name, (value, low, high) in stored.parameters.items():
+        if name not in known:
+            continue
+        text = f"  {name:<24} {value:>9.4g}  four of five within {low:.4g} to {high:.4g}"
+        if name in stored.left_prior:
+            prior = expected.get(name)
+            text += f"  (left its prior{f', {prior.value:.3g}' if prior else ''})"
+        lines.append(text)
+    lines += [
+        f"  of {len(stored.parameters) - len(known)} parameters these rows say nothing",
+        f"  worst rows: {'; '.join(stored.worst)}",
+    ]
+    return lines

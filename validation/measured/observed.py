@@ -50,7 +50,7 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
     communicators: dict[tuple[str | int, ...], Communicator | None] = {}
     found = []
     for record in records:
-        if record.library != "nccl" or record.collective not in KINDS:
+        if not is_observable(record):
             continue
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
         if key not in communicators:
@@ -61,6 +61,11 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
         if comm:
             found.append(Observed(record, comm, launch_of(record), run_of(record)))
     return found
+
+
+def is_observable(record: Record) -> bool:
+    """Whether NCCL made the record of a collective that may have a form."""
+    return record.library == "nccl" and record.collective in KINDS and record.ranks > 1
 
 
 def settings_of(record: Record) -> Settings:

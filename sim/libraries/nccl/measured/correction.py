@@ -47,21 +47,21 @@ class Correction:
             return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
         mine = _alike(_place(work), (self.way, self.message, self.channels))
         weights = self._inverse @ mine.T
-        mean = self.left @ weights
+        mean: Floats = self.left @ weights
         variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     @cached_property
     def _inverse(self) -> Floats:
         place = self.way, self.message, self.channels
-        found: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2))
+        found: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
         return found
 
 
 def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
     """The correction for what the form ``left`` of each row; rows far off the others count less."""
-    place = _place(work)
-    alike, widened = _alike(place, place), sigma
+    place, widened = _place(work), sigma
+    alike = _alike(place, place)
     for _ in range(_ROUNDS):
         mean = alike @ np.linalg.solve(alike + np.diag(widened**2), left)
         weight = 1 / np.sqrt(1 + ((left - mean) / sigma / _ROBUST) ** 2)

@@ -18,7 +18,7 @@ EIGHTY = 1.2816
 """Standard deviations to either side that hold four of five."""
 
 PER_DOUBLING = 0.15
-"""What a doubling of nodes beyond those measured adds in log time, over how many counts above one those are."""
+"""What a doubling of nodes beyond those measured adds in log time, over how many such counts there are."""
 
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
@@ -88,6 +88,21 @@ class Measured:
                 mean, site = mean + shift, np.maximum(site - known, 0.0)
             variance = variance + site
         return mean, np.sqrt(variance)
+
+    def doubt(self, one: Task, other: Task) -> float:
+        """By which fraction the ratio of two tasks' times on one site may be off, four times of five.
+
+        What both have in common, a site slower than others for one, is no doubt about which is quicker.
+        """
+        work = work_of([one, other])
+        _, slopes = log_form(work, self.values)
+        _, uncertain = self.correction.predict(work)
+        apart = slopes[:, 0] - slopes[:, 1]
+        variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
+        if self.pooled:
+            latency, bandwidth = (float(part[0] - part[1]) for part in self.parts(work))
+            variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
+        return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
     def parts(self, work: Work) -> tuple[Floats, Floats]:
         """Which part of each time is latency, and which bandwidth."""

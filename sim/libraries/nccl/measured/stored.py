@@ -1,7 +1,7 @@
 """A measured model as a calibration file holds it: figures that people read, and two tables as text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.measured.correction import Correction
 from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.model import EIGHTY, Measured
+from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Measured
 from sim.libraries.nccl.measured.parameters import priors
-from sim.libraries.nccl.measured.work import PAIRS
+from sim.libraries.nccl.measured.work import PAIRS, Task
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ class Stored:
 
     ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the rows fitted, and
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond what was expected.
+    ``anchor`` has a line for each row of a user's own site: see `Anchor`.
     """
 
     machine: str
@@ -47,6 +48,7 @@ class Stored:
     parameters: dict[str, tuple[float, float, float]]
     correlations: str = field(repr=False)
     correction: str = field(repr=False)
+    anchor: str = ""
 
     def __post_init__(self) -> None:
         if set(self.parameters) != set(NAMES):
@@ -61,6 +63,21 @@ class Stored:
             raise ValueError("noise and nodes must be above 0; make the file anew with calibrate")
         self.model()
 
+    @property
+    def described(self) -> str:
+        """In words, for whoever reads an answer that rests on it."""
+        nodes = ", ".join(map(str, self.nodes))
+        anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
+        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes} nodes{anchored}"
+
+    def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
+        """The same, scaled to a site by rows that were measured there."""
+        found = self.model().anchored(tasks, seconds).anchor
+        assert found
+        columns = found.latency, found.bandwidth, found.left, found.sigma
+        lines = [" ".join(f"{figure:.4g}" for figure in row) for row in zip(*columns, strict=True)]
+        return replace(self, anchor="\n".join(lines) + "\n")
+
     def model(self) -> Measured:
         """The model that predicts."""
         return Measured(
@@ -71,7 +88,17 @@ class Stored:
             self.noise,
             self.nodes,
             self.pooled,
+            self._anchor(),
         )
+
+    def _anchor(self) -> Anchor | None:
+        if not self.anchor:
+            return None
+        try:
+            figures = np.array([line.split() for line in self.anchor.splitlines()], dtype=np.float64)
+            return Anchor(*figures.reshape(-1, 4).T)
+        except ValueError:
+            raise ValueError("anchor cannot be read; make the file anew with calibrate") from None
 
     def _covariance(self) -> Floats:
         lines = [line.split() for line in self.correlations.splitlines()]

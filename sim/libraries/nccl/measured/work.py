@@ -31,6 +31,10 @@ class Launch:
     threads: int = 1
 
 
+ONE_GPU = Launch()
+"""A process for each GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One collective by one pair on one communicator; ``nbytes`` as nccl-tests count."""
@@ -39,7 +43,7 @@ class Task:
     kind: str
     nbytes: int
     pair: tuple[str, str]
-    launch: Launch = Launch()
+    launch: Launch = ONE_GPU
 
 
 @dataclass(frozen=True, eq=False, slots=True)
