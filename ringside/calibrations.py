@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sim import calibration as calibrations
 from sim.calibration import Calibration, CalibrationError
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.measured.shipped import AUTO, FAMILY, NONE, family, shipped, why_not
 from topologies.catalogue import split
 
@@ -22,7 +23,7 @@ def find_calibration(
     elif text.startswith(FAMILY):
         found = family(text)
     else:
-        found = calibrations.read(Path(text))
+        found = _of_this(calibrations.read(Path(text)), text, machine)
     if anchor is None:
         return found
     if found == AUTO:
@@ -33,3 +34,13 @@ def find_calibration(
     from validation.readers import read
 
     return anchored(found, read(anchor).records, machine, values)
+
+
+def _of_this(found: Calibration, path: str, machine: str) -> Calibration:
+    """The calibration of a file, which must not be of another known machine."""
+    fitted = found.nccl.machine if found.nccl else machine
+    if fitted != machine and {fitted, machine} <= set(SYSTEMS):
+        raise CalibrationError(
+            f"{path} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
+        )
+    return found

@@ -11,6 +11,7 @@ from sim.libraries.ideal import Ideal
 from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import communicator_of, is_machine
 from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.library import CLOCKS, Calibrated, Nccl
 from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
 from sim.libraries.nccl.pins import Pins
@@ -104,11 +105,12 @@ def _calibrated(
     if isinstance(calibration, str):
         if calibration != AUTO:
             raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-        if comm.system.ranks_per_gpu > 1:
-            return None, "nobody measured several ranks on a GPU"
-        found = shipped(comm.system.name)
+        name = comm.system.name
+        found = shipped(name)
         if found is None:
-            return None, why_not(comm.system.name)
+            return None, why_not(name)
+        if comm.system != SYSTEMS.get(name):
+            return None, f"these are not the figures of the {name} that was measured"
         calibration = found
     if calibration.nccl is None:
         raise CalibrationError(

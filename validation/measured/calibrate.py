@@ -93,8 +93,8 @@ def report_nccl(stored: Stored) -> list[str]:
         else {}
     )
     facts = []
-    if stored.facts.ll128 is not None:
-        facts.append(f"LL128 between nodes is {'safe' if stored.facts.ll128 else 'not used'}")
+    if not stored.facts.ll128:
+        facts.append("no LL128 between nodes")
     if stored.facts.channels is not None:
         facts.append(f"{stored.facts.channels} channels between nodes")
     lines = [

@@ -28,7 +28,7 @@ ONE_SITE, POOLED = 0.05, 0.12
 DIGITISED = 0.006
 """The same of points read off a smooth curve in a figure."""
 
-GAIN = 15.0
+GAIN = 12.0
 """By how much a fact of the graphs must lower the cost before it is believed against the preset."""
 
 _LEAST_NOISE = 0.02
@@ -124,10 +124,10 @@ def _candidates(rows: Sequence[Observed]) -> list[Facts]:
     between = [row.comm for row in rows if row.comm.nodes > 1]
     if not between:
         return []
-    safe = [ll128 for ll128 in (False, True) if any(Facts(ll128).on(comm) != comm for comm in between)]
+    lacking = [False] if any(Facts(ll128=False).on(comm) != comm for comm in between) else []
     count = between[0].channels
-    counts = [other for other in (2 * count, count // 2, 4 * count) if 1 <= other <= MAX_CHANNELS]
-    return [Facts(ll128, channels) for channels in (None, *counts) for ll128 in (None, *safe)][1:]
+    counts = [other for other in (2 * count, count // 2) if 1 <= other <= MAX_CHANNELS]
+    return [Facts(ll128, channels) for channels in (None, *counts) for ll128 in (True, *lacking)][1:]
 
 
 def _spread(rows: Sequence[Observed], pooled: bool) -> Floats:

@@ -156,10 +156,10 @@ class Nccl:
         """
         check_engine(engine)
         check_ranks(self, collective)
-        if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
-            return self._measured(self.calibrated.model, self.comm, collective, candidate)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
+        if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
+            return self._measured(self.calibrated.model, self.comm, collective, candidate)
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S

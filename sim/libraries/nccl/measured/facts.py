@@ -8,13 +8,13 @@ from sim.libraries.nccl.graph.graph import Graph, PathClass
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is so between nodes, ``None`` where the machine's preset has it.
+    """What is so between nodes.
 
-    ``ll128`` says whether LL128 is safe, ``channels`` how many channels rings and trees have after the
-    connect step.
+    ``ll128`` says whether LL128 is used where NCCL's rules hold it safe, ``channels`` how many channels rings
+    and trees have after the connect step, ``None`` where that is as the machine's preset has it.
     """
 
-    ll128: bool | None = None
+    ll128: bool = True
     channels: int | None = None
 
     def __post_init__(self) -> None:
@@ -26,14 +26,13 @@ class Facts:
         if comm.nodes == 1:
             return comm
         graphs, settings = comm.graphs, comm.settings
-        if self.ll128 is not None:
-            graphs = replace(graphs, ring=self._path(graphs.ring), tree=self._path(graphs.tree))
+        if not self.ll128:
+            graphs = replace(graphs, ring=_without_order(graphs.ring), tree=_without_order(graphs.tree))
         if self.channels is not None:
             settings = replace(settings, min_ctas=self.channels, max_ctas=self.channels)
         return replace(comm, graphs=graphs, settings=settings)
 
-    def _path(self, graph: Graph) -> Graph:
-        """The same graph over a path that keeps, or breaks, the order of LL128's stores."""
-        if self.ll128:
-            return replace(graph, type_inter=min(graph.type_inter, PathClass.PXB))
-        return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
+
+def _without_order(graph: Graph) -> Graph:
+    """The same graph over a path that breaks the order of LL128's stores."""
+    return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
