@@ -9,7 +9,7 @@ from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
 from sim.libraries.find import default_library, find_library
-from sim.libraries.nccl.names import check_function
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
 from sim.record import Record
 from sim.training.ddp.job import Costs, DataParallel
@@ -120,11 +120,11 @@ def measure(
     """
     from real.collective.measure import Measurement, check_room
     from real.collective.measure import measure as run
-    from real.launch.torchrun import Gang
+    from real.launch.torchrun import WorldSpec
 
     what = Measurement(
-        collective=kind_of(collective), gang=Gang(ranks), sizes=sizes, backend=backend, algorithm=algorithm,
-        dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
+        collective=kind_of(collective), world=WorldSpec(ranks), sizes=sizes, backend=backend,
+        algorithm=algorithm, dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
     )  # fmt: skip
     check_room(ranks, max(sizes))
     found: list[Record] = []

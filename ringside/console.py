@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
@@ -62,6 +63,18 @@ def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
     while found[-1] * factor <= last:
         found.append(found[-1] * factor)
     return found
+
+
+def given(context: typer.Context) -> set[str]:
+    """The options that were written, and not left to their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def check_sizes(context: typer.Context) -> None:
+    """Refuse one size and several."""
+    if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
+        raise ValueError("--size is one size, -b, -e and -f are several; leave one or the other out")
 
 
 @contextmanager

@@ -59,15 +59,3 @@ Force = Annotated[
 Files = Annotated[
     list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
 ]
-
-
-def given(context: typer.Context) -> set[str]:
-    """The options that were written, and not left to their defaults."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-
-
-def check_sizes(context: typer.Context) -> None:
-    """Refuse one size and several."""
-    if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
-        raise ValueError("--size is one size, -b, -e and -f are several; leave one or the other out")

@@ -1,6 +1,6 @@
 """What a cluster is made of: units, links, machines and the graphs that join them."""
 
-from topologies.catalogue import MAKERS, make, settings
+from topologies.catalogue import MAKERS, make, parse_settings, settings
 from topologies.clouds import (
     aws_p4d,
     aws_p4de,
@@ -16,7 +16,7 @@ from topologies.clouds import (
 )
 from topologies.fabrics import leaf_spine, nvlink_switch, star
 from topologies.graph import Topology, TopologyError, check, num_machines, ranks
-from topologies.load import load, parse_settings
+from topologies.load import load
 from topologies.machines import (
     a100_pcie4,
     dgx1_v100,

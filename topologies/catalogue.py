@@ -139,3 +139,17 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, float):
         return format_duration(value) if "latency" in key else format_rate(value)
     return str(value)
+
+
+def parse_settings(texts: list[str]) -> dict[str, str]:
+    """``key=value`` texts as a mapping."""
+    pairs = [text.partition("=") for text in texts]
+    for text, (key, _, value) in zip(texts, pairs, strict=True):
+        if not key or not value:
+            raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
+    settings: dict[str, str] = {}
+    for key, _, value in pairs:
+        if key in settings:
+            raise TopologyError(f"--set {key} stands twice; write it once")
+        settings[key] = value
+    return settings

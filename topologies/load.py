@@ -45,7 +45,7 @@ def _from_file(
     maker = importer(text)
     if maker:
         graph = made(str(path), maker, nodes if count is None else count, values)
-        graph.graph["name"] = path.stem
+        graph.graph.update(name=path.stem, file=str(path))
         return graph
     if (content := described.content_of(text)) is not None:
         return described.topology(content, str(path), count, values)
@@ -54,17 +54,3 @@ def _from_file(
     if count is not None:
         raise TopologyError(f"{path}: a YAML file holds all its machines; leave the count {count} out")
     return read(path)
-
-
-def parse_settings(texts: list[str]) -> dict[str, str]:
-    """``key=value`` texts as a mapping."""
-    pairs = [text.partition("=") for text in texts]
-    for text, (key, _, value) in zip(texts, pairs, strict=True):
-        if not key or not value:
-            raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
-    settings: dict[str, str] = {}
-    for key, _, value in pairs:
-        if key in settings:
-            raise TopologyError(f"--set {key} stands twice; write it once")
-        settings[key] = value
-    return settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sim.collective import ITEMSIZE, REDOPS, Collective
 from sim.libraries.find import Options, find_library
@@ -16,16 +17,43 @@ from topologies import MAKERS, Routes, Topology, load, ranks
 from topologies.catalogue import split
 
 
-@dataclass(frozen=True, slots=True)
+class SizedCluster:
+    """The cluster with one number of ranks and nodes; drawn when somebody looks at it."""
+
+    def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int) -> None:
+        self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
+
+    @cached_property
+    def graph(self) -> Topology:
+        """Its topology; raise `RecordError` where more ranks were measured than it has."""
+        graph = load(self.cluster, self.settings, ranks=self.ranks, nodes=self.nodes)
+        if self.ranks > len(ranks(graph)):
+            raise RecordError(
+                f"{self.ranks} ranks were measured, but {self.cluster} has {len(ranks(graph))}; "
+                f"write a larger cluster"
+            )
+        return graph
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The ways of messages across it."""
+        return Routes(self.graph)
+
+
+@dataclass(frozen=True)
 class Row:
     """A record, what it timed, the library that did, and the topology on which parameters are fitted."""
 
     record: Record
     collective: Collective
     library: Library
-    schedule: Schedule
-    graph: Topology
-    routes: Routes
+    placed: SizedCluster
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule whose parameters are fitted."""
+        textbook = _textbook(self.record, self.placed.graph)
+        return textbook.schedule(self.collective, textbook.choose(self.collective))
 
     def preset_time(self) -> float:
         """Predicted seconds without calibration: what the library's model says."""
@@ -33,35 +61,25 @@ class Row:
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
-        graph = parameters.on(self.graph, self.routes)
-        return evaluate(self.schedule, graph, parameters, engine, routes=self.routes)[0]
+        graph, routes = parameters.on(self.placed.graph, self.placed.routes), self.placed.routes
+        return evaluate(self.schedule, graph, parameters, engine, routes=routes)[0]
 
 
 def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
-    graphs: dict[tuple[int, int], tuple[Topology, Routes]] = {}
-    libraries: dict[tuple[str | int, ...], tuple[Library, Library]] = {}
+    sized: dict[tuple[int, int], SizedCluster] = {}
+    libraries: dict[tuple[str | int, ...], Library] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
-        if shape not in graphs:
-            graph = load(cluster, settings, ranks=record.ranks, nodes=record.num_nodes)
-            if record.ranks > len(ranks(graph)):
-                raise RecordError(
-                    f"{record.ranks} ranks were measured, but {cluster} has {len(ranks(graph))}; "
-                    f"write a larger cluster"
-                )
-            graphs[shape] = graph, Routes(graph)
+        placed = sized.setdefault(shape, SizedCluster(cluster, settings, *shape))
         way = (
             *(record.library, record.library_version, record.collective),
             *(record.algorithm, record.protocol, *shape),
         )
         if way not in libraries:
-            textbook = _textbook(record, graphs[shape][0])
-            libraries[way] = _own(record, cluster, settings) or textbook, textbook
-        (library, textbook), collective = libraries[way], collective_of(record)
-        schedule = textbook.schedule(collective, textbook.choose(collective))
-        made.append(Row(record, collective, library, schedule, *graphs[shape]))
+            libraries[way] = _own(record, cluster, settings) or _textbook(record, placed.graph)
+        made.append(Row(record, collective_of(record), libraries[way], placed))
     return made
 
 

@@ -3,17 +3,35 @@
 import hashlib
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from ringside import console
+import typer
+
+from ringside import console, options
+from sim.engine.effort import forced
 from sim.record import Record
 from topologies import parse_settings
 from topologies.disk import check_outputs
-from validation.calibrate import calibrate, report
 from validation.readers import read
+
+
+def command(
+    files: options.Files,
+    cluster: options.Cluster,
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Where the calibration goes.")],
+    settings: options.Settings = None,
+    pool_sites: options.PoolSites = False,
+    force: options.Force = False,
+) -> None:
+    """Fit a cluster's parameters to measurements."""
+    with forced(force):
+        run(files, cluster, settings or [], output, pool_sites=pool_sites)
 
 
 def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
     """Fit, write the file, print the report."""
+    from validation.calibrate import calibrate, report
+
     check_outputs([output], inputs=[*files, cluster])
     records, values = read_all(files), parse_settings(settings)
     with console.simulating("fitting"):

@@ -2,13 +2,16 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.calibrations import find_calibration
 from ringside.commands import compare_ddp
 from ringside.commands.calibrate import read_all
 from ringside.pictures.style import check_format
+from sim.engine.effort import forced
 from sim.training.ddp.record import is_ddp_record
 from topologies import parse_settings
 from topologies.disk import check_outputs
@@ -26,6 +29,24 @@ HEADS = (
     ("error", "(%)"),
     ("set", ""),
 )
+
+
+def command(
+    files: options.Files,
+    cluster: options.AnyCluster = None,
+    settings: options.Settings = None,
+    calibration: options.CalibrationFile = "auto",
+    plot: options.Plot = None,
+    max_error: Annotated[
+        str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
+    ] = None,
+    pool_sites: options.PoolSites = False,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
+    with forced(force):
+        run(files, cluster, settings or [], calibration, plot, max_error, pool_sites=pool_sites, as_json=json)
 
 
 def run(

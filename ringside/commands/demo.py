@@ -2,17 +2,18 @@
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from real.collective.measure import Measurement, measure, warnings
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from ringside import console
 from ringside.commands.compare import summary_lines
-from ringside.pictures.comparison import draw_comparison
 from ringside.report import page
 from sim.record import Record, RecordError, write
 from topologies.disk import write_file
 from topologies.units import format_size
-from validation.calibrate import calibrate, report
 from validation.compare import Compared, compare, summaries
 
 ALGORITHMS = ("ring", "tree", "double_binary_tree", "library")
@@ -25,8 +26,19 @@ FITTED = SIZES[::2]
 PAGE = "report.html"
 
 
+def command(
+    output: Annotated[Path, typer.Option("-o", metavar="FOLDER", help="Where the report goes.")] = Path(
+        "ringside-demo"
+    ),
+) -> None:
+    """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
+    run(output)
+
+
 def run(output: Path) -> None:
     """Measure, calibrate on every other size, compare on the rest, draw, write the report folder."""
+    from ringside.pictures.comparison import draw_comparison
+
     _claim(output)
     records: list[Record] = []
     with console.progress("measuring", len(RANKS) * len(ALGORITHMS) * len(SIZES)) as bar:
@@ -34,7 +46,7 @@ def run(output: Path) -> None:
             for algorithm in ALGORITHMS:
                 what = Measurement(
                     collective="all_reduce",
-                    gang=Gang(ranks),
+                    world=WorldSpec(ranks),
                     sizes=SIZES,
                     algorithm=algorithm,
                     iterations=ITERATIONS[ranks],
@@ -62,6 +74,8 @@ def run(output: Path) -> None:
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], list[str]]:
     """Each rank count for itself: four ranks on two cores are another machine than two ranks."""
+    from validation.calibrate import calibrate, report
+
     compared, reports = [], []
     for ranks in RANKS:
         own = [record for record in records if record.ranks == ranks]

@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
 from sim.collective import kind_of
+from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
@@ -17,10 +20,11 @@ from sim.libraries.nccl.files.plugin_csv import tuner_csv
 from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
-from sim.libraries.nccl.names import check_function
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
 
@@ -52,15 +56,54 @@ class Request:
     by: str
 
 
+def command(
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    nodes: Annotated[str, typer.Option(metavar="N,N,...", help="Counts of machines, or of ranks.")],
+    settings: options.Settings = None,
+    begin: options.Begin = "1K",
+    end: options.End = "1G",
+    factor: options.Factor = 2,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    times: options.Times = None,
+    nccl_version: options.NcclVersion = None,
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
+    by: Annotated[str, typer.Option(help="pair, or algorithm: the best protocol of each.")] = "pair",
+    plot: options.Plot = None,
+    tuner_csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin; FILE.json: for NCCLX's."),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Say which algorithm wins at every size and node count, and by how much."""
+    request = Request(
+        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
+        protocol, times, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
+    )  # fmt: skip
+    with forced(force):
+        run(request, plot, tuner_csv, as_json=json)
+
+
 def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
     read = [request.cluster, request.calibration, request.nccl_graph or "", request.anchor or ""]
     check_outputs((plot, csv), inputs=read)
-    name = request.library or default_library(request.cluster)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
+    name = request.library or default_library(request.cluster, options)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
-    libraries = _libraries(request, name, counts)
+    libraries = _libraries(request, name, counts, options)
     if csv and name == "ideal":
         raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
     words = kind, request.dtype, request.redop
@@ -80,12 +123,13 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     if csv:
         by_own = all(not one.calibrated for one in libraries.values() if isinstance(one, Nccl))
         write_file(csv, _rules(request, comms, sizes, picked, by_own=by_own, json=csv.suffix == ".json"))
-    notes = dict.fromkeys([*_notes(libraries), *(note for comm in comms.values() for note in comm.notes)])
+    notes = dict.fromkeys(_notes(libraries))
     if plot:
         from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
-    _print(request, name, picks, list(notes), as_json=as_json)
+    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
+    _print(request, name, version, picks, list(notes), as_json=as_json)
     if csv and not by_own and not as_json:
         print("\n".join(_followed(csv, picks)))
 
@@ -135,23 +179,20 @@ def _notes(libraries: Mapping[int, Library]) -> list[str]:
     for library in libraries.values():
         if isinstance(library, Nccl) and library.calibrated:
             found.append(f"times as measured ({library.calibrated.name})")
-        elif isinstance(library, Nccl) and library.uncalibrated:
-            found.append(f"not calibrated: {library.uncalibrated}")
+        if isinstance(library, Nccl):
+            found += library.notes
     return found
 
 
-def _libraries(request: Request, name: str, counts: list[int]) -> dict[int, Library]:
+def _libraries(request: Request, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
-    if ":" in request.cluster or (name == "ideal" and request.algorithm != "auto"):
+    if split(request.cluster)[1] is not None or (name == "ideal" and request.algorithm != "auto"):
         raise ValueError(
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
-    options = Options(
-        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
-    )
     found = find_calibration(request.calibration, request.anchor, request.cluster, values)
     return {
         count: find_library(name, f"{request.cluster}:{count}", values, options=options, calibration=found)
@@ -177,14 +218,16 @@ def _counts(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
+def _print(
+    request: Request, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
+) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     inputs["anchor"] = str(request.anchor or "")
     is_measured = any(note.startswith("times as measured") for note in notes)
     if library == "nccl":
         inputs |= {
             "times": request.times or ("measured" if is_measured else CLOCKS[0]),
-            "nccl_version": request.nccl_version or DEFAULT_VERSION,
+            "nccl_version": version,
         }
     del inputs["sweep"]
     if as_json:

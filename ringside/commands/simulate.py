@@ -3,19 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.calibrations import find_calibration
 from sim.calibration import Calibration
 from sim.collective import Collective, kind_of
+from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
@@ -46,11 +49,48 @@ class Request:
     trace: Path | None
 
 
+def command(
+    context: typer.Context,
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    begin: options.Begin = "8",
+    end: options.End = "128M",
+    factor: options.Factor = 2,
+    size: options.Size = None,
+    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    engine: options.Engine = "auto",
+    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    nccl_version: options.NcclVersion = None,
+    nccl_graph: options.NcclGraph = None,
+    dtype: options.Dtype = "float32",
+    redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Predict how long a collective takes."""
+    console.check_sizes(context)
+    request = Request(
+        collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
+        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
+        trace,
+    )  # fmt: skip
+    with forced(force):
+        run(request, as_json=json)
+
+
 def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
-    read = [request.cluster, request.calibration, request.nccl_graph or "", request.anchor or ""]
-    check_outputs([request.trace], inputs=read)
+    if request.trace:
+        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+        check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":
@@ -109,15 +149,14 @@ def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
     else:
         whose = "the engine's" if engine == "simpy" else "the tuner's"
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
-    told = library.comm.notes if library.comm else ()
-    return "; ".join(filter(None, (note, library.uncalibrated, *told)))
+    return "; ".join((note, *library.notes))
 
 
 def _inputs(request: Request, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if library.name == "nccl":
-        ours["nccl_version"] = request.nccl_version or DEFAULT_VERSION
+    if isinstance(library, Nccl):
+        ours["nccl_version"] = library.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     del rest["sweep"], rest["trace"]
     return rest | ours

@@ -3,14 +3,16 @@
 import inspect
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.commands.topo_channels import show_channels
 from ringside.pictures.style import check_format
 from sim.collective import Collective
-from sim.engine.effort import consider
-from sim.libraries.find import find_library
+from sim.engine.effort import consider, forced
+from sim.libraries.find import default_library, find_library
 from sim.libraries.library import Candidate
 from sim.proof import prove
 from sim.schedule import Schedule
@@ -23,6 +25,36 @@ from topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20
 """Of the all-reduce whose schedule is shown: large enough for NCCL to use all its channels."""
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME[:COUNT]|FILE]", help="Leave out to list.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="How many, in place of :COUNT.")] = None,
+    settings: options.Settings = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it as YAML.")] = None,
+    plot: options.Plot = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
+    ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
+    ] = False,
+    channels: Annotated[
+        bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
+    ] = False,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """List the named clusters, or describe, draw or write one."""
+    with forced(force):
+        run(
+            *(name, nodes, settings or [], output, plot, schedule),
+            example=example,
+            channels=channels,
+            as_json=json,
+        )
 
 
 def run(
@@ -57,7 +89,7 @@ def run(
         _list(as_json=as_json)
         return
     check_format(plot)
-    check_outputs((output, plot), inputs=[name])
+    check_outputs((output, plot), inputs=[split(name)[0]])
     cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
     if channels:
         show_channels(cluster, changes, as_json=as_json)
@@ -73,9 +105,11 @@ def run(
 
         draw_topology(graph, plot)
     if as_json:
-        console.print_json("topo", {"inputs": {"cluster": cluster, "settings": changes}, **_content(graph)})
+        inputs = {"cluster": cluster, "settings": changes}
+        console.print_json("topo", {"inputs": inputs, "library": default_library(cluster), **_content(graph)})
     else:
         _describe(graph)
+        print(f"library of collectives: {default_library(cluster)} unless another is named")
 
 
 def _list(*, as_json: bool) -> None:

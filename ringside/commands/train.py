@@ -4,16 +4,20 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import lcm
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from real.model.find import Training, is_timed, sized_workload
-from ringside import console
+from ringside import console, options
 from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
+from sim.engine.effort import forced
 from sim.libraries.find import find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
-from sim.training.ddp.job import Costs
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import Memory, find_optimizer, memory
@@ -22,7 +26,7 @@ from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
-from topologies.catalogue import MAX_LINKS
+from topologies.catalogue import MAX_LINKS, split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
@@ -40,7 +44,7 @@ ALONE = TimedGroup(1, lambda _: 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Outcome:
     """One step; efficiencies are throughput a rank over that of one rank alone.
 
     Weak: with the same batch a rank. Strong: with the same samples in all, so many that they divide
@@ -52,6 +56,73 @@ class Row:
     step: Step
     weak: float
     strong: float
+
+
+def command(
+    model: Annotated[
+        str, typer.Option(metavar="NAME[:SIZE]|FILE", help="resnet50, gpt2-xl:512, ... or a workload's YAML.")
+    ],
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    strategy: Annotated[str, typer.Option(help="How the model is spread: ddp.")] = "ddp",
+    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    library: Annotated[
+        str, typer.Option(help="ideal, gloo or nccl; auto is nccl where it is known.")
+    ] = "auto",
+    batch: Annotated[
+        int | None, typer.Option(help="Samples of a rank and pass [default: 32 or the file's]")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="v100, a100, h100, ... [default: the cluster's]")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="What products are computed in [default: float32]")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Type of parameters and gradients [default: the model's own]")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, momentum or adam.")] = "adam",
+    bucket_cap_mb: Annotated[
+        float | None, typer.Option(help="MiB a bucket [default: 25 after a first one of 1]")
+    ] = None,
+    find_unused_parameters: Annotated[
+        bool, typer.Option("--find-unused-parameters", help="As DistributedDataParallel's.")
+    ] = False,
+    static_graph: Annotated[bool, typer.Option("--static-graph", help="Likewise.")] = False,
+    gradient_as_bucket_view: Annotated[
+        bool, typer.Option("--gradient-as-bucket-view", help="Likewise.")
+    ] = False,
+    comm_hook: Annotated[str | None, typer.Option(help="fp16_compress or bf16_compress.")] = None,
+    accumulation: Annotated[int, typer.Option(help="Passes a step, all but the last under no_sync.")] = 1,
+    straggler: Annotated[
+        list[str] | None, typer.Option(metavar="RANK=FACTOR", help="A rank that computes slower.")
+    ] = None,
+    contention: Annotated[
+        float, typer.Option(help="Share of compute that a running collective takes: channels / SMs.")
+    ] = 0.0,
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
+    ] = None,
+    plot: options.Plot = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Predict a training step: what communication it hides and what stays exposed."""
+    bucketing = Bucketing(bucket_cap_mb, find_unused_parameters, static_graph)
+    ddp = DataParallel(
+        bucketing=bucketing, gradient_as_bucket_view=gradient_as_bucket_view, comm_hook=comm_hook,
+        accumulation=accumulation,
+    )  # fmt: skip
+    training = Training(
+        model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
+        ddp=ddp, slowdown=tuple(straggler or ()), contention=contention,
+    )  # fmt: skip
+    with forced(force):
+        run(
+            cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
+            calibration=calibration, anchor=anchor, plot=plot, trace=trace, as_json=json,
+        )  # fmt: skip
 
 
 def run(
@@ -73,11 +144,11 @@ def run(
     if strategy not in STRATEGIES:
         raise ValueError(f"{strategy!r} is no known strategy; write {', '.join(STRATEGIES)}")
     parameter, values = _sweep(sweep)
-    if parameter == "nodes" and (ranks is not None or ":" in cluster):
+    if parameter == "nodes" and (ranks is not None or split(cluster)[1] is not None):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
     if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
         raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
-    _check_outputs(plot, trace, sweep, [training.model, cluster])
+    _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
     found = find_calibration(calibration, anchor, cluster, figures)
@@ -92,15 +163,16 @@ def run(
         _draw(parameter, values, rows, best, plot)
     if trace:
         write_file(trace, rows[0].step.dumps())
+    notes = list(dict.fromkeys(note for one in libraries if isinstance(one, Nccl) for note in one.notes))
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
               "calibration": calibration, "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
     if as_json:
-        _print_json(inputs, rows, held, best)
+        _print_json(inputs, rows, held, best, [*_measured(libraries), *notes])
     else:
-        _print(inputs, rows, held, gpu, best)
+        _print(inputs, rows, held, gpu, best, notes)
 
 
 def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
@@ -111,7 +183,7 @@ def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inp
     check_outputs((plot, trace), inputs)
 
 
-def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Row]:
+def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Outcome]:
     """A step for each library and each bucket cap."""
     sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
@@ -133,7 +205,7 @@ def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[
                 share = everybody // many.ranks
                 strong = simulate_step(sized(work.batch * share), many, job, costs) if share > 1 else step
                 efficiencies = (step.throughput / base, strong.throughput / large)
-                rows.append(Row(library, cap, step, *(value / many.ranks for value in efficiencies)))
+                rows.append(Outcome(library, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
 
@@ -177,7 +249,7 @@ def _slowdown(texts: Iterable[str]) -> dict[int, float]:
 
 
 def _draw(
-    parameter: str | None, values: list[float], rows: list[Row], best: float | None, plot: Path
+    parameter: str | None, values: list[float], rows: list[Outcome], best: float | None, plot: Path
 ) -> None:
     from ringside.pictures.training import draw_sweep, draw_timelines
 
@@ -188,7 +260,14 @@ def _draw(
         draw_timelines({f"{steps[0].workload} on {steps[0].ranks} ranks": steps[0]}, plot)
 
 
-def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None) -> None:
+def _print(
+    inputs: dict[str, Any],
+    rows: list[Outcome],
+    held: Memory,
+    gpu: Device,
+    best: float | None,
+    notes: list[str],
+) -> None:
     first, library = rows[0].step, rows[0].library
     if len(rows) == 1:
         lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
@@ -210,6 +289,7 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
         "weak and strong scaling efficiency are against one rank alone",
+        *notes,
     ]
     console.print_table(comments, HEADS, map(_cells, rows))
     if best is not None:
@@ -220,17 +300,22 @@ def _gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
+def _measured(libraries: list[Library]) -> list[str]:
+    """By which measurements the times are."""
+    found = (one.calibrated for one in libraries if isinstance(one, Nccl))
+    return list(dict.fromkeys(f"times as measured ({one.name})" for one in found if one))
+
+
 def _caveat(library: Library) -> str:
     """On what NCCL's times rest."""
     if not isinstance(library, Nccl):
         return ""
     if library.calibrated:
         return f", as measured ({library.calibrated.name})"
-    why = f" ({library.uncalibrated})" if library.uncalibrated else ""
-    return f", as its tuner believes, which no measurement has calibrated{why}"
+    return ", as its tuner believes, which no measurement has calibrated"
 
 
-def _cells(row: Row) -> tuple[console.Cell, ...]:
+def _cells(row: Outcome) -> tuple[console.Cell, ...]:
     step = row.step
     return (
         *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
@@ -240,9 +325,12 @@ def _cells(row: Row) -> tuple[console.Cell, ...]:
     )
 
 
-def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None) -> None:
+def _print_json(
+    inputs: dict[str, Any], rows: list[Outcome], held: Memory, best: float | None, notes: list[str]
+) -> None:
     content: dict[str, Any] = {
         "inputs": inputs,
+        "notes": notes,
         "memory_bytes": {**asdict(held), "total": held.total},
         "rows": [_row(row) for row in rows],
     }
@@ -251,7 +339,7 @@ def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: flo
     console.print_json("train", content)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Outcome) -> dict[str, Any]:
     step = row.step
     return {
         "lower_s": step.lower_s,

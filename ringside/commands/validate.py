@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
-from validation.emulated.collectives import Cell, Verdict, validate, verdicts
+from validation.emulated.collectives import MeasuredCase, Verdict, validate, verdicts
 from validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_cells, only
 
 HEADS = (
@@ -27,6 +30,21 @@ HEADS = (
 )
 
 
+def command(
+    what: Annotated[str, typer.Argument(help="collectives, or ddp: training steps.")] = "collectives",
+    short: Annotated[
+        bool, typer.Option("--short", help="Under three minutes, in place of some twenty.")
+    ] = False,
+    family: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this family of cells; repeat for more.")
+    ] = None,
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> None:
+    """Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance."""
+    run(what, plot, short=short, families=family or [], as_json=json)
+
+
 def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:
     """Carry out the plan and print every cell; exit 1 where a family exceeds its tolerance.
 
@@ -44,11 +62,11 @@ def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], a
     if what != "collectives":
         raise ValueError(f"{what!r} cannot be validated; write collectives or ddp")
     plan = only(SHORT if short else FULL, families)
-    cells: list[Cell] = []
+    cells: list[MeasuredCase] = []
     try:
         with console.progress("building networks", num_cells(plan)) as bar:
 
-            def keep(cell: Cell) -> None:
+            def keep(cell: MeasuredCase) -> None:
                 cells.append(cell)
                 bar.done(f"{cell.collective} {cell.algorithm}, {cell.ranks} ranks")
 
@@ -61,7 +79,9 @@ def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], a
         raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
 
 
-def _report(cells: Sequence[Cell], plot: Path | None, *, short: bool, planned: int, as_json: bool) -> None:
+def _report(
+    cells: Sequence[MeasuredCase], plot: Path | None, *, short: bool, planned: int, as_json: bool
+) -> None:
     found = verdicts(cells)
     if as_json:
         families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
@@ -80,7 +100,7 @@ def _report(cells: Sequence[Cell], plot: Path | None, *, short: bool, planned: i
         draw_validation(cells, plot)
 
 
-def _row(cell: Cell) -> tuple[console.Cell, ...]:
+def _row(cell: MeasuredCase) -> tuple[console.Cell, ...]:
     return (
         *(cell.family.replace(" ", "_"), cell.size_bytes, cell.ranks, f"{cell.bandwidth / MBIT:g}"),
         *(cell.collective, cell.algorithm, cell.placement, f"{cell.oversubscription:g}"),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from real.collective.measure import Measurement
 from real.emulate import available, sweep
 from real.launch.follow import MeasureError
 from real.launch.forks import Forks
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from sim.collective import KINDS
 from sim.record import Record
 from topologies import TopologyError, star
@@ -26,18 +27,20 @@ from topologies.fabrics import leaf_spine
 pytestmark = pytest.mark.netadmin
 
 RATE = 25e6
+SLOW = 5e6  # where seconds are compared: a rank that is woken late then loses little of them
+GOODPUT = SLOW * 1448 / 1514
 KIB = 1024
 RING = Measurement(
-    collective="all_reduce", algorithm="ring", gang=Gang(4), sizes=[64 * KIB], iterations=3, warmup=1
+    collective="all_reduce", algorithm="ring", world=WorldSpec(4), sizes=[64 * KIB], iterations=3, warmup=1
 )
 
 RUN = """
 from real.collective.emulated import measure_emulated
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from real.collective.measure import Measurement
 from topologies import star
 what = Measurement(
-    collective="all_reduce", algorithm="ring", gang=Gang(3), sizes=[4096, 65536, 131072], iterations=2
+    collective="all_reduce", algorithm="ring", world=WorldSpec(3), sizes=[4096, 65536, 131072], iterations=2
 )
 measure_emulated(star(3, bandwidth=12.5e6), what, lambda record: print(record.nbytes, flush=True))
 """
@@ -57,6 +60,12 @@ def four(forks: Forks) -> Iterator[Cluster]:
         yield up
 
 
+@pytest.fixture
+def slow(forks: Forks) -> Iterator[Cluster]:
+    with cluster(star(4, bandwidth=SLOW), forks) as up:
+        yield up
+
+
 def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | None = None) -> list[Record]:
     records: list[Record] = []
     network.measure(what, records.append, placement)
@@ -66,13 +75,13 @@ def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | N
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree", "halving_doubling", "direct"])
 def test_every_schedule_runs_exactly_between_hosts(four: Cluster, algorithm: str) -> None:
     for ranks in (2, 3, 4):
-        what = replace(RING, algorithm=algorithm, gang=Gang(ranks), sizes=[4, 100_004])
+        what = replace(RING, algorithm=algorithm, world=WorldSpec(ranks), sizes=[4, 100_004])
         assert [record.nbytes for record in measured(four, what)] == [4, 100_004]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_collective_of_gloo_runs_exactly_between_hosts(four: Cluster, kind: str) -> None:
-    what = replace(RING, collective=kind, algorithm="library", gang=Gang(3), sizes=[12 * KIB])
+    what = replace(RING, collective=kind, algorithm="library", world=WorldSpec(3), sizes=[12 * KIB])
     (record,) = measured(four, what)
     assert (record.library, record.backend, record.ranks, record.num_nodes) == ("gloo", "gloo", 3, 3)
 
@@ -86,33 +95,40 @@ def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
     assert record.fingerprint["GLOO_SOCKET_IFNAME"] == "eth0"
 
 
-def quickest(network: Cluster, what: Measurement, placement: tuple[int, ...] | None = None) -> float:
-    """Seconds of the best of many repeats: a busy machine only ever adds time."""
-    (record,) = measured(network, replace(what, iterations=9, warmup=2), placement)
-    return record.min_s
+def assert_takes(
+    network: Cluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
+) -> None:
+    """The quickest run takes `seconds`. A busy machine only ever adds time: where all are slow, run more."""
+    what = replace(what, iterations=3, warmup=1)
+    quickest = inf
+    for _ in range(8):
+        (record,) = measured(network, what, placement)
+        quickest = min(quickest, record.min_s)
+        if quickest <= 1.08 * seconds:
+            break
+    assert quickest == pytest.approx(seconds, rel=0.08)
 
 
-def test_a_ring_and_a_ping_pong_take_what_their_links_allow(four: Cluster) -> None:
-    goodput = RATE * 1448 / 1514
-    ping_pong = replace(RING, collective="sendrecv", algorithm="ping_pong", gang=Gang(3), sizes=[1024 * KIB])
-    assert quickest(four, ping_pong) == pytest.approx(1024 * KIB / goodput, rel=0.08)
-    ring = replace(RING, sizes=[2048 * KIB])
-    assert quickest(four, ring) == pytest.approx(6 * 512 * KIB / goodput, rel=0.08)
+def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> None:
+    ping_pong = replace(
+        RING, collective="sendrecv", algorithm="ping_pong", world=WorldSpec(3), sizes=[1024 * KIB]
+    )
+    assert_takes(slow, ping_pong, 1024 * KIB / GOODPUT)
+    assert_takes(slow, replace(RING, sizes=[1024 * KIB]), 6 * 256 * KIB / GOODPUT)
 
 
 def test_a_bad_placement_on_an_oversubscribed_network_costs_what_it_should(forks: Forks) -> None:
-    what = replace(RING, sizes=[1024 * KIB])
-    with cluster(leaf_spine(2, 2, bandwidth=RATE / 2, oversubscription=2), forks) as network:
-        natural = quickest(network, what)
-        interleaved = quickest(network, what, (0, 2, 1, 3))
-    assert interleaved / natural == pytest.approx(2, rel=0.1)
+    what = replace(RING, sizes=[512 * KIB])
+    with cluster(leaf_spine(2, 2, bandwidth=SLOW, oversubscription=2), forks) as network:
+        assert_takes(network, what, 6 * 128 * KIB / GOODPUT)
+        assert_takes(network, what, 2 * 6 * 128 * KIB / GOODPUT, (0, 2, 1, 3))
 
 
 def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:
     assert spread(8, 4) == (0, 0, 1, 1, 2, 2, 3, 3)
     assert spread(3, 4) == (0, 1, 2)
     assert spread(5, 4) == (0, 0, 1, 2, 3)
-    (record,) = measured(four, replace(RING, gang=Gang(8)))
+    (record,) = measured(four, replace(RING, world=WorldSpec(8)))
     assert (record.ranks, record.num_nodes) == (8, 4)
     assert record.fingerprint["placement"] == "0 0 1 1 2 2 3 3"
 
@@ -165,7 +181,7 @@ def test_torchrun_starts_the_ranks_as_on_a_clusters_nodes() -> None:
     records: list[Record] = []
     measure_emulated(
         star(2, bandwidth=RATE),
-        replace(RING, gang=Gang(4)),
+        replace(RING, world=WorldSpec(4)),
         records.append,
         placement=(1, 1, 0, 0),
         torchrun=True,

@@ -164,10 +164,10 @@ def test_where_there_is_no_way_the_ends_are_named() -> None:
 
 
 def test_many_machines_are_built_and_routed_in_seconds() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     graph = dgx_h100(512)
     routes = Routes(graph)
     for rank in range(0, 4096, 8):
         routes.route(rank, (rank + 8) % 4096)
         routes.route(rank, (rank + 13) % 4096)
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10

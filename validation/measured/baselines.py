@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.libraries.nccl.library import LAUNCH_S
-from sim.libraries.nccl.tuning.bandwidth import steps
+from sim.libraries.nccl.tuning.figures import steps
 from sim.libraries.nccl.tuning.tuner import cost_table
 from validation.measured.observed import Observed
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sim.libraries.nccl.graph.systems import SYSTEMS, find_system
+from sim.libraries.nccl.communicator import find_system
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.measured.parameters import priors
 from sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
 from sim.libraries.nccl.measured.work import KINDS

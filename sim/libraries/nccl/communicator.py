@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from sim.libraries.nccl.constants import Constants
+from sim.libraries.nccl.graph.found import graphs as known_graphs
 from sim.libraries.nccl.graph.graph import Graph, Graphs
-from sim.libraries.nccl.graph.presets import graphs as known_graphs
 from sim.libraries.nccl.graph.system import GB, System
-from sim.libraries.nccl.graph.systems import find_system
+from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
 
@@ -202,3 +202,13 @@ def communicator(
                 "take graphs that were found for this many"
             )
     return Communicator(system, nodes, gpus, found, settings)
+
+
+def find_system(name: str) -> System:
+    """The machine of that name."""
+    if name not in SYSTEMS:
+        raise ValueError(
+            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
+            "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
+        )
+    return SYSTEMS[name]

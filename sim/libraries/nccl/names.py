@@ -32,12 +32,3 @@ ALGORITHMS_OF = {
 
 PROTOCOLS_OF = {name: tuple(PROTOCOLS) if name in ("tree", "ring") else ("simple",) for name in ALGORITHMS}
 """Only trees and rings have the low-latency protocols."""
-
-
-def check_function(kind: str) -> None:
-    """Refuse a collective that NCCL's tuner does not know."""
-    if kind not in FUNCTIONS:
-        raise ValueError(
-            f"{kind!r} is not in NCCL's tuner, which knows {', '.join(FUNCTIONS)}; "
-            "all_to_all, gather, scatter and sendrecv are sends and receives"
-        )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sim.algorithms.double_binary_tree import trees as node_trees
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.graph.found import graphs
 from sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel
-from sim.libraries.nccl.graph.presets import graphs
 
 Ints = NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from sim.libraries.nccl.device.connect import rings, trees
 from sim.libraries.nccl.device.schedules import carried_bytes
 from sim.libraries.nccl.device.shares import shares, through_port
 from sim.libraries.nccl.graph.graph import Graph, PathClass
-from sim.libraries.nccl.tuning.latency import hop_us
+from sim.libraries.nccl.tuning.figures import hop_us
 from topologies import Topology
 
 

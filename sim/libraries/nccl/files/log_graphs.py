@@ -33,9 +33,8 @@ from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChann
 from sim.libraries.nccl.graph.system import GB, System
 from sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
 from sim.libraries.nccl.releases import OLDEST, is_older
-from sim.libraries.nccl.tuning.bandwidth import steps
-from sim.libraries.nccl.tuning.enable import enabled
-from sim.libraries.nccl.tuning.latency import latency_us
+from sim.libraries.nccl.tuning.figures import latency_us, steps
+from sim.libraries.nccl.tuning.tuner import enabled
 
 PRINTED = 0.0501
 """Half of the last decimal that NCCL prints of microseconds and of GB/s."""

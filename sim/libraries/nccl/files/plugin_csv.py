@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.files.rules import MOST, Stretch, own_stretches, with_channels
-from sim.libraries.nccl.names import FUNCTIONS, check_function
+from sim.libraries.nccl.names import FUNCTIONS
+from sim.libraries.nccl.tuning.tuner import check_function
 
 MAX_BYTES = 2**64 - 1
 

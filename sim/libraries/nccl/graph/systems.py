@@ -93,13 +93,3 @@ SYSTEMS = {
 }
 """Machines by name. Each figure is NCCL's reckoning (src/graph/topo.h, v2.30.7): NVLink links x speed of
 one, PCIe lanes x rate / 80, NIC speed / 8, and the CPU interconnect by processor model."""
-
-
-def find_system(name: str) -> System:
-    """The machine of that name."""
-    if name not in SYSTEMS:
-        raise ValueError(
-            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
-            "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
-        )
-    return SYSTEMS[name]

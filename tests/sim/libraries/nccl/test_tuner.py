@@ -261,11 +261,11 @@ def test_a_pinned_choice_costs_what_the_free_table_says(machine, nodes, nbytes):
 
 def test_a_sweep_of_all_sizes_and_node_counts_is_quick():
     cost_table.cache_clear()
-    started = time.perf_counter()
+    started = time.process_time()
     for nodes in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512):
         for kind in FUNCTIONS:
             cost_table(communicator("dgx-h100", nodes), kind).times_us(2 ** np.arange(3, 34))
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

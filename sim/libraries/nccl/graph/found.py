@@ -1,0 +1,76 @@
+"""The graphs of a communicator's machine: NCCL's search is run once for each.
+
+NCCL searches on one node and asks only whether there are others, so two nodes have the graphs of 512.
+A search takes up to seconds, so those of the listed machines, whole, are kept beside this file:
+
+    python -m sim.libraries.nccl.graph
+"""
+
+import json
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from sim.libraries.nccl.graph.search import search
+from sim.libraries.nccl.graph.system import System
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from sim.libraries.nccl.releases import RELEASES, release_of
+
+KEPT = Path(__file__).parent / "kept"
+
+
+@cache
+def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
+    """The graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
+    nodes, release = min(nodes, 2), release_of(version)
+    if gpus == system.ranks and system == SYSTEMS.get(system.name):
+        kept = _kept(system.name)
+        number = kept["of"].get(f"{nodes} nodes", {}).get(release)
+        if number is not None:
+            return _read(kept["graphs"][number])
+    return _searched(system, nodes, gpus, release)
+
+
+_searched = cache(search)
+
+
+def found(system: System) -> dict[str, Any]:
+    """What is kept of a machine: its different graphs, and which each release finds on 1 and 2 nodes."""
+    different: list[Graphs] = []
+    places: dict[str, dict[str, int]] = {}
+    for nodes in (1, 2) if system.nics else (1,):
+        if nodes * system.ranks == 1:
+            continue
+        for release in RELEASES:
+            result = search(system, nodes, system.ranks, release)
+            if result not in different:
+                different.append(result)
+            places.setdefault(f"{nodes} nodes", {})[release] = different.index(result)
+    return {"of": places, "graphs": [_written(result) for result in different]}
+
+
+@cache
+def _kept(name: str) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
+    return kept
+
+
+def _written(result: Graphs) -> dict[str, Any]:
+    return {
+        name: graph | {"type_intra": graph["type_intra"].name, "type_inter": graph["type_inter"].name}
+        for name, graph in asdict(result).items()
+        if graph
+    }
+
+
+def _read(kept: dict[str, Any]) -> Graphs:
+    return Graphs(**{name: _graph(**fields) for name, fields in kept.items()})
+
+
+def _graph(*, type_intra: str, type_inter: str, order: list[dict[str, list[int]]], **rest: Any) -> Graph:
+    channels = (SearchChannel(tuple(one["gpus"]), tuple(one["nics"])) for one in order)
+    return Graph(
+        type_intra=PathClass[type_intra], type_inter=PathClass[type_inter], order=tuple(channels), **rest
+    )

@@ -1,0 +1,31 @@
+"""What is kept of a machine's graphs is what the search finds."""
+
+import json
+
+import pytest
+
+from sim.libraries.nccl.graph.found import KEPT, found, graphs
+from sim.libraries.nccl.graph.search import search
+from sim.libraries.nccl.graph.systems import SYSTEMS
+
+NAMES = sorted(SYSTEMS)
+QUICK = ["a100-pcie4", "abci-a100", "aws-p4d", "dgx-a100", "dgx-h100", "rtx4090-pcie"]
+
+
+def test_every_listed_machine_has_its_graphs_kept() -> None:
+    assert sorted(path.stem for path in KEPT.glob("*.json")) == NAMES
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_what_is_kept_is_what_the_newest_release_finds(name: str) -> None:
+    for nodes in (1, 2):
+        assert graphs(SYSTEMS[name], nodes, SYSTEMS[name].ranks, "2.30") == search(
+            SYSTEMS[name], nodes, SYSTEMS[name].ranks, "2.30"
+        )
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_kept_is_what_every_release_finds(name: str) -> None:
+    kept = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(found(SYSTEMS[name]))) == kept
