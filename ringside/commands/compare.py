@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.calibrations import find_calibration
 from ringside.commands import compare_ddp
 from ringside.commands.calibrate import read_all
 from ringside.pictures.style import check_format
-from sim import calibration as calibrations
 from sim.engine.effort import forced
 from sim.training.ddp.record import is_ddp_record
 from topologies import parse_settings
@@ -35,7 +35,7 @@ def command(
     files: options.Files,
     cluster: options.AnyCluster = None,
     settings: options.Settings = None,
-    calibration: options.CalibrationFile = "none",
+    calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
     max_error: Annotated[
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
@@ -65,7 +65,7 @@ def run(
     check_format(plot)
     check_outputs([plot], inputs=[*files, calibration])
     if any(map(is_ddp_record, files)):
-        if cluster or settings or calibration != "none":
+        if cluster or settings or calibration not in ("auto", "none"):
             raise ValueError(
                 "steps hold the network they ran on; leave --cluster, --set and --calibration out"
             )
@@ -73,7 +73,7 @@ def run(
         return
     if cluster is None:
         raise ValueError("what did the measurements run on? add --cluster, for example star:4")
-    found = None if calibration == "none" else calibrations.read(Path(calibration))
+    found = find_calibration(calibration, None, cluster, parse_settings(settings))
     records = read_all(files)
     with console.simulating("predicting"):
         rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)

@@ -31,8 +31,9 @@ class Candidate:
 class Estimate:
     """How long a candidate takes, in seconds, and by which engine.
 
-    Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated. ``algorithm`` is the schedule's own name, or the
+    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
+    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
+    ``algorithm`` is the schedule's own name, or the
     candidate's; ``channels`` are those that carry bytes.
     """
 
