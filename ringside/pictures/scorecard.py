@@ -43,6 +43,5 @@ def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
         axes.set_ylim(place, -0.8)
         axes.grid(visible=True, axis="x")
         axes.set_xlabel("median error on rows kept back (number of rows)")
-        figure.legend(loc="upper center", ncols=3, fontsize=8, bbox_to_anchor=(0.5, 1.0))
-        figure.subplots_adjust(top=1 - 0.75 / figure.get_figheight())
+        figure.legend(loc="outside upper center", ncols=3, fontsize=8)
         save(figure, path)
