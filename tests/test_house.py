@@ -44,7 +44,10 @@ def test_import_ringside_is_light():
     assert not imported_by("import ringside") & {"torch", "scipy", "matplotlib", "numpy"}
 
 
-COMMANDS = ("", "topo", "simulate", "pick", "train", "measure", "calibrate", "compare", "validate", "demo")
+COMMANDS = (
+    *("", "topo", "simulate", "pick", "train", "measure"),
+    *("calibrate", "compare", "pairs", "validate", "demo"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

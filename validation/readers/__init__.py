@@ -20,13 +20,13 @@ from validation.readers.reading import EXPECTED, Reading, sound
 
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
-__all__ = ["Reading", "read"]
+__all__ = ["Reading", "json_of", "read", "text_of"]
 
 
 def read(path: Path) -> Reading:
     """All measurements in a file; raise `RecordError` if it holds none."""
     try:
-        reading = _read(_text(path), path)
+        reading = _read(text_of(path), path)
     except RecursionError:
         raise RecordError(f"{path}: JSON nested beyond all measure; {EXPECTED}") from None
     if not reading.records:
@@ -36,7 +36,8 @@ def read(path: Path) -> Reading:
     return reading
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a file holds; raise `RecordError` if that is no text."""
     try:
         content = regular(path).read_bytes()
     except FileNotFoundError:
@@ -63,7 +64,7 @@ def _read(text: str, path: Path) -> Reading:
         numbered = enumerate(text.split("\n"), start=1)
         places = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
         return Reading(tuple(sound(from_line(line, place), place) for place, line in places))
-    content = _json(text, path)
+    content = json_of(text, path)
     if "rows" in content:
         return read_published(content, path)
     if "results" in content:
@@ -71,7 +72,8 @@ def _read(text: str, path: Path) -> Reading:
     raise RecordError(f"{path}: a JSON object with neither 'results' nor 'rows'; {EXPECTED}")
 
 
-def _json(text: str, path: Path) -> dict[str, Any]:
+def json_of(text: str, path: Path) -> dict[str, Any]:
+    """One JSON object; raise `RecordError` with the place where it breaks off."""
     try:
         content: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:

@@ -85,6 +85,13 @@ class _Above:
 
 def read_text(text: str, path: Path) -> Reading:
     """All rows of all runs in a log."""
+    readings = [reading(run, rows, path) for run, rows in runs(text, path)]
+    records = tuple(record for found in readings for record in found.records)
+    return Reading(records, sum(found.skipped for found in readings))
+
+
+def runs(text: str, path: Path) -> list[tuple[Run, list[Cells]]]:
+    """Each run of a log with the rows of its table, which are none where it died before the first."""
     above = _Above()
     tables: list[tuple[Run, Table]] = []
     table = None
@@ -103,12 +110,11 @@ def read_text(text: str, path: Path) -> Reading:
         table.close()
     if not tables:
         raise RecordError(f"{path}: no table of measurements in {len(text.splitlines())} lines; {EXPECTED}")
-    readings = [_reading(run, table.rows, path) for run, table in tables]
-    records = tuple(record for reading in readings for record in reading.records)
-    return Reading(records, sum(reading.skipped for reading in readings))
+    return [(run, table.rows) for run, table in tables]
 
 
-def _reading(run: Run, rows: list[Cells], path: Path) -> Reading:
+def reading(run: Run, rows: list[Cells], path: Path) -> Reading:
+    """A run's rows as records; its collective is inferred where the log does not say it."""
     ranks, _ = run.world()
     if not rows:
         raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
