@@ -71,7 +71,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class SlowNode:
-    """A node that is slow with all partners: ``factor`` times in ``worst``, and in ``matrices`` ``of`` all."""
+    """A node that is slow with all partners: ``factor`` times in ``worst``, in ``matrices`` ``of`` all."""
 
     node: str
     factor: float

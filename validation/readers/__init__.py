@@ -1,7 +1,7 @@
 """Measurements from any file that people have of them, recognised by what is in it.
 
-Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, and the
-JSON of published measurements. A row without a usable time (none given, not a number, or of a
+Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
+rccl-tests and of NCCL Inspector, and that of published measurements. A row without a usable time (none given, not a number, or of a
 collective over 0 bytes, which NCCL does not carry out) is skipped and counted; whatever cannot be
 true, or is cut off, is refused with the place where it stands.
 """
@@ -13,11 +13,17 @@ from typing import Any
 
 from sim.record import RecordError, from_line
 from topologies.disk import regular
+from validation.readers.inspector import is_operation, read_inspector
 from validation.readers.nccl_tests.json import read_json
 from validation.readers.nccl_tests.text import read_text
 from validation.readers.published import read_published
+from validation.readers.rccl_tests import is_row, read_rccl_tests
 from validation.readers.reading import EXPECTED, Reading, sound
 
+_ARRAY = re.compile(r"\[\s*\{")
+_ONE_A_LINE = re.compile(
+    r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{"
+)
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
 __all__ = ["Reading", "json_of", "read", "text_of"]
@@ -58,18 +64,55 @@ def text_of(path: Path) -> str:
 
 
 def _read(text: str, path: Path) -> Reading:
+    if text.lstrip().startswith("[") and _ARRAY.match(text.lstrip()):
+        return _lines(objects_of(text, path), path)
     if not text.lstrip().startswith("{"):
         return read_text(text, path)
     if _RECORD.search(text.lstrip().partition("\n")[0]):
         numbered = enumerate(text.split("\n"), start=1)
         places = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
         return Reading(tuple(sound(from_line(line, place), place) for place, line in places))
+    if _ONE_A_LINE.match(text.lstrip()):
+        return _lines(objects_of(text, path), path)
     content = json_of(text, path)
     if "rows" in content:
         return read_published(content, path)
     if "results" in content:
         return read_json(content, path)
     raise RecordError(f"{path}: a JSON object with neither 'results' nor 'rows'; {EXPECTED}")
+
+
+def _lines(found: list[tuple[str, Any]], path: Path) -> Reading:
+    """What other tools write, an object for each row or operation."""
+    if found and all(is_row(content) for _, content in found):
+        return read_rccl_tests(found, path)
+    if found and all(is_operation(content) for _, content in found):
+        return read_inspector(found, path)
+    raise RecordError(
+        f"{path}: JSON objects that are neither rccl-tests' rows nor all NCCL Inspector's collectives, "
+        f"such as another profiler's events; {EXPECTED}"
+    )
+
+
+def objects_of(text: str, path: Path) -> list[tuple[str, Any]]:
+    """The JSON objects of an array, or that stand one after another, each with its place."""
+    text = text.strip()
+    if text.startswith("["):
+        items = json_of(f'{{"items":{text}}}', path)["items"]
+        return [(f"{path}, item {number}", item) for number, item in enumerate(items, start=1)]
+    decoder, found = json.JSONDecoder(), []
+    at, line = 0, 1
+    while at < len(text):
+        start, place = at, f"{path}, line {line}"
+        try:
+            content, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            raise RecordError(f"{place}: broken or cut off JSON: {error}; {EXPECTED}") from None
+        found.append((place, content))
+        while at < len(text) and text[at].isspace():
+            at += 1
+        line += text.count("\n", start, at)
+    return found
 
 
 def json_of(text: str, path: Path) -> dict[str, Any]:

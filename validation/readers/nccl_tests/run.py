@@ -88,7 +88,8 @@ class Run:
     """What holds for all rows of one run.
 
     ``per_process`` is how many ranks one process drives, ``tests`` nccl-tests' own version.
-    ``variables`` are the NCCL_* variables that are known to have been set.
+    ``variables`` are the NCCL_* variables that are known to have been set. ``ranks`` is how many there are
+    where no device is listed.
     """
 
     place: str
@@ -100,6 +101,7 @@ class Run:
     tests: str = ""
     iterations: int = 0
     variables: dict[str, str] = field(default_factory=dict)
+    ranks: int = 0
 
     def reading(self, rows: Iterable[Row]) -> Reading:
         """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
@@ -132,7 +134,9 @@ class Run:
         return Reading(records, len(found) - len(records))
 
     def world(self) -> tuple[int, int]:
-        """Ranks and nodes of the communicator that rank 0 belongs to, whose times are printed."""
+        """Ranks and nodes of the communicator that rank 0 belongs to, whose times are printed; 0 is unknown."""
+        if not self.devices and self.ranks:
+            return self.ranks, int(self.ranks == self.per_process)
         if not self.devices:
             raise RecordError(
                 f"{self.place}: no ranks are listed above; expected a line "
