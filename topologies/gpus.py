@@ -33,7 +33,7 @@ BOARDS = {
     "dgx-h100": ("aws-p5", "gcp-a3mega", "azure-ndv5"),
     "dgx-b200": ("gcp-a4",),
 }
-"""Machines of NVIDIA's board of eight GPUs, under the one that stands for all as long as no network is used."""
+"""Machines with NVIDIA's board of eight GPUs: inside a node each is the one under which it stands."""
 
 
 def has(machine: str, gpu: str) -> bool:

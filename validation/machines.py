@@ -46,7 +46,7 @@ def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
     fitting = [machine for machine in machines if gpus_in(machine) >= each]
     for board, alike in BOARDS.items():
         if nodes == 1 and board in fitting and set(fitting) <= {board, *alike}:
-            return board, f"by {gpu}, {where}; inside a node {', '.join(fitting[1:])} are the same"
+            return board, f"by {gpu}, {where}; inside a node the same as {', '.join(fitting[1:])}"
     return _one_of(fitting, gpu, where)
 
 

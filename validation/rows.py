@@ -18,9 +18,9 @@ from topologies.catalogue import split
 
 
 class World:
-    """The cluster with one number of ranks and nodes; drawn when somebody looks at it."""
+    """The cluster with one number of ranks, and of nodes if known; drawn when somebody looks at it."""
 
-    def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int) -> None:
+    def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
         self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
 
     @cached_property
@@ -59,6 +59,12 @@ class Row:
         """Predicted seconds without calibration: what the library's model says."""
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
+    @property
+    def choice(self) -> str:
+        """What the library takes by its model, such as ``tree/ll128``."""
+        taken = self.library.choose(self.collective)
+        return taken.algorithm if taken.protocol == "auto" else f"{taken.algorithm}/{taken.protocol}"
+
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
         graph, routes = parameters.on(self.world.graph, self.world.routes), self.world.routes
@@ -72,7 +78,7 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
-        world = worlds.setdefault(shape, World(cluster, settings, *shape))
+        world = worlds.setdefault(shape, World(cluster, settings, record.ranks, record.num_nodes or None))
         way = (
             *(record.library, record.library_version, record.collective),
             *(record.algorithm, record.protocol, *shape),
@@ -111,7 +117,8 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library |
     """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
-    name = f"{split(cluster)[0]}:{record.num_nodes}"
+    machine = split(cluster)[0]
+    name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release)
     return find_library("nccl", name, settings, ranks=record.ranks, options=options)

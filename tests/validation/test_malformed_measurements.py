@@ -58,13 +58,16 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     ),
     "no ranks": (
         LOG.replace("Rank", "Rang").replace("reduce_scatter_perf", "broadcast_perf"),
-        "line 13: no ranks are listed above, and bandwidths of broadcast do not tell how many",
+        "line 13: no ranks are listed above, and its bandwidths fit no number of ranks of broadcast",
     ),
     "ranks that no bandwidth fits": (
         LOG.replace("Rank", "Rang").replace("reduce_scatter_perf", "all_reduce_perf"),
         "its bandwidths fit no number of ranks of all_reduce",
     ),
-    "another profiler": ('{"type":"ProfilerLifecycle"}\n{"recordType":"event"}\n', "another profiler's events"),
+    "another profiler": (
+        '{"type":"ProfilerLifecycle"}\n{"recordType":"event"}\n',
+        "another profiler's events",
+    ),
     "ranks twice": (LOG.replace("Rank  1", "Rank  0"), "a rank is listed twice"),
     "unknown collective": (LOG.replace("reduce_scatter_perf", "hypercube_perf"), "line 13: 'hypercube_perf'"),
     "unknown program": (LOG.replace("reduce_scatter_perf", "rush"), "'rush' is no known collective"),

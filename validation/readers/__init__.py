@@ -1,9 +1,9 @@
 """Measurements from any file that people have of them, recognised by what is in it.
 
 Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
-rccl-tests and of NCCL Inspector, and that of published measurements. A row without a usable time (none given, not a number, or of a
-collective over 0 bytes, which NCCL does not carry out) is skipped and counted; whatever cannot be
-true, or is cut off, is refused with the place where it stands.
+rccl-tests and of NCCL Inspector, and that of published measurements. A row without a usable time (none
+given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped and
+counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
 """
 
 import json
@@ -21,9 +21,7 @@ from validation.readers.rccl_tests import is_row, read_rccl_tests
 from validation.readers.reading import EXPECTED, Reading, sound
 
 _ARRAY = re.compile(r"\[\s*\{")
-_ONE_A_LINE = re.compile(
-    r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{"
-)
+_ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
 __all__ = ["Reading", "json_of", "read", "text_of"]

@@ -1,8 +1,8 @@
 """NCCL Inspector's JSON: what the profiler plugin of that name writes of each collective on each rank.
 
 One object a collective and rank, of which a file holds those of one process: join the files of a run
-with ``cat`` to have all ranks. A record is the median over a communicator's collectives of one kind and size of the
-slowest rank that is there. Inspector counts a rank's own part of what is gathered or scattered,
+with ``cat`` to have all ranks. A record is the median, over a communicator's collectives of one kind and
+size, of the slowest rank that is there. Inspector counts a rank's own part of what is gathered or scattered,
 nccl-tests and records count the whole (inspector.cc, inspectorComputeCollBw).
 """
 
@@ -48,7 +48,9 @@ class _Operation(BaseModel):
 
 def is_operation(content: Any) -> bool:
     """Whether a JSON value is one of Inspector's."""
-    return isinstance(content, dict) and "header" in content and bool({"coll_perf", "p2p_perf"} & content.keys())
+    return (
+        isinstance(content, dict) and "header" in content and bool({"coll_perf", "p2p_perf"} & content.keys())
+    )
 
 
 def read_inspector(found: list[tuple[str, Any]], path: Path) -> Reading:
@@ -60,7 +62,11 @@ def read_inspector(found: list[tuple[str, Any]], path: Path) -> Reading:
             operation = _Operation.model_validate(content) if "coll_perf" in content else None
         except ValidationError as error:
             raise complaint(error, place) from None
-        if operation is None or not operation.coll_perf.coll_exec_time_us or not operation.coll_perf.coll_msg_size_bytes:
+        if (
+            operation is None
+            or not operation.coll_perf.coll_exec_time_us
+            or not operation.coll_perf.coll_msg_size_bytes
+        ):
             skipped += 1
             continue
         done = operation.coll_perf

@@ -31,8 +31,9 @@ def infer(rows: list[Cells], fits: Callable[[str], bool], place: str, file_name:
     rooted = not first.head.get("root", "-1").startswith("-")
     kinds = _KINDS[bool(first.redop), rooted]
     possible = [kind for kind in kinds if fits(kind)]
-    if len(possible) > 1 and _wrong(first.out_of_place) != "N/A":
-        unchecked = _wrong(first.in_place) == "N/A"
+    last = rows[-1]  # the first may be of 0 bytes, which are never checked
+    if len(possible) > 1 and _wrong(last.out_of_place) != "N/A":
+        unchecked = _wrong(last.in_place) == "N/A"
         possible = [kind for kind in possible if (kind in _UNCHECKED_IN_PLACE) == unchecked]
     if len(possible) > 1:
         possible = [kind for kind in possible if _bare(kind) in _bare(file_name)] or possible

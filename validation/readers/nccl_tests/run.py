@@ -134,7 +134,7 @@ class Run:
         return Reading(records, len(found) - len(records))
 
     def world(self) -> tuple[int, int]:
-        """Ranks and nodes of the communicator that rank 0 belongs to, whose times are printed; 0 is unknown."""
+        """Ranks and nodes of the communicator that rank 0 belongs to, whose times count; 0 is unknown."""
         if not self.devices and self.ranks:
             return self.ranks, int(self.ranks == self.per_process)
         if not self.devices:

@@ -149,4 +149,6 @@ def header(text: str) -> list[str] | None:
     """The columns that a header line names; ``None`` if the line is something else."""
     columns = text.lstrip().removeprefix("#").split()
     times = columns.count("time") + columns.count("cputime")
-    return columns if [_OLD.get(c, c) for c in columns[:3]] == ["size", "count", "type"] and times == 2 else None
+    return (
+        columns if [_OLD.get(c, c) for c in columns[:3]] == ["size", "count", "type"] and times == 2 else None
+    )
