@@ -108,11 +108,11 @@ def measure(
     """
     from real.collective.measure import Measurement, check_room
     from real.collective.measure import measure as run
-    from real.launch.torchrun import Gang
+    from real.launch.torchrun import WorldSpec
 
     what = Measurement(
-        collective=kind_of(collective), gang=Gang(ranks), sizes=sizes, backend=backend, algorithm=algorithm,
-        dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
+        collective=kind_of(collective), world=WorldSpec(ranks), sizes=sizes, backend=backend,
+        algorithm=algorithm, dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
     )  # fmt: skip
     check_room(ranks, max(sizes))
     found: list[Record] = []

@@ -52,7 +52,7 @@ def predict(
     collective: Collective,
     graph: Topology,
     *,
-    library: str = "ideal",
+    library: str | None = None,
     algorithm: str = "auto",
     protocol: str = "auto",
     engine: str = "auto",
@@ -61,6 +61,7 @@ def predict(
 ) -> Prediction:
     """How long ``collective`` takes on the topology's first ranks.
 
+    Without a ``library`` it is NCCL on what was read from a file of NCCL's or nvidia-smi's, else ``ideal``.
     ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
     a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
     and NCCL_PROTO do.

@@ -34,14 +34,14 @@ def prove(schedule: Plan) -> None:
     where these wait for each other.
     """
     _check_blocks(schedule)
-    together = max(PARTS_COUNTED // schedule.ranks, 1)
+    together = max(PARTS_COUNTED // schedule.ends, 1)
     chunks = range(len(schedule.chunks))
     doubtful = [
         chunk
         for first in chunks[::together]
         for chunk in _doubtful(schedule, chunks[first : first + together])
     ]
-    together = max(PARTS_EXECUTED // schedule.ranks, 1)
+    together = max(PARTS_EXECUTED // schedule.ends, 1)
     for first in range(0, len(doubtful), together):
         some = doubtful[first : first + together]
         _execute(schedule, some)
@@ -72,6 +72,9 @@ class _Parts:
     too late when something is added. A part that is overwritten with everything had the rank's own
     contribution, which left the rank in one transfer only, the one that ended the part's life: what
     overwrites comes after that transfer, and that one came after all that had been added.
+
+    A switch's part begins alive with a count of 0. Until it has got something nothing may leave it, so
+    that it too is overwritten either first of all, and dead from then on, or after its own sum has left.
     """
 
     def __init__(self, schedule: Plan, chunks: range) -> None:
@@ -79,11 +82,12 @@ class _Parts:
         self._schedule = schedule
         self._chunks = chunks
         self._block = schedule.chunks.block[chunks.start : chunks.stop]
-        alive = np.empty((schedule.ranks, len(chunks)), dtype=np.bool_)
+        alive = np.ones((schedule.ends, len(chunks)), dtype=np.bool_)
         for rank in range(schedule.ranks):
             alive[rank] = self._in(schedule.collective.blocks_before(rank))
         self._alive = alive.ravel()
         self._count = self._alive.astype(np.int32)
+        self._count[schedule.ranks * len(chunks) :] = 0
         # a sum of all ranks, or what its only owner has
         self._everything = schedule.ranks if KINDS[schedule.collective.kind].reduces else 1
         # which of a step's transfers was the last to touch a part; left as it is from step to step
@@ -98,18 +102,25 @@ class _Parts:
         good = last[dst] < 0  # else the part is sent in the step that changes it
         sums, copies = np.flatnonzero(reduce), np.flatnonzero(~reduce)
         good[sums] &= alive[src[sums]] & alive[dst[sums]] & (last[src[sums]] == sums)
+        if self._schedule.switches:
+            good[sums] &= count[src[sums]] > 0
         last[dst[copies]] = copies
         good[copies] &= count[src[copies]] == self._everything
         good[copies] &= (count[dst[copies]] < self._everything) & (last[dst[copies]] == copies)
+        if self._schedule.switches:
+            # an empty part of a switch is alive: it may be added to or overwritten, but not both
+            good[np.isin(dst, np.intersect1d(dst[sums], dst[copies]))] = False
         self.doubtful[dst[~good] % len(self._chunks)] = True
         sums, copies = sums[good[sums]], copies[good[copies]]
         np.add.at(count, dst[sums], count[src[sums]])
         alive[src[sums]] = False
         count[dst[copies]] = self._everything
+        alive[dst[copies]] = False  # for a switch's part; a rank's is already
 
     def finish(self) -> None:
         """Doubt the chunks of which a rank lacks something at the end."""
-        for rank, held in enumerate(self._count.reshape(-1, len(self._chunks))):
+        held_by_rank = self._count.reshape(-1, len(self._chunks))[: self._schedule.ranks]
+        for rank, held in enumerate(held_by_rank):
             wanted = self._in(self._schedule.collective.blocks_after(rank))
             self.doubtful |= wanted & (held < self._everything)
 
@@ -143,15 +154,18 @@ def _check_blocks(schedule: Plan) -> None:
 
 
 def _check_inside(schedule: Plan, number: int, moved: Step) -> None:
-    """Refuse transfers between ranks or of chunks that do not exist."""
-    ranks, chunks, stop = schedule.ranks, len(schedule.chunks), moved.chunk + moved.span
-    inside = (moved.src >= 0) & (moved.src < ranks) & (moved.dst >= 0) & (moved.dst < ranks)
+    """Refuse transfers between ranks or of chunks that do not exist, and from switch to switch."""
+    ranks, ends, chunks = schedule.ranks, schedule.ends, len(schedule.chunks)
+    stop = moved.chunk + moved.span
+    inside = (moved.src >= 0) & (moved.src < ends) & (moved.dst >= 0) & (moved.dst < ends)
+    inside &= (moved.src < ranks) | (moved.dst < ranks)
     inside &= (moved.src != moved.dst) & (moved.chunk >= 0) & (moved.span > 0) & (stop <= chunks)
     if not inside.all():
         i = int(np.argmin(inside))
         raise schedule.error(
-            f"step {number} sends chunks {moved.chunk[i]} to {stop[i] - 1} from rank {moved.src[i]} to rank "
-            f"{moved.dst[i]}; there are ranks 0 to {ranks - 1} and chunks 0 to {chunks - 1}"
+            f"step {number} sends chunks {moved.chunk[i]} to {stop[i] - 1} from {schedule.end(moved.src[i])} "
+            f"to {schedule.end(moved.dst[i])}; there are ranks 0 to {ranks - 1} and chunks 0 to {chunks - 1}"
+            + (f", and switches 0 to {ends - ranks - 1}, which send to ranks only" if ends > ranks else "")
         )
 
 
@@ -177,9 +191,11 @@ def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
         ]
         for (src, dst, _, _, reduce), chunk, new in carried:
             old = held.get((dst, chunk), 0)
-            complaint = _complaint(old, new, reduce)
+            complaint = _complaint(old, new, reduce, switch=dst >= schedule.ranks)
             if complaint:
-                raise schedule.error(f"step {number}, chunk {chunk}, rank {src} to rank {dst}: {complaint}")
+                raise schedule.error(
+                    f"step {number}, chunk {chunk}, {schedule.end(src)} to {schedule.end(dst)}: {complaint}"
+                )
             held[dst, chunk] = old | new
     for rank in range(schedule.ranks):
         for chunk in chunks:
@@ -201,11 +217,14 @@ def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
         yield moved.only(before[moved.chunk + moved.span] > before[moved.chunk])
 
 
-def _complaint(old: int, new: int, reduce: bool) -> str | None:
-    """What is wrong with ``new`` contributions arriving where ``old`` ones are held."""
+def _complaint(old: int, new: int, reduce: bool, *, switch: bool) -> str | None:
+    """What is wrong with ``new`` contributions arriving where ``old`` ones are held.
+
+    A switch, other than a rank, may add to nothing.
+    """
     if not new:
         return "the sender holds no contribution to it yet"
-    if reduce and not old:
+    if reduce and not old and not switch:
         return "the receiver holds no contribution to it that this could be added to"
     if reduce:
         return f"the contribution of rank {_lowest(old & new)} would be added twice" if old & new else None

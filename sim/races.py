@@ -77,13 +77,13 @@ def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
             certain.complete(transfer, before | arrival | arrival << 1)
 
 
-def _race(schedule: Plan, chunk: int, rank: int, *both: tuple[int, Transfer]) -> ScheduleError:
+def _race(schedule: Plan, chunk: int, end: int, *both: tuple[int, Transfer]) -> ScheduleError:
     first, second = (
-        f"step {number}, chunk {chunk}, rank {transfer.src} to rank {transfer.dst} "
+        f"step {number}, chunk {chunk}, {schedule.end(transfer.src)} to {schedule.end(transfer.dst)} "
         f"({'reduce' if transfer.reduce else 'overwrite'})"
         for number, transfer in both
     )
-    return schedule.error(f"{first} and {second} meet at rank {rank} in no certain order")
+    return schedule.error(f"{first} and {second} meet at {schedule.end(end)} in no certain order")
 
 
 def refuse_deadlock(schedule: Plan) -> None:

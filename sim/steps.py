@@ -168,6 +168,11 @@ class Plan:
     billion transfers takes no more memory than its widest step. ``after`` names pairs of ranks, source
     and destination, that send nothing to each other before all of another pair's transfers have
     arrived, as where a library announces receives behind its own data.
+
+    ``switches`` are ends of transfers beside the ranks, numbered after them: places in switches that add
+    what ranks send there, or pass it on to many, as NVLink SHARP and SHARP do. Each is named by the
+    ranks that its switch joins. It begins with nothing, need not have anything in the end, sends to
+    ranks only, and takes no time to add.
     """
 
     collective: Collective
@@ -176,6 +181,7 @@ class Plan:
     steps: Callable[[], Iterator[Step]]
     credits: int = CREDITS
     after: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    switches: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.credits < 1:
@@ -185,6 +191,15 @@ class Plan:
     def ranks(self) -> int:
         """The number of ranks."""
         return self.collective.ranks
+
+    @property
+    def ends(self) -> int:
+        """The number of ranks and switches."""
+        return self.collective.ranks + len(self.switches)
+
+    def end(self, number: int) -> str:
+        """What to call a rank or a switch."""
+        return f"switch {number - self.ranks}" if self.ranks <= number < self.ends else f"rank {number}"
 
     def nbytes(self, moved: Step) -> Ints:
         """The bytes of each transfer of a step."""

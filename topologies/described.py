@@ -117,10 +117,9 @@ def topology(
     return graph
 
 
-def is_file(cluster: str) -> bool:
-    """Whether ``--cluster`` names such a file, with a count of machines or without."""
-    name, _, count = cluster.rpartition(":")
-    path = Path(name if count.isdecimal() and not Path(cluster).is_file() else cluster)
+def is_file(name: str) -> bool:
+    """Whether the name is such a file's."""
+    path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         return False
     try:

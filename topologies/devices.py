@@ -3,8 +3,8 @@
 from topologies.links import nvlink
 
 DEVICES = {
-    **{"v100": 70, "a100": 80, "a100-40gb": 80, "rtx4090": 89, "h100": 90, "h200": 90, "b200": 100},
-    **{"h800": 90, "h20": 90, "mi300x": 94},
+    **{"v100": 70, "a100": 80, "a100-40gb": 80, "rtx3090": 86, "rtx4090": 89, "h100": 90},
+    **{"h200": 90, "b200": 100, "h800": 90, "h20": 90, "mi300x": 94},
 }
 """Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability); 94 for AMD's gfx942."""
 

@@ -94,7 +94,10 @@ def loads(text: str, source: str) -> Topology:
     try:
         content = strict_yaml.loads(text)
     except yaml.YAMLError as error:
-        raise TopologyError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        raise TopologyError(
+            f"{source}: not YAML: {' '.join(str(error).split())}; "
+            "a cluster's file is YAML, NCCL_TOPO_DUMP_FILE's XML or a table of nvidia-smi topo -m"
+        ) from None
     if not isinstance(content, dict):
         raise TopologyError(
             f"{source}: holds no mapping; write 'maker: star', 'machine: pcie-server' or "

@@ -45,7 +45,7 @@ def _from_file(
     maker = importer(text)
     if maker:
         graph = made(str(path), maker, nodes if count is None else count, values)
-        graph.graph["name"] = path.stem
+        graph.graph.update(name=path.stem, file=str(path))
         return graph
     if (content := described.content_of(text)) is not None:
         return described.topology(content, str(path), count, values)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from topologies.graph import Hop, Node, Topology, ranks
+from topologies.graph import Hop, Node, Topology, TopologyError, ranks
 from topologies.ways import Links, Reached, Table, Turn, join, meet, offer, one_hop, spread
 
 
@@ -48,6 +48,7 @@ class Routes:
         self._cables: dict[Node, tuple[Table, Table]] = {}
         self._ascents: dict[Node, list[tuple[Table, Table]]] = {}
         self._descents: dict[Node, Table] = {}
+        self._switches: dict[tuple[int, ...], Node] = {}
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
@@ -58,6 +59,36 @@ class Routes:
             route = tuple([self._hops.setdefault(hop, hop) for hop in pairwise(path)])
             self._known[src, dst] = route
         return route
+
+    def on(self, channel: int) -> "Routes":
+        """The routes of one channel of a library, where channels differ: here they do not."""
+        return self
+
+    def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
+        """The links from a rank up to the switch that joins some ranks: see `switch`."""
+        switch, forth = self.switch(joined), self._ascent(self._ranks[rank], 0)
+        if switch not in forth:
+            raise TopologyError(f"no way up from {self._ranks[rank]!r} to {switch!r}")
+        return tuple(pairwise(join(forth, {switch: Reached(switch)}, Turn(rank, rank))))
+
+    def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
+        """The links from the switch that joins some ranks down to a rank."""
+        switch, back = self.switch(joined), self._descent(self._ranks[rank])
+        if switch not in back:
+            raise TopologyError(f"no way down from {switch!r} to {self._ranks[rank]!r}")
+        return tuple(pairwise(join({switch: Reached(switch)}, back, Turn(rank, rank))))
+
+    def switch(self, joined: tuple[int, ...]) -> Node:
+        """The nearest switch of NVLinks or of the network that is above all of some ranks, by tiers."""
+        if joined not in self._switches:
+            nodes = self._graph.nodes
+            climbs = [self._ascent(self._ranks[rank], 0) for rank in joined]
+            common = set(climbs[0]).intersection(*climbs[1:])
+            able = [node for node in common if nodes[node]["kind"] in ("nvswitch", "switch")]
+            if not able:
+                raise TopologyError(f"no switch joins ranks {', '.join(map(str, joined))}")
+            self._switches[joined] = min(able, key=lambda node: (climbs[0][node].hops, node))
+        return self._switches[joined]
 
     def _path(self, a: Node, b: Node, turn: Turn) -> list[Node]:
         if self._graph.has_edge(a, b):

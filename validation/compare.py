@@ -97,7 +97,11 @@ def compare(
         seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
         low, high = fit.band if fit else (1.0, 1.0)
         group = "unfitted" if not fit else "fitted" if digest(record) in used else "held_out"
-        compared.append(Compared(record, seconds, seconds * low, seconds * high, group, row.choice))
+        compared.append(
+            Compared(
+                record, seconds, seconds * low, seconds * high, group, row.choice(fitted=fit is not None)
+            )
+        )
     return compared
 
 

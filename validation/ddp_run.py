@@ -13,7 +13,7 @@ from real.ddp.measure import Measured, measure_ddp
 from sim.libraries.gloo import RENDEZVOUS
 from sim.record import Record
 from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from sim.workload.workload import Workload
 from topologies import star
 from topologies.file import dumps
@@ -29,7 +29,7 @@ def record(
     job: DdpJob,
     ranks: int,
     cluster: Cluster | None = None,
-    wires: Wires | None = None,
+    wires: MeasuredNetwork | None = None,
     on_record: Callable[[DdpRecord], None] = lambda _: None,
 ) -> DdpRecord:
     """Measure the job's steps: on the emulated cluster with its ``wires``, or on this machine.
@@ -55,16 +55,16 @@ def record(
     return made(measure_ddp(model, job, ranks, lambda seen: on_record(made(seen)), network=network))
 
 
-def emulated_wires(cluster: Cluster, ranks: int) -> Wires:
+def emulated_wires(cluster: Cluster, ranks: int) -> MeasuredNetwork:
     """The cluster's links as ping-pong finds them, with Gloo's collectives on the first ``ranks`` hosts."""
     hosts = tuple(range(ranks))
     link = max((measure_link(cluster) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
     latency = measure_latency(cluster, hosts)
     graph = as_measured(cluster.graph, hosts, link, latency)
-    return Wires(topology=dumps(graph), library="gloo", launch_s=RENDEZVOUS * latency)
+    return MeasuredNetwork(topology=dumps(graph), library="gloo", launch_s=RENDEZVOUS * latency)
 
 
-def _local_wires(measured: Measured, ranks: int, backend: str) -> Wires:
+def _local_wires(measured: Measured, ranks: int, backend: str) -> MeasuredNetwork:
     """The machine as a star that fits the backend's all-reduce; NCCL's as a ring's."""
     library, algorithm = ("gloo", "auto") if backend == "gloo" else ("ideal", "ring")
     records = [
@@ -78,6 +78,6 @@ def _local_wires(measured: Measured, ranks: int, backend: str) -> Wires:
     (fit,) = calibrate(records, "star").fits
     found = fit.parameters
     graph = dumps(found.on(star(ranks)))
-    return Wires(
+    return MeasuredNetwork(
         topology=graph, library=library, algorithm=algorithm, gamma=found.gamma, launch_s=found.launch
     )

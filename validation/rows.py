@@ -17,7 +17,7 @@ from topologies import MAKERS, Routes, Topology, load, ranks
 from topologies.catalogue import split
 
 
-class World:
+class SizedCluster:
     """The cluster with one number of ranks, and of nodes if known; drawn when somebody looks at it."""
 
     def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
@@ -47,45 +47,49 @@ class Row:
     record: Record
     collective: Collective
     library: Library
-    world: World
+    placed: SizedCluster
+
+    @cached_property
+    def textbook(self) -> Library:
+        """The library whose schedule's parameters are fitted."""
+        return _textbook(self.record, self.placed.graph)
 
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule whose parameters are fitted."""
-        textbook = _textbook(self.record, self.world.graph)
-        return textbook.schedule(self.collective, textbook.choose(self.collective))
+        return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
     def preset_time(self) -> float:
         """Predicted seconds without calibration: what the library's model says."""
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
-    @property
-    def choice(self) -> str:
-        """What the library takes by its model, such as ``tree/ll128``."""
-        taken = self.library.choose(self.collective)
+    def choice(self, *, fitted: bool = False) -> str:
+        """What is predicted, by name: the fitted schedule, or what the library takes, such as ``tree/ll128``."""
+        taken = (self.textbook if fitted else self.library).choose(self.collective)
         return taken.algorithm if taken.protocol == "auto" else f"{taken.algorithm}/{taken.protocol}"
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
-        graph, routes = parameters.on(self.world.graph, self.world.routes), self.world.routes
+        graph, routes = parameters.on(self.placed.graph, self.placed.routes), self.placed.routes
         return evaluate(self.schedule, graph, parameters, engine, routes=routes)[0]
 
 
 def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
-    worlds: dict[tuple[int, int], World] = {}
+    sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int, ...], Library] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
-        world = worlds.setdefault(shape, World(cluster, settings, record.ranks, record.num_nodes or None))
+        nodes = record.num_nodes or None
+        placed = sized.setdefault(shape, SizedCluster(cluster, settings, record.ranks, nodes))
         way = (
             *(record.library, record.library_version, record.collective),
             *(record.algorithm, record.protocol, *shape),
         )
         if way not in libraries:
-            libraries[way] = _own(record, cluster, settings) or _textbook(record, world.graph)
-        made.append(Row(record, _collective(record), libraries[way], world))
+            libraries[way] = _own(record, cluster, settings) or _textbook(record, placed.graph)
+        made.append(Row(record, _collective(record), libraries[way], placed))
     return made
 
 

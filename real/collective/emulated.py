@@ -34,15 +34,15 @@ class Cluster:
         """Measure with rank r on host ``placement[r]``; call ``on_record`` with each size's record.
 
         Several ranks may share a host. Without a placement ranks fill the hosts in order, as evenly
-        as can be. The gang of ``what`` says how many ranks there are, the placement where. Raise
+        as can be. The world of ``what`` says how many ranks there are, the placement where. Raise
         `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been killed.
         """
         if placement is None:
-            placement = spread(what.gang.ranks, len(self.network.hosts))
+            placement = spread(what.world.ranks, len(self.network.hosts))
         check_placement(self.graph, placement)
-        if len(placement) != what.gang.ranks or what.backend != "gloo":
+        if len(placement) != what.world.ranks or what.backend != "gloo":
             raise ValueError(
-                f"{what.gang.ranks} ranks of {what.backend} on hosts {list(placement)}; "
+                f"{what.world.ranks} ranks of {what.backend} on hosts {list(placement)}; "
                 f"write one host for each rank, and the backend gloo"
             )
         hosts = [self.network.hosts[host] for host in placement]

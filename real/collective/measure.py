@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from real.collective.job import MAX_ITERATIONS, PING_PONG, Job
 from real.launch.follow import Row
-from real.launch.torchrun import Gang, run
+from real.launch.torchrun import WorldSpec, run
 from sim.algorithms import schedule
 from sim.collective import KINDS, Collective, itemsize
 from sim.record import Record
@@ -33,7 +33,7 @@ class Measurement:
     """
 
     collective: str
-    gang: Gang
+    world: WorldSpec
     sizes: Sequence[int]
     backend: str = "gloo"
     algorithm: str = "library"
@@ -47,11 +47,11 @@ class Measurement:
             raise ValueError(f"{self.backend!r} is no known backend; write one of {', '.join(BACKENDS)}")
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.dtype!r} is no known dtype; write one of {', '.join(DTYPES)}")
-        if self.gang.per_node < 1 or self.gang.nodes < 1:
+        if self.world.per_node < 1 or self.world.nodes < 1:
             raise ValueError(
-                f"{self.gang.per_node} ranks on each of {self.gang.nodes} nodes; write 1 or more"
+                f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"
             )
-        if self.gang.nodes > 1 and self.gang.endpoint is None:
+        if self.world.nodes > 1 and self.world.endpoint is None:
             raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
         if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
             raise ValueError(
@@ -61,14 +61,19 @@ class Measurement:
         if not 0 < self.timeout_s < 1e6:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.algorithm == PING_PONG:
-            if self.collective != "sendrecv" or self.gang.ranks < 2:
+            if self.collective != "sendrecv" or self.world.ranks < 2:
                 raise ValueError(
-                    f"{PING_PONG} of {self.collective} on {self.gang.ranks} ranks; write sendrecv on 2"
+                    f"{PING_PONG} of {self.collective} on {self.world.ranks} ranks; write sendrecv on 2"
                 )
         elif self.algorithm != "library":
-            schedule(self.algorithm, Collective(self.collective, self.gang.ranks, 0))
+            plan = schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
+            if plan.switches:
+                raise ValueError(
+                    f"{self.algorithm} has switches that add, which no process can be; "
+                    "write another --algorithm"
+                )
         if self.backend == "nccl":
-            _check_gpus(self.gang.per_node)
+            _check_gpus(self.world.per_node)
 
 
 def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
@@ -77,7 +82,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
     Raise `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without rank 0
     there are no records: they are written where rank 0 is.
     """
-    run(job_of(what), what.gang, lambda row: on_record(record_of(what, row)))
+    run(job_of(what), what.world, lambda row: on_record(record_of(what, row)))
 
 
 def job_of(what: Measurement) -> Job:
@@ -113,9 +118,9 @@ def check_room(ranks: int, nbytes: int) -> None:
 def warnings(what: Measurement) -> list[str]:
     """What makes this measurement less than it could be."""
     cores = os.cpu_count() or 1
-    if what.backend == "gloo" and what.gang.per_node > cores:
+    if what.backend == "gloo" and what.world.per_node > cores:
         return [
-            f"{what.gang.per_node} ranks share {cores} cores: times hold waiting for a core "
+            f"{what.world.per_node} ranks share {cores} cores: times hold waiting for a core "
             f"and say little about the network"
         ]
     return []
@@ -123,7 +128,7 @@ def warnings(what: Measurement) -> list[str]:
 
 def _whole_parts(what: Measurement, nbytes: int) -> int:
     """The size rounded down so that the library's equal parts are whole elements."""
-    parts = what.gang.ranks if KINDS[what.collective].blocks and what.collective != "sendrecv" else 1
+    parts = what.world.ranks if KINDS[what.collective].blocks and what.collective != "sendrecv" else 1
     grain = itemsize(what.dtype) * (parts if what.algorithm == "library" else 1)
     if nbytes and nbytes < grain:
         raise ValueError(f"{nbytes} B is less than one {what.dtype} for each part; write {grain} or more")
@@ -145,8 +150,8 @@ def record_of(what: Measurement, row: Row) -> Record:
         collective=what.collective,
         algorithm=_pin("NCCL_ALGO", pinned) if own else what.algorithm,
         protocol=_pin("NCCL_PROTO", pinned),
-        num_nodes=what.gang.nodes,
-        ranks=what.gang.ranks,
+        num_nodes=what.world.nodes,
+        ranks=what.world.ranks,
         nbytes=row["nbytes"],
         dtype=what.dtype,
         redop="sum" if KINDS[what.collective].reduces else "",

@@ -16,7 +16,7 @@ from typing import Any
 from pyroute2 import IPRoute, NetlinkError  # type: ignore[import-untyped]
 
 from real.emulate import namespaces
-from real.emulate.plan import SUBNET, Plan, Port, address, hardware_address
+from real.emulate.plan import SUBNET, NetworkPlan, Port, address, hardware_address
 from real.emulate.queues import MTU, SEGMENT, SEND_WINDOW, shape
 
 _SETTINGS = {
@@ -36,7 +36,7 @@ _SIOCSARP = 0x8955
 _ARPREQ = Struct("=H2x4s8xH6s8xi16x16s")
 
 
-def build(plan: Plan) -> None:
+def build(plan: NetworkPlan) -> None:
     """Make the planned network in namespaces of this process, named by `host` and `fabric`."""
     homes = {node: host(rank) for rank, node in enumerate(plan.hosts)}
     for name in (fabric(), *homes.values()):

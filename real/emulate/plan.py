@@ -30,7 +30,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NetworkPlan:
     """A network to build: hosts by rank, bridge names by switch, and cables as pairs of ports."""
 
     hosts: tuple[Node, ...]
@@ -38,7 +38,7 @@ class Plan:
     cables: tuple[tuple[Port, Port], ...]
 
 
-def plan(graph: Topology) -> Plan:
+def plan(graph: Topology) -> NetworkPlan:
     """The network that emulates ``graph``: a tree of gpu nodes, as hosts, and of switches.
 
     Raise `TopologyError` with every reason why the graph cannot be emulated.
@@ -56,7 +56,7 @@ def plan(graph: Topology) -> Plan:
         for index, (a, b) in enumerate(graph.to_undirected(as_view=True).edges)
     )
     switches = [node for node, data in graph.nodes(data=True) if data["kind"] == "switch"]
-    return Plan(tuple(ranks(graph)), {node: f"bridge{i}" for i, node in enumerate(switches)}, cables)
+    return NetworkPlan(tuple(ranks(graph)), {node: f"bridge{i}" for i, node in enumerate(switches)}, cables)
 
 
 def address(rank: int) -> str:

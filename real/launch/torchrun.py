@@ -26,11 +26,11 @@ from real.launch.follow import (
 
 _ASK_S = 20.0
 
-__all__ = ["Agent", "Gang", "MeasureError", "Row", "run", "run_agents"]
+__all__ = ["Agent", "MeasureError", "Row", "WorldSpec", "run", "run_agents"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class WorldSpec:
     """The processes of a run: so many on each of so many nodes, which meet at ``endpoint`` (host:port)."""
 
     per_node: int
@@ -52,14 +52,14 @@ class Agent:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def run(job: Job, gang: Gang, on_row: Callable[[Row], None]) -> None:
+def run(job: Job, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
     """Carry out the job under torchrun; call ``on_row`` with each size's row as soon as it is measured.
 
     Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
     """
-    if gang.endpoint:
-        _check_endpoint(gang)
-    run_agents(job, [Agent(["--nproc-per-node", str(gang.per_node), *_meeting(gang)])], on_row)
+    if world.endpoint:
+        _check_endpoint(world)
+    run_agents(job, [Agent(["--nproc-per-node", str(world.per_node), *_meeting(world)])], on_row)
 
 
 def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None]) -> None:
@@ -87,11 +87,11 @@ def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None])
             raise MeasureError("\n".join([complaint, *outputs]))
 
 
-def _meeting(gang: Gang) -> list[str]:
-    if gang.endpoint is None:
+def _meeting(world: WorldSpec) -> list[str]:
+    if world.endpoint is None:
         return ["--standalone"]
     return [
-        *["--nnodes", str(gang.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", gang.endpoint],
+        *["--nnodes", str(world.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", world.endpoint],
         *["--rdzv-id", "ringside", "--rdzv-conf", f"join_timeout={int(START_S)}"],
     ]
 
@@ -152,18 +152,20 @@ def _outputs(logs: Path) -> Iterator[str]:
         yield from last_lines(error, f"local rank {error.parent.name}")
 
 
-def _check_endpoint(gang: Gang) -> None:
+def _check_endpoint(world: WorldSpec) -> None:
     """Refuse an endpoint that is none, or whose port somebody else has."""
-    assert gang.endpoint is not None
-    host, _, port = gang.endpoint.rpartition(":")
+    assert world.endpoint is not None
+    host, _, port = world.endpoint.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{gang.endpoint!r} is no rendezvous endpoint; write host:port, such as node0:29500")
+        raise ValueError(
+            f"{world.endpoint!r} is no rendezvous endpoint; write host:port, such as node0:29500"
+        )
     try:
         with socket.create_connection((host, int(port)), timeout=2):
             pass
     except OSError:
         return
-    if gang.nodes == 1 or not _is_rendezvous(host, int(port)):
+    if world.nodes == 1 or not _is_rendezvous(host, int(port)):
         raise ValueError(f"port {port} of {host} is busy; write a free one after --rdzv-endpoint {host}:")
 
 

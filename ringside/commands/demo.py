@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from real.collective.measure import Measurement, measure, warnings
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from ringside import console
 from ringside.commands.compare import summary_lines
 from ringside.report import page
@@ -46,7 +46,7 @@ def run(output: Path) -> None:
             for algorithm in ALGORITHMS:
                 what = Measurement(
                     collective="all_reduce",
-                    gang=Gang(ranks),
+                    world=WorldSpec(ranks),
                     sizes=SIZES,
                     algorithm=algorithm,
                     iterations=ITERATIONS[ranks],

@@ -8,7 +8,7 @@ import typer
 
 from real.collective.emulated import measure_emulated
 from real.collective.measure import Measurement, check_room, measure, warnings
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from ringside import console, options
 from sim.collective import kind_of
 from sim.record import Record, RecordError, read_lines, write
@@ -131,7 +131,7 @@ def run(
     alone = 2 if graph is None else len(ranks(graph))
     what = Measurement(
         collective=kind_of(collective),
-        gang=Gang(alone if per_node is None else per_node, nodes, endpoint),
+        world=WorldSpec(alone if per_node is None else per_node, nodes, endpoint),
         sizes=console.sizes(*sweep),
         backend=backend,
         algorithm=algorithm,
@@ -141,7 +141,7 @@ def run(
         timeout_s=timeout_s,
     )
     if not force:
-        check_room(what.gang.per_node, max(what.sizes))
+        check_room(what.world.per_node, max(what.sizes))
     if any(setting.startswith("latency=") for setting in settings):
         print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):

@@ -23,6 +23,7 @@ from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
 
@@ -88,10 +89,13 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
     check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
-    name = request.library or default_library(request.cluster)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
+    name = request.library or default_library(request.cluster, options)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
-    libraries = _libraries(request, name, counts)
+    libraries = _libraries(request, name, counts, options)
     if csv and name == "ideal":
         raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
     words = kind, request.dtype, request.redop
@@ -110,7 +114,8 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
-    _print(request, name, picks, list(notes), as_json=as_json)
+    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
+    _print(request, name, version, picks, list(notes), as_json=as_json)
 
 
 def _rules(
@@ -128,18 +133,15 @@ def _rules(
     return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
 
 
-def _libraries(request: Request, name: str, counts: list[int]) -> dict[int, Library]:
+def _libraries(request: Request, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
-    if ":" in request.cluster or (name == "ideal" and request.algorithm != "auto"):
+    if split(request.cluster)[1] is not None or (name == "ideal" and request.algorithm != "auto"):
         raise ValueError(
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
-    options = Options(
-        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
-    )
     return {
         count: find_library(name, f"{request.cluster}:{count}", values, options=options) for count in counts
     }
@@ -163,12 +165,14 @@ def _counts(text: str) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _print(request: Request, library: str, picks: list[Pick], notes: list[str], *, as_json: bool) -> None:
+def _print(
+    request: Request, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
+) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     if library == "nccl":
         inputs |= {
             "times": request.times or CLOCKS[0],
-            "nccl_version": request.nccl_version or DEFAULT_VERSION,
+            "nccl_version": version,
         }
     del inputs["sweep"]
     if as_json:

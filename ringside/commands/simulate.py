@@ -14,10 +14,10 @@ from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
@@ -84,9 +84,8 @@ def run(request: Request, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
     if request.trace:
-        check_outputs(
-            [request.trace], inputs=[request.cluster, request.calibration, request.nccl_graph or ""]
-        )
+        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+        check_outputs([request.trace], inputs=inputs)
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":
@@ -125,8 +124,8 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
     if library.name == "nccl":
         whose = "the engine's" if request.engine == "simpy" else "the tuner's"
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
-        if isinstance(library, Nccl) and library.comm:
-            note = "; ".join([note, *library.comm.notes])
+        if isinstance(library, Nccl):
+            note = "; ".join([note, *library.notes])
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, "rows": rows}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
@@ -142,8 +141,8 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
 def _inputs(request: Request, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if library.name == "nccl":
-        ours["nccl_version"] = request.nccl_version or DEFAULT_VERSION
+    if isinstance(library, Nccl):
+        ours["nccl_version"] = library.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     del rest["sweep"], rest["trace"]
     return rest | ours

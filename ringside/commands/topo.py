@@ -12,7 +12,7 @@ from ringside.commands.topo_channels import show_channels
 from ringside.pictures.style import check_format
 from sim.collective import Collective
 from sim.engine.effort import consider, forced
-from sim.libraries.find import find_library
+from sim.libraries.find import default_library, find_library
 from sim.libraries.library import Candidate
 from sim.proof import prove
 from sim.schedule import Schedule
@@ -89,7 +89,7 @@ def run(
         _list(as_json=as_json)
         return
     check_format(plot)
-    check_outputs((output, plot), inputs=[name])
+    check_outputs((output, plot), inputs=[split(name)[0]])
     cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
     if channels:
         show_channels(cluster, changes, as_json=as_json)
@@ -105,9 +105,11 @@ def run(
 
         draw_topology(graph, plot)
     if as_json:
-        console.print_json("topo", {"inputs": {"cluster": cluster, "settings": changes}, **_content(graph)})
+        inputs = {"cluster": cluster, "settings": changes}
+        console.print_json("topo", {"inputs": inputs, "library": default_library(cluster), **_content(graph)})
     else:
         _describe(graph)
+        print(f"library of collectives: {default_library(cluster)} unless another is named")
 
 
 def _list(*, as_json: bool) -> None:

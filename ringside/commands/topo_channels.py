@@ -17,6 +17,7 @@ def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
         content = {
             "cluster": cluster,
             "settings": settings,
+            "notes": list(comm.notes),
             "reasons": [{"channels": count, "reason": reason} for count, reason in comm.channel_counts],
             "channels": [
                 {"channel": number, "ring": ring, "tree_parent": tree.parent.tolist()}
@@ -25,6 +26,8 @@ def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
         }
         console.print_json("channels", content)
         return
+    for note in comm.notes:
+        print(f"# {note}")
     for count, reason in comm.channel_counts:
         print(f"# {count} channels: {reason}")
     for number, (ring, _) in enumerate(found):

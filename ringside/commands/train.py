@@ -14,6 +14,7 @@ from ringside.pictures.style import check_format
 from sim.engine.effort import forced
 from sim.libraries.find import find_library
 from sim.libraries.library import Library
+from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
@@ -24,7 +25,7 @@ from sim.training.step import Step
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
-from topologies.catalogue import MAX_LINKS
+from topologies.catalogue import MAX_LINKS, split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_duration
 
@@ -42,7 +43,7 @@ ALONE = TimedGroup(1, lambda _: 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Outcome:
     """One step; efficiencies are throughput a rank over that of one rank alone.
 
     Weak: with the same batch a rank. Strong: with the same samples in all, so many that they divide
@@ -138,11 +139,11 @@ def run(
     if strategy not in STRATEGIES:
         raise ValueError(f"{strategy!r} is no known strategy; write {', '.join(STRATEGIES)}")
     parameter, values = _sweep(sweep)
-    if parameter == "nodes" and (ranks is not None or ":" in cluster):
+    if parameter == "nodes" and (ranks is not None or split(cluster)[1] is not None):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
     if parameter == "bucket-cap-mb" and training.ddp.bucketing.bucket_cap_mb is not None:
         raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
-    _check_outputs(plot, trace, sweep, [training.model, cluster])
+    _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
@@ -156,15 +157,16 @@ def run(
         _draw(parameter, values, rows, best, plot)
     if trace:
         write_file(trace, rows[0].step.dumps())
+    notes = list(dict.fromkeys(note for one in libraries if isinstance(one, Nccl) for note in one.notes))
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
               "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
     if as_json:
-        _print_json(inputs, rows, held, best)
+        _print_json(inputs, rows, held, best, notes)
     else:
-        _print(inputs, rows, held, gpu, best)
+        _print(inputs, rows, held, gpu, best, notes)
 
 
 def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
@@ -175,7 +177,7 @@ def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inp
     check_outputs((plot, trace), inputs)
 
 
-def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Row]:
+def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[Any]) -> list[Outcome]:
     """A step for each library and each bucket cap."""
     sized, optimizer = sized_workload(training, gpu), find_optimizer(training.optimizer)
     work = sized(training.batch)
@@ -197,7 +199,7 @@ def _rows(training: Training, gpu: Device, libraries: list[Library], caps: list[
                 share = everybody // many.ranks
                 strong = simulate_step(sized(work.batch * share), many, job, costs) if share > 1 else step
                 efficiencies = (step.throughput / base, strong.throughput / large)
-                rows.append(Row(library, cap, step, *(value / many.ranks for value in efficiencies)))
+                rows.append(Outcome(library, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
 
@@ -241,7 +243,7 @@ def _slowdown(texts: Iterable[str]) -> dict[int, float]:
 
 
 def _draw(
-    parameter: str | None, values: list[float], rows: list[Row], best: float | None, plot: Path
+    parameter: str | None, values: list[float], rows: list[Outcome], best: float | None, plot: Path
 ) -> None:
     from ringside.pictures.training import draw_sweep, draw_timelines
 
@@ -252,7 +254,14 @@ def _draw(
         draw_timelines({f"{steps[0].workload} on {steps[0].ranks} ranks": steps[0]}, plot)
 
 
-def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, best: float | None) -> None:
+def _print(
+    inputs: dict[str, Any],
+    rows: list[Outcome],
+    held: Memory,
+    gpu: Device,
+    best: float | None,
+    notes: list[str],
+) -> None:
     first = rows[0].step
     if len(rows) == 1:
         lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
@@ -274,6 +283,7 @@ def _print(inputs: dict[str, Any], rows: list[Row], held: Memory, gpu: Device, b
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
         "weak and strong scaling efficiency are against one rank alone",
+        *notes,
     ]
     console.print_table(comments, HEADS, map(_cells, rows))
     if best is not None:
@@ -288,7 +298,7 @@ def _caveat(library: str) -> str:
     return ", as its tuner believes, which no measurement has calibrated" if library == "nccl" else ""
 
 
-def _cells(row: Row) -> tuple[console.Cell, ...]:
+def _cells(row: Outcome) -> tuple[console.Cell, ...]:
     step = row.step
     return (
         *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
@@ -298,9 +308,12 @@ def _cells(row: Row) -> tuple[console.Cell, ...]:
     )
 
 
-def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: float | None) -> None:
+def _print_json(
+    inputs: dict[str, Any], rows: list[Outcome], held: Memory, best: float | None, notes: list[str]
+) -> None:
     content: dict[str, Any] = {
         "inputs": inputs,
+        "notes": notes,
         "memory_bytes": {**asdict(held), "total": held.total},
         "rows": [_row(row) for row in rows],
     }
@@ -309,7 +322,7 @@ def _print_json(inputs: dict[str, Any], rows: list[Row], held: Memory, best: flo
     console.print_json("train", content)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Outcome) -> dict[str, Any]:
     step = row.step
     return {
         "lower_s": step.lower_s,

@@ -10,7 +10,7 @@ import typer
 from ringside import console, options
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
-from validation.emulated.collectives import Cell, Verdict, validate, verdicts
+from validation.emulated.collectives import MeasuredCase, Verdict, validate, verdicts
 from validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_cells, only
 
 HEADS = (
@@ -62,11 +62,11 @@ def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], a
     if what != "collectives":
         raise ValueError(f"{what!r} cannot be validated; write collectives or ddp")
     plan = only(SHORT if short else FULL, families)
-    cells: list[Cell] = []
+    cells: list[MeasuredCase] = []
     try:
         with console.progress("building networks", num_cells(plan)) as bar:
 
-            def keep(cell: Cell) -> None:
+            def keep(cell: MeasuredCase) -> None:
                 cells.append(cell)
                 bar.done(f"{cell.collective} {cell.algorithm}, {cell.ranks} ranks")
 
@@ -79,7 +79,9 @@ def run(what: str, plot: Path | None, *, short: bool, families: Sequence[str], a
         raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
 
 
-def _report(cells: Sequence[Cell], plot: Path | None, *, short: bool, planned: int, as_json: bool) -> None:
+def _report(
+    cells: Sequence[MeasuredCase], plot: Path | None, *, short: bool, planned: int, as_json: bool
+) -> None:
     found = verdicts(cells)
     if as_json:
         families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
@@ -98,7 +100,7 @@ def _report(cells: Sequence[Cell], plot: Path | None, *, short: bool, planned: i
         draw_validation(cells, plot)
 
 
-def _row(cell: Cell) -> tuple[console.Cell, ...]:
+def _row(cell: MeasuredCase) -> tuple[console.Cell, ...]:
     return (
         *(cell.family.replace(" ", "_"), cell.size_bytes, cell.ranks, f"{cell.bandwidth / MBIT:g}"),
         *(cell.collective, cell.algorithm, cell.placement, f"{cell.oversubscription:g}"),

@@ -8,7 +8,7 @@ from ringside import console
 from ringside.commands.compare_ddp import cells, row, timelines
 from validation.compare_ddp import ComparedSteps
 from validation.emulated.plan import MBIT
-from validation.emulated.training import Trial, checks, judge, trials
+from validation.emulated.training import StepCase, checks, judge, trials
 
 HEADS = (
     *(("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("buckets", ""), ("measured", "(ms)")),
@@ -28,11 +28,11 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
     What was measured is printed and drawn even if the run is cut off.
     """
     plan = trials(rates=(200 * MBIT,)) if short else trials()
-    judged: list[tuple[Trial, ComparedSteps]] = []
+    judged: list[tuple[StepCase, ComparedSteps]] = []
     try:
         with console.progress("building networks", len(plan)) as bar:
 
-            def keep(trial: Trial, one: ComparedSteps) -> None:
+            def keep(trial: StepCase, one: ComparedSteps) -> None:
                 judged.append((trial, one))
                 bar.done(_name(trial))
 
@@ -46,7 +46,7 @@ def run(plot: Path | None, *, short: bool, as_json: bool) -> None:
 
 
 def _report(
-    judged: list[tuple[Trial, ComparedSteps]], plot: Path | None, *, planned: int, as_json: bool
+    judged: list[tuple[StepCase, ComparedSteps]], plot: Path | None, *, planned: int, as_json: bool
 ) -> None:
     found = checks([one for _, one in judged])
     if as_json:
@@ -72,10 +72,10 @@ def _report(
         draw_timelines(timelines(_name(worst[0]), worst[1]), plot)
 
 
-def _inputs(trial: Trial) -> dict[str, Any]:
+def _inputs(trial: StepCase) -> dict[str, Any]:
     return {"bandwidth": trial.bandwidth, "bucket_cap_mb": trial.cap_mb, "workers": trial.workers}
 
 
-def _name(trial: Trial) -> str:
+def _name(trial: StepCase) -> str:
     workers = f"{trial.workers} worker{'s' if trial.workers > 1 else ''}"
     return f"{trial.bandwidth / MBIT:g} Mb/s, {trial.cap_mb:g} MiB, {workers}"

@@ -10,22 +10,22 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from ringside.pictures.style import STYLE, save
 from topologies.units import format_duration, format_size
-from validation.emulated.collectives import Cell, verdicts
+from validation.emulated.collectives import MeasuredCase, verdicts
 from validation.emulated.plan import MBIT
 
 _LOOKS = (("#08306b", "o"), ("#b2182b", "s"), ("#238b45", "^"), ("#e08214", "D"), ("#6a51a3", "v"),
           ("#737373", "P"), ("#4292c6", "X"), ("#000000", "*"))  # fmt: skip
 
 
-def draw_validation(cells: Sequence[Cell], path: Path) -> None:
+def draw_validation(cells: Sequence[MeasuredCase], path: Path) -> None:
     """Time over size or oversubscription in seven panels, errors in one; what has no cells stays out."""
-    by_family: dict[str, list[Cell]] = {}
+    by_family: dict[str, list[MeasuredCase]] = {}
     for cell in cells:
         by_family.setdefault(cell.family, []).append(cell)
     spine = by_family.get("leaf-spine", [])
     tightest = max((cell.oversubscription for cell in spine), default=1.0)
     largest = max((cell.size_bytes for cell in spine), default=0)
-    panels: list[tuple[str, list[Cell], Callable[[Axes, list[Cell]], None]]] = [
+    panels: list[tuple[str, list[MeasuredCase], Callable[[Axes, list[MeasuredCase]], None]]] = [
         ("ring", by_family.get("ring", []), _over_sizes),
         ("double binary tree", by_family.get("double binary tree", []), _over_sizes),
         ("tree", by_family.get("tree", []), _over_sizes),
@@ -56,7 +56,7 @@ def draw_validation(cells: Sequence[Cell], path: Path) -> None:
         save(figure, path)
 
 
-def _over_sizes(axes: Axes, cells: list[Cell]) -> None:
+def _over_sizes(axes: Axes, cells: list[MeasuredCase]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -68,7 +68,7 @@ def _over_sizes(axes: Axes, cells: list[Cell]) -> None:
     axes.set_xlabel("size")
 
 
-def _over_oversubscription(axes: Axes, cells: list[Cell]) -> None:
+def _over_oversubscription(axes: Axes, cells: list[MeasuredCase]) -> None:
     _lines(axes, cells, lambda cell: cell.oversubscription)
     ratios = sorted({cell.oversubscription for cell in cells})
     axes.set_xticks(ratios, [f"{ratio:g}" for ratio in ratios])
@@ -76,9 +76,9 @@ def _over_oversubscription(axes: Axes, cells: list[Cell]) -> None:
     axes.set_xlabel("hosts' bandwidth over uplink's")
 
 
-def _lines(axes: Axes, cells: list[Cell], x: Callable[[Cell], float]) -> None:
+def _lines(axes: Axes, cells: list[MeasuredCase], x: Callable[[MeasuredCase], float]) -> None:
     """A line and its points for each way in which the cells differ besides ``x``."""
-    groups: dict[str, list[Cell]] = {}
+    groups: dict[str, list[MeasuredCase]] = {}
     for cell in cells:
         groups.setdefault(_label(cell, cells), []).append(cell)
     for (label, some), (colour, marker) in zip(groups.items(), _LOOKS * len(groups), strict=False):
@@ -95,7 +95,7 @@ def _lines(axes: Axes, cells: list[Cell], x: Callable[[Cell], float]) -> None:
     axes.legend(fontsize=8, ncols=1 + (len(groups) > 4))
 
 
-def _label(cell: Cell, among: Sequence[Cell]) -> str:
+def _label(cell: MeasuredCase, among: Sequence[MeasuredCase]) -> str:
     """What tells the cell's line from the others in its panel."""
     said: dict[str, set[str] | set[int] | set[float]] = {
         cell.collective.replace("_", "-"): {one.collective for one in among},
@@ -106,7 +106,7 @@ def _label(cell: Cell, among: Sequence[Cell]) -> str:
     return ", ".join(words for words, found in said.items() if len(found) > 1) or f"{cell.ranks} ranks"
 
 
-def _errors(axes: Axes, cells: list[Cell]) -> None:
+def _errors(axes: Axes, cells: list[MeasuredCase]) -> None:
     found = verdicts(cells)
     for row, verdict in enumerate(found):
         limit = verdict.tolerance.median

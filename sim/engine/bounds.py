@@ -1,7 +1,8 @@
 """How long a schedule takes at the least, whatever the engine: what its links must carry, how deep it is."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain, groupby
 from math import log2
 from typing import NamedTuple
@@ -10,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collective import KINDS
+from sim.engine.ends import route
 from sim.parameters import Parameters
 from sim.schedule import Schedule, Step
 from topologies import Routes, Topology
+from topologies.graph import Hop
 
-Hop = tuple[str, str]
+Ways = Callable[[int, int, int], tuple[Hop, ...]]
 
 MAX_TRACKED = 2**20
 """Chunks of all ranks together that are followed one by one. Of more, every k-th chunk is followed."""
@@ -35,20 +38,21 @@ class Bounds(NamedTuple):
 def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
     """Both bounds by one walk along the steps, true of every schedule; ``routes`` are the graph's."""
     routes = routes or Routes(graph)
-    latencies = _Latencies(graph, routes)
-    moved: Counter[tuple[int, int]] = Counter()
+    ways = partial(route, schedule, routes)
+    latencies = _Latencies(graph, ways)
+    moved: Counter[tuple[int, int, int]] = Counter()
     chains = _Chains(schedule)
     for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all alike
         first = next(steps)
-        pairs = list(zip(first.src.tolist(), first.dst.tolist(), strict=True))
-        latency = np.array([latencies[pair] for pair in pairs])
+        used = list(zip(first.src.tolist(), first.dst.tolist(), first.channel.tolist(), strict=True))
+        latency = np.array([latencies[connection] for connection in used])
         carried = np.zeros(len(first), dtype=np.int64)
         for step in chain((first,), steps):
             carried += schedule.nbytes(step)
             chains.take(step, latency)
-        for pair, nbytes in zip(pairs, carried.tolist(), strict=True):
-            moved[pair] += nbytes
-    return Bounds(_busiest(moved, graph, routes), chains.longest)
+        for connection, nbytes in zip(used, carried.tolist(), strict=True):
+            moved[connection] += nbytes
+    return Bounds(_busiest(moved, graph, ways), chains.longest)
 
 
 def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
@@ -62,11 +66,11 @@ def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
     return Bounds(busbw_factor * collective.nbytes * parameters.beta, phases * hops * parameters.alpha)
 
 
-def _busiest(moved: Mapping[tuple[int, int], int], graph: Topology, routes: Routes) -> float:
-    """What the busiest link needs for the bytes that each pair of ranks moves."""
+def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> float:
+    """What the busiest link needs for the bytes that each connection moves."""
     by_size: dict[int, list[tuple[Hop, ...]]] = {}
-    for pair, nbytes in moved.items():
-        by_size.setdefault(nbytes, []).append(routes.route(*pair))
+    for connection, nbytes in moved.items():
+        by_size.setdefault(nbytes, []).append(ways(*connection))
     load: Counter[Hop] = Counter()
     for nbytes, taken in by_size.items():
         for hop, times in Counter(chain.from_iterable(taken)).items():
@@ -74,28 +78,28 @@ def _busiest(moved: Mapping[tuple[int, int], int], graph: Topology, routes: Rout
     return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
 
 
-class _Latencies(dict[tuple[int, int], float]):
-    """The latency of the route from rank to rank, found where it is first asked for."""
+class _Latencies(dict[tuple[int, int, int], float]):
+    """The latency of each connection's route, found where it is first asked for."""
 
-    def __init__(self, graph: Topology, routes: Routes) -> None:
-        self._routes = routes
+    def __init__(self, graph: Topology, ways: Ways) -> None:
+        self._ways = ways
         self._latency: Mapping[Hop, float] = {
             (a, b): link["latency"] for a, b, link in graph.edges(data=True)
         }
 
-    def __missing__(self, pair: tuple[int, int]) -> float:
-        self[pair] = found = sum(map(self._latency.__getitem__, self._routes.route(*pair)))
+    def __missing__(self, connection: tuple[int, int, int]) -> float:
+        self[connection] = found = sum(map(self._latency.__getitem__, self._ways(*connection)))
         return found
 
 
 class _Chains:
-    """When each rank has each chunk up to date if messages are empty, and the longest wait for any."""
+    """When each end has each chunk up to date if messages are empty, and the longest wait for any."""
 
     def __init__(self, schedule: Schedule) -> None:
         chunks = len(schedule.chunks)
-        self._stride = max(1, -(-chunks * schedule.ranks // MAX_TRACKED))
+        self._stride = max(1, -(-chunks * schedule.ends // MAX_TRACKED))
         self._width = -(-chunks // self._stride)
-        self._ready: NDArray[np.float64] = np.zeros(schedule.ranks * self._width)
+        self._ready: NDArray[np.float64] = np.zeros(schedule.ends * self._width)
         self.longest = 0.0
 
     def take(self, step: Step, latency: NDArray[np.float64]) -> None:
@@ -114,5 +118,5 @@ class _Chains:
         self.longest = float(end.max(initial=self.longest))
 
 
-def _ends(step: Step) -> tuple[bytes, bytes]:
-    return step.src.tobytes(), step.dst.tobytes()
+def _ends(step: Step) -> tuple[bytes, bytes, bytes]:
+    return step.src.tobytes(), step.dst.tobytes(), step.channel.tobytes()

@@ -156,7 +156,7 @@ def _walked(plan: Schedule, expected: int) -> tuple[int, int]:
     transfers, pairs, before = 0, set[int](), b""
     for number, moved in enumerate(plan.steps()):
         transfers += len(moved)
-        ends = moved.src * plan.ranks + moved.dst
+        ends = moved.src * plan.ends + moved.dst
         if ends.tobytes() != before:  # a ring's steps are all alike
             before = ends.tobytes()
             pairs.update(ends.tolist())

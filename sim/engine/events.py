@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import simpy
 
 from sim.engine import effort
+from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.fifo import PIECES, FifoNetwork, Message
@@ -98,7 +99,7 @@ class Execution:
         self._connections = {
             pair: _Connection(
                 (pair[0] * len(counts) + number + 1) * self._to_finish,
-                network.route(*pair[:2]),
+                network.over(route(schedule, network.routes, *pair)),
                 schedule.credits,
                 counts[pair],
             )
@@ -112,8 +113,8 @@ class Execution:
                 connection.held = len(of_pair.get(early, ()))
                 for earlier in of_pair.get(early, ()):
                     earlier.before.append(connection)
-        self._incoming = [Incoming() for _ in range(schedule.ranks)]
-        self._reducer_free = [0.0] * schedule.ranks
+        self._incoming = [Incoming() for _ in range(schedule.ends)]
+        self._reducer_free = [0.0] * schedule.ends
         self._traced: list[_Transfer] | None = [] if traced else None
 
     def start(self) -> None:
@@ -141,6 +142,7 @@ class Execution:
             self._network.link_names,
             [_span(transfer) for transfer in traced],
             sorted(links),
+            len(self._schedule.switches),
         )
 
     def _advance(self, connection: _Connection, time: float) -> None:
@@ -205,8 +207,9 @@ class Execution:
                 self._advance(later, time)
         if self._gamma and transfer.step.reduce[transfer.place]:
             rank = int(transfer.step.dst[transfer.place])
+            gamma = self._gamma if rank < self._schedule.ranks else 0.0
             begin = max(time, self._reducer_free[rank])
-            self._reducer_free[rank] = end = begin + transfer.nbytes * self._gamma
+            self._reducer_free[rank] = end = begin + transfer.nbytes * gamma
             transfer.delivered = self._complete
             self._network.deliver(transfer, end)
         else:

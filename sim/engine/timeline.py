@@ -50,6 +50,8 @@ class Timeline:
     link_names: list[str]
     transfers: list[TransferSpan]
     links: list[LinkSpan]
+    switches: int = 0
+    """Ends beside the ranks, numbered after them."""
 
     def chrome_trace(self) -> dict[str, Any]:
         """The Chrome trace format that ui.perfetto.dev opens: a track for each rank and each link used.
@@ -70,14 +72,16 @@ class Timeline:
 
     def _sends(self) -> Iterator[dict[str, Any]]:
         yield name_event("process_name", 0, 0, "ranks")
-        for rank in range(self.ranks):
-            yield name_event("thread_name", 0, rank, f"rank {rank}")
+        ends = [f"rank {rank}" for rank in range(self.ranks)]
+        ends += [f"switch {switch}" for switch in range(self.switches)]
+        for end, name in enumerate(ends):
+            yield name_event("thread_name", 0, end, name)
         lanes = _Lanes()
         for sent in sorted(self.transfers, key=lambda t: (t.sent, t)):
             lane, new = lanes.take(sent.src, sent.sent, sent.left)
-            track = sent.src + lane * self.ranks
+            track = sent.src + lane * len(ends)
             if lane and new:
-                yield name_event("thread_name", 0, track, f"rank {sent.src}, port {lane}")
+                yield name_event("thread_name", 0, track, f"{ends[sent.src]}, port {lane}")
             args = {
                 "bytes": sent.nbytes,
                 "channel": sent.channel,

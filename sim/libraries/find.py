@@ -9,7 +9,7 @@ from sim.calibration import Calibration
 from sim.libraries.gloo import Gloo
 from sim.libraries.ideal import Ideal
 from sim.libraries.library import Library
-from sim.libraries.nccl.cluster import communicator_of, is_machine
+from sim.libraries.nccl.cluster import communicator_of, is_machine, is_read
 from sim.libraries.nccl.communicator import Settings
 from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.pins import Pins
@@ -39,9 +39,16 @@ class Options:
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
 
-def default_library(cluster: str) -> str:
-    """NCCL's on machines that it knows, else the textbook's."""
-    return "nccl" if is_machine(cluster) else "ideal"
+def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
+    """Which library is meant where none is named.
+
+    NCCL by a name or a description of machines that its model knows; by a file that NCCL or nvidia-smi
+    wrote, and a topology read from one; and by a graph file beside any cluster. Else the textbook's.
+    """
+    if options and options.nccl_graph:
+        return "nccl"
+    known = is_machine(cluster) if isinstance(cluster, str) else is_read(cluster)
+    return "nccl" if known else "ideal"
 
 
 def find_library(
@@ -60,7 +67,7 @@ def find_library(
     """
     options = options or Options()
     if name is None:
-        name = default_library(cluster) if isinstance(cluster, str) else "ideal"
+        name = default_library(cluster, options)
     if name not in LIBRARIES:
         raise ValueError(f"{name!r} is no known library; write one of {', '.join(LIBRARIES)}")
     if ranks is not None and ranks < 1:

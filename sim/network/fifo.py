@@ -24,7 +24,7 @@ the connection's order). What is caused at that same instant joins what still wa
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import fsum, inf
 from operator import attrgetter
@@ -33,6 +33,7 @@ from typing import Any
 import simpy
 
 from topologies import Routes, Topology
+from topologies.graph import Hop
 
 _by_key = attrgetter("key")
 
@@ -222,7 +223,7 @@ class FifoNetwork:
 
     def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
-        self._routes = routes or Routes(graph)
+        self.routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
@@ -238,9 +239,9 @@ class FifoNetwork:
         self._ends: dict[int, tuple[set[int], set[int]]] = {}
         self._cut: dict[tuple[int, ...], bool] = {}
 
-    def route(self, src: int, dst: int) -> tuple[int, ...]:
-        """The numbers of the links from rank to rank, in order; messages may be sent there from now on."""
-        links = tuple(self._number[hop] for hop in self._routes.route(src, dst))
+    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
+        """The numbers of a route's links, in order; messages may be sent there from now on."""
+        links = tuple(self._number[hop] for hop in route)
         for link in links[1:-1]:
             firsts, lasts = self._ends.setdefault(link, (set(), set()))
             firsts.add(links[0])

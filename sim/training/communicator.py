@@ -45,7 +45,7 @@ class Operation:
         )
 
 
-class Communicator:
+class CollectiveQueue:
     """Carries out operations in the order in which they are launched, ``group.workers`` at a time.
 
     ``active`` are on their way; ``changed`` happens when that number does.

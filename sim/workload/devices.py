@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topologies import MAKERS, load, make
+from topologies.catalogue import split
 
 GIB = 2**30
 
@@ -44,6 +45,13 @@ DEVICES = {
         Device("a100", _A100, 2039e9, 80 * GIB),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
         Device("a100-40gb", _A100, 1555e9, 40 * GIB),
+        # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
+        Device(
+            "rtx3090",
+            {"float32": 35.6e12, "tfloat32": 35.6e12, "bfloat16": 71e12, "float16": 71e12},
+            936e9,
+            24 * GIB,
+        ),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
         Device(
             "h100",
@@ -55,7 +63,7 @@ DEVICES = {
 }
 """Every known GPU by name."""
 
-_BY_CAPABILITY = {70: "v100", 80: "a100", 90: "h100"}
+_BY_CAPABILITY = {70: "v100", 80: "a100", 86: "rtx3090", 90: "h100"}
 """The usual GPU of a compute capability, where a topology tells no more."""
 
 
@@ -68,7 +76,7 @@ def device(name: str) -> Device:
 
 def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
-    name = cluster.partition(":")[0]
+    name, _ = split(cluster)
     graph = make(name, 1) if name in MAKERS else load(cluster, values)
     facts = graph.graph
     capability = facts.get("compute_capability")

@@ -62,6 +62,11 @@ reduce_scatter --cluster dgx-a100:4 -b 1K -e 1G -f 32
 broadcast --cluster dgx-h100:2 --size 16M
 all_to_all --cluster dgx-h100:2 --size 16M
 sendrecv --cluster dgx-h100:2 --size 1M
+all_reduce --cluster dgx-h100:1 --algorithm nvls --size 256M --engine simpy
+all_reduce --cluster dgx-h100:2 --size 64M --engine simpy
+all_gather --cluster h100-1gpu:16 --algorithm pat --size 1M --engine simpy
+all_to_all --cluster dgx-h100:2 --size 16M --engine simpy
+sendrecv --cluster dgx1-v100:1 --size 16M --engine simpy
 all_reduce --cluster dgx-h100:1 -g 4 --size 16M
 """
 

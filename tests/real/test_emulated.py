@@ -18,7 +18,7 @@ from real.collective.measure import Measurement
 from real.emulate import available, sweep
 from real.launch.follow import MeasureError
 from real.launch.forks import Forks
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from sim.collective import KINDS
 from sim.record import Record
 from topologies import TopologyError, star
@@ -31,16 +31,16 @@ SLOW = 5e6  # where seconds are compared: a rank that is woken late then loses l
 GOODPUT = SLOW * 1448 / 1514
 KIB = 1024
 RING = Measurement(
-    collective="all_reduce", algorithm="ring", gang=Gang(4), sizes=[64 * KIB], iterations=3, warmup=1
+    collective="all_reduce", algorithm="ring", world=WorldSpec(4), sizes=[64 * KIB], iterations=3, warmup=1
 )
 
 RUN = """
 from real.collective.emulated import measure_emulated
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from real.collective.measure import Measurement
 from topologies import star
 what = Measurement(
-    collective="all_reduce", algorithm="ring", gang=Gang(3), sizes=[4096, 65536, 131072], iterations=2
+    collective="all_reduce", algorithm="ring", world=WorldSpec(3), sizes=[4096, 65536, 131072], iterations=2
 )
 measure_emulated(star(3, bandwidth=12.5e6), what, lambda record: print(record.nbytes, flush=True))
 """
@@ -75,13 +75,13 @@ def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | N
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree", "halving_doubling", "direct"])
 def test_every_schedule_runs_exactly_between_hosts(four: Cluster, algorithm: str) -> None:
     for ranks in (2, 3, 4):
-        what = replace(RING, algorithm=algorithm, gang=Gang(ranks), sizes=[4, 100_004])
+        what = replace(RING, algorithm=algorithm, world=WorldSpec(ranks), sizes=[4, 100_004])
         assert [record.nbytes for record in measured(four, what)] == [4, 100_004]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_collective_of_gloo_runs_exactly_between_hosts(four: Cluster, kind: str) -> None:
-    what = replace(RING, collective=kind, algorithm="library", gang=Gang(3), sizes=[12 * KIB])
+    what = replace(RING, collective=kind, algorithm="library", world=WorldSpec(3), sizes=[12 * KIB])
     (record,) = measured(four, what)
     assert (record.library, record.backend, record.ranks, record.num_nodes) == ("gloo", "gloo", 3, 3)
 
@@ -110,7 +110,9 @@ def assert_takes(
 
 
 def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> None:
-    ping_pong = replace(RING, collective="sendrecv", algorithm="ping_pong", gang=Gang(3), sizes=[1024 * KIB])
+    ping_pong = replace(
+        RING, collective="sendrecv", algorithm="ping_pong", world=WorldSpec(3), sizes=[1024 * KIB]
+    )
     assert_takes(slow, ping_pong, 1024 * KIB / GOODPUT)
     assert_takes(slow, replace(RING, sizes=[1024 * KIB]), 6 * 256 * KIB / GOODPUT)
 
@@ -126,7 +128,7 @@ def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:
     assert spread(8, 4) == (0, 0, 1, 1, 2, 2, 3, 3)
     assert spread(3, 4) == (0, 1, 2)
     assert spread(5, 4) == (0, 0, 1, 2, 3)
-    (record,) = measured(four, replace(RING, gang=Gang(8)))
+    (record,) = measured(four, replace(RING, world=WorldSpec(8)))
     assert (record.ranks, record.num_nodes) == (8, 4)
     assert record.fingerprint["placement"] == "0 0 1 1 2 2 3 3"
 
@@ -179,7 +181,7 @@ def test_torchrun_starts_the_ranks_as_on_a_clusters_nodes() -> None:
     records: list[Record] = []
     measure_emulated(
         star(2, bandwidth=RATE),
-        replace(RING, gang=Gang(4)),
+        replace(RING, world=WorldSpec(4)),
         records.append,
         placement=(1, 1, 0, 0),
         torchrun=True,

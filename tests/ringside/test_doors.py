@@ -2,12 +2,13 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from sim.calibration import Calibration, Fit
 from sim.collective import Collective
-from sim.libraries.find import LIBRARIES, Options, find_library
+from sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from sim.parameters import Parameters
 from sim.predict import predict
 from sim.record import Record, write
@@ -177,6 +178,62 @@ def test_many_ranks_leave_out_what_takes_long_and_say_so():
         candidate = library.choose(Collective("all_reduce", ranks, 25 * M, dtype="float32"))
         said = candidate.caveat.partition(" left out, more than 100,000 transfers to simulate")[0]
         assert set(left) <= set(said.split(", "))
+
+
+FILES = Path(__file__).parents[1] / "sim/libraries/nccl/data/files"
+TABLE = "        GPU0 GPU1 NIC0\nGPU0 X NV12 PIX\nGPU1 NV12 X PIX\nNIC0 PIX PIX X\n"
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """A topology file and a table, under names that hold colons."""
+    files = tmp_path / "10:30" / "h800:8.xml", tmp_path / "10:30" / "table:2"
+    files[0].parent.mkdir()
+    files[0].write_text((FILES / "h800-topo.xml").read_text())
+    files[1].write_text(TABLE)
+    return [str(file) for file in files]
+
+
+def test_what_nccl_or_nvidia_smi_wrote_means_nccl_at_every_door(ringside, shown):
+    for file in shown:
+        words = ("--cluster", f"{file}:2", "--size", "64K")
+        (row,) = ringside("simulate", "all_reduce", *words)
+        assert row == ringside("simulate", "all_reduce", *words, "--library", "nccl")[0]
+        graph = load(f"{file}:2")
+        asked = Collective("all_reduce", row_ranks(graph), 2**16, dtype="float32")
+        assert predict(asked, graph).time_s == row["time_s"]
+        sizes = ("-b", "64K", "-e", "64K")
+        (picked,) = ringside("pick", "all_reduce", "--cluster", file, "--nodes", "2", *sizes)
+        assert (picked["algorithm"], picked["protocol"]) == (row["algorithm"], row["protocol"])
+        made = record("all_reduce", 2**16, graph, "nccl", "auto", "auto", "float32")
+        (compared,) = compare([made], file)
+        assert compared.predicted_s == row["time_s"]
+    words = ("--model", "resnet50", "--cluster", f"{shown[1]}:2")
+    (step,), (same,) = ringside("train", *words), ringside("train", *words, "--library", "nccl")
+    assert step["communication_s"] == same["communication_s"]
+
+
+def test_a_graph_file_beside_a_cluster_means_nccl():
+    options = Options(nccl_graph=FILES / "simllm-b200-graph.xml")
+    assert default_library("star:4", options) == "nccl"
+    assert find_library(None, str(FILES / "simllm-b200-topo.xml"), options=options).name == "nccl"
+
+
+def test_graphs_that_promise_more_than_the_machines_file_are_believed(ringside):
+    words = ("--cluster", str(FILES / "az-ncv4-topo.xml"), "--nccl-graph", str(FILES / "az-ncv4-graph.xml"))
+    for engine in ("auto", "simpy"):
+        (row,) = ringside("simulate", "all_reduce", *words, "--size", "64M", "--engine", engine)
+        assert row["channels"] == 4
+
+
+def test_a_topology_from_a_file_that_was_changed_by_hand_is_followed(shown):
+    graph = load(f"{shown[0]}:2")
+    asked = Collective("all_reduce", 16, 64 * M, dtype="float32")
+    before = predict(asked, graph).time_s
+    for *_, link in graph.edges(data=True):
+        if link["kind"] == "ib":
+            link["bandwidth"] /= 4
+    assert predict(asked, graph).time_s > 1.2 * before
 
 
 def test_no_library_is_unknown_to_the_door():

@@ -11,7 +11,7 @@ import pytest
 
 from sim.record import Record, to_line
 from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup
 from topologies import star
@@ -72,7 +72,7 @@ def steps():
     step = simulate_step(sleeping_layers(2), group)
     return DdpRecord(
         workload=sleeping_layers(2), ranks=2, ddp=DataParallel(), workers=2,
-        wires=Wires(topology=dumps(star(2)), library="ideal"), memory_bandwidth=None, steps=(step,),
+        wires=MeasuredNetwork(topology=dumps(star(2)), library="ideal"), memory_bandwidth=None, steps=(step,),
         fingerprint={},
     ).dumps()  # fmt: skip
 

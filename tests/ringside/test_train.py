@@ -155,7 +155,7 @@ def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(trai
 
 def test_measured_steps_are_a_workload_too(train, tmp_path):
     from sim.training.ddp.job import DataParallel
-    from sim.training.ddp.record import DdpRecord, Wires
+    from sim.training.ddp.record import DdpRecord, MeasuredNetwork
     from sim.training.groups import TimedGroup
     from sim.workload.file import read
     from topologies import star
@@ -164,7 +164,7 @@ def test_measured_steps_are_a_workload_too(train, tmp_path):
     work = read(tmp_path / "even.yaml")
     record = DdpRecord(
         workload=work, ranks=2, ddp=DataParallel(), workers=2, memory_bandwidth=None, fingerprint={},
-        wires=Wires(topology=dumps(star(2)), library="ideal"),
+        wires=MeasuredNetwork(topology=dumps(star(2)), library="ideal"),
         steps=(simulate_step(work, TimedGroup(2, lambda _: 1e-3)),),
     )  # fmt: skip
     (tmp_path / "steps.json").write_text(record.dumps())

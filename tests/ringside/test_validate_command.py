@@ -7,13 +7,13 @@ import pytest
 
 from real.launch.follow import MeasureError
 from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
 from validation.compare_ddp import ComparedSteps
-from validation.emulated.collectives import Cell
+from validation.emulated.collectives import MeasuredCase
 from validation.emulated.plan import MIB, SHORT, num_cells
 from validation.emulated.training import sleeping_layers, trials
 
@@ -22,7 +22,7 @@ KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubsc
 
 
 def cell(error, **changes):
-    made = Cell(
+    made = MeasuredCase(
         family="ring", collective="all_reduce", algorithm="ring", ranks=4, bandwidth=25e6, size_bytes=MIB,
         placement="natural", oversubscription=1.0, slowdown=1.0, measured_s=0.1,
         predicted_s=0.1 * (1 + error), repeats=5, spread=0.01, latency_s=1e-4, efficiency=0.95,
@@ -98,8 +98,8 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         slower = replace(step, step_s=step.step_s * factor, buckets=buckets)
         record = DdpRecord(
             workload=sleeping_layers(), ranks=4, ddp=DataParallel(), workers=2, memory_bandwidth=None,
-            wires=Wires(topology=dumps(star(4)), library="ideal", algorithm="ring"), steps=(slower,),
-            fingerprint={},
+            wires=MeasuredNetwork(topology=dumps(star(4)), library="ideal", algorithm="ring"),
+            steps=(slower,), fingerprint={},
         )  # fmt: skip
         return ComparedSteps(record, step)
 

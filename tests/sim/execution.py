@@ -46,9 +46,10 @@ class Program:
         owners = [{block for block, _ in plan.collective.start(rank)} for rank in range(plan.ranks)]
         values = random.Random(len(self.moves))
         self.parts = [[values.getrandbits(60) for _ in range(len(plan.chunks))] for _ in range(plan.ranks)]
+        self.parts += [[0] * len(plan.chunks) for _ in plan.switches]
         block = plan.chunks.block.tolist()
         totals = [
-            sum(part[c] for part, owned in zip(self.parts, owners, strict=True) if block[c] in owned)
+            sum(part[c] for part, owned in zip(self.parts, owners, strict=False) if block[c] in owned)
             for c in range(len(block))
         ]
         self.wanted = [
@@ -81,7 +82,7 @@ def urgency(program: Program, chance: random.Random) -> Callable[[int, int], flo
             late = [slow[connection_of(move)] for move in program.moves]
             return lambda transfer, event: late[transfer] + chance.random() / 9
         case 3:
-            ranks = [chance.random() for _ in range(program.plan.ranks)]
+            ranks = [chance.random() for _ in range(program.plan.ends)]
             late = [ranks[move.src] for move in program.moves]
             return lambda transfer, event: late[transfer] + chance.random() / 9
     pairs = [chance.random() for _ in range(3 * number)]

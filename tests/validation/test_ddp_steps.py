@@ -5,23 +5,23 @@ import pytest
 from real.emulate import available
 from sim.training.ddp.buckets import Bucketing, layout
 from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, Wires
+from sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup
 from topologies import star
 from topologies.file import dumps
 from validation.compare_ddp import ComparedSteps
 from validation.emulated.plan import MBIT
-from validation.emulated.training import Trial, checks, judge, sleeping_layers, trials
+from validation.emulated.training import StepCase, checks, judge, sleeping_layers, trials
 
-TRIAL = Trial(bandwidth=500 * MBIT, cap_mb=5, workers=2)
+TRIAL = StepCase(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 
 
 def recorded(steps):
     return DdpRecord(
         workload=sleeping_layers(), ranks=4, ddp=DataParallel(bucketing=Bucketing(5)), workers=1,
-        wires=Wires(topology=dumps(star(4)), library="ideal", algorithm="ring"), memory_bandwidth=None,
-        steps=steps, fingerprint={},
+        wires=MeasuredNetwork(topology=dumps(star(4)), library="ideal", algorithm="ring"),
+        memory_bandwidth=None, steps=steps, fingerprint={},
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
 import pytest
 
-from validation.published.throughput import Judged, judge, summarize, table
+from validation.published.throughput import Comparison, judge, summarize, table
 from validation.published.training.sources import sources
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Judged]:
+def rows() -> list[Comparison]:
     return judge()
 
 
-def limited(rows: list[Judged], limit: str) -> list[Judged]:
+def limited(rows: list[Comparison], limit: str) -> list[Comparison]:
     return [row for row in rows if row.limit == limit]
 
 
@@ -28,7 +28,7 @@ def test_cells_are_the_published_ones() -> None:
     assert all(source.source and source.notes for source in sources())
 
 
-def test_the_first_row_of_each_series_sets_it_and_nothing_else_does(rows: list[Judged]) -> None:
+def test_the_first_row_of_each_series_sets_it_and_nothing_else_does(rows: list[Comparison]) -> None:
     series = [series for source in sources() for series in source.series]
     base = limited(rows, "sets compute")
     assert [row.series for row in base] == [one.id for one in series]
@@ -36,7 +36,7 @@ def test_the_first_row_of_each_series_sets_it_and_nothing_else_does(rows: list[J
     assert all(abs(row.error) < 1e-5 for row in base)
 
 
-def test_communication_bound_rows_beat_linear_scaling(rows: list[Judged]) -> None:
+def test_communication_bound_rows_beat_linear_scaling(rows: list[Comparison]) -> None:
     bound = limited(rows, "communication")
     assert all(abs(row.error) < abs(row.linear_error) for row in bound)
     total = summarize(bound)
@@ -44,20 +44,20 @@ def test_communication_bound_rows_beat_linear_scaling(rows: list[Judged]) -> Non
     assert total.median_error < 0.04 < 0.08 < total.median_linear_error
 
 
-def test_rows_across_nodes_come_out_within_a_tenth(rows: list[Judged]) -> None:
+def test_rows_across_nodes_come_out_within_a_tenth(rows: list[Comparison]) -> None:
     across = [row for row in limited(rows, "communication") if row.row.nodes > 1]
     assert summarize(across).median_error < 0.04
     assert sum(abs(row.error) < 0.1 for row in across) >= len(across) - 1
 
 
-def test_mixed_precision_resnet_is_named_as_bound_by_its_input(rows: list[Judged]) -> None:
+def test_mixed_precision_resnet_is_named_as_bound_by_its_input(rows: list[Comparison]) -> None:
     named = {(row.series, row.row.gpus) for row in limited(rows, "input")}
     assert {(f"resnet50-{machine}-amp", 8) for machine in ("dgx-a100", "dgx1-16gb", "dgx1-32gb")} < named
     assert {("resnet50-mindspore-fp16-256", 8), ("resnet50-mindspore-fp16-256-nodes", 32)} < named
     assert all(series.startswith("resnet50") for series, _ in named)
 
 
-def test_the_table_says_what_sets_what_and_what_nccls_times_rest_on(rows: list[Judged]) -> None:
+def test_the_table_says_what_sets_what_and_what_nccls_times_rest_on(rows: list[Comparison]) -> None:
     text = table(rows)
     assert "first row, which sets its compute time and nothing else" in text
     assert "not calibrated by any measurement" in text

@@ -5,11 +5,11 @@ import pytest
 from real.emulate import available
 from topologies import ranks
 from topologies.placement import interleaved
-from validation.emulated.collectives import QUIET, Cell, Validation, validate, verdicts
+from validation.emulated.collectives import QUIET, MeasuredCase, Validation, validate, verdicts
 from validation.emulated.links import Link, as_measured
-from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Scene, Trial, num_cells, only
+from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Case, NetworkCase, num_cells, only
 
-CELL = Cell(
+CELL = MeasuredCase(
     family="leaf-spine",
     collective="all_reduce",
     algorithm="ring",
@@ -28,7 +28,7 @@ CELL = Cell(
 )
 
 
-def cells(*errors: float, **changes: object) -> list[Cell]:
+def cells(*errors: float, **changes: object) -> list[MeasuredCase]:
     return [replace(CELL, predicted_s=1 + error, **changes) for error in errors]
 
 
@@ -63,7 +63,7 @@ def test_a_validation_passes_if_every_family_does() -> None:
 
 @pytest.mark.parametrize("plan", [SHORT, FULL])
 def test_every_trial_of_a_plan_has_a_tolerance_and_steps_that_are_long_enough(
-    plan: tuple[Scene, ...],
+    plan: tuple[NetworkCase, ...],
 ) -> None:
     for scene in plan:
         assert len(ranks(scene.graph)) == scene.hosts
@@ -77,13 +77,13 @@ def test_every_trial_of_a_plan_has_a_tolerance_and_steps_that_are_long_enough(
 
 
 def test_a_slow_host_has_both_its_directions_slowed() -> None:
-    graph = Scene(hosts=3, bandwidth=8.0, slow=1, slowdown=4.0, trials=()).graph
+    graph = NetworkCase(hosts=3, bandwidth=8.0, slow=1, slowdown=4.0, trials=()).graph
     assert [graph.edges[hop]["bandwidth"] for hop in (("gpu1", "switch"), ("switch", "gpu1"))] == [2.0, 2.0]
     assert graph.edges["gpu0", "switch"]["bandwidth"] == 8.0
 
 
 def test_a_network_as_measured_keeps_its_proportions_and_has_latency_at_its_hosts() -> None:
-    scene = Scene(hosts=4, leaves=2, bandwidth=100.0, oversubscription=4.0, trials=())
+    scene = NetworkCase(hosts=4, leaves=2, bandwidth=100.0, oversubscription=4.0, trials=())
     network = as_measured(scene.graph, interleaved(scene.graph), Link(100.0, 0.9), 1e-3)
     assert ranks(network) == ["gpu0", "gpu2", "gpu1", "gpu3"]
     assert network.edges["gpu0", "leaf0"] == {"kind": "ethernet", "bandwidth": 90.0, "latency": 5e-4}
@@ -96,9 +96,9 @@ def test_a_small_plan_is_predicted_from_ping_pong_and_measured() -> None:
     pytest.importorskip("torch")
     if reason := available():
         pytest.skip(reason)
-    trial = Trial(family="ring", ranks=3, sizes=(MIB,))
-    seen: list[Cell] = []
-    result = validate((Scene(hosts=3, bandwidth=200 * MBIT, trials=(trial,)),), seen.append)
+    trial = Case(family="ring", ranks=3, sizes=(MIB,))
+    seen: list[MeasuredCase] = []
+    result = validate((NetworkCase(hosts=3, bandwidth=200 * MBIT, trials=(trial,)),), seen.append)
     (cell,) = result.cells
     assert seen == [cell]
     assert (cell.ranks, cell.size_bytes, cell.repeats, cell.placement) == (3, MIB, 5, "natural")

@@ -20,6 +20,13 @@ from topologies.units import BytesPerSecond, Seconds
 
 MAX_NVLINKS = 18
 
+_GENERATIONS = {13: 90, 7: 80, 1: 70, 0: 80}
+"""Compute capability of GPUs with so many NVLinks at least: 18 from H100 on, 12 on A100 (A800 and H800 both
+have 8), 6 on V100. Without any they are taken for A100."""
+
+_BRIDGED = 86
+"""That of GPUs which four NVLinks join in pairs, as RTX 3090, A6000 and A40."""
+
 _CLASSES = ("PSB", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 _SWITCHED = {"PSB", "PIX", "PXB"}
 _SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
@@ -60,11 +67,14 @@ def topology(
     """``nodes`` machines of the kind in the table, with bandwidths that the table does not tell.
 
     ``nvlink`` is one link, 25 GB/s each way from V100 to H200, 50 GB/s on Blackwell. The others
-    default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets.
+    default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets. The generation of
+    the GPUs is `compute_capability`.
     """
     table = read(text)
+    one = machine(table, nvlink, pcie, socket)
+    one.graph["compute_capability"] = compute_capability(table)
     return clustered(
-        machine(table, nvlink, pcie, socket),
+        one,
         nodes,
         dict.fromkeys(table.cards, nic),
         nvlink_latency=nvlink_latency,
@@ -87,6 +97,14 @@ def nvlinks(table: Table) -> int:
     """The NVLinks of the GPU that has most."""
     together = max if _switched(table) else sum
     return max(together((0, *_counts(table, gpu).values())) for gpu in table.gpus)
+
+
+def compute_capability(table: Table) -> int:
+    """The generation that GPUs with so many NVLinks are taken for: the table names no GPU."""
+    links = nvlinks(table)
+    if links == 4 and "NV4" in table.shared.values():
+        return _BRIDGED
+    return _GENERATIONS[max(least for least in _GENERATIONS if least <= links)]
 
 
 def _counts(table: Table, gpu: str) -> dict[str, int]:

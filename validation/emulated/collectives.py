@@ -12,7 +12,7 @@ import numpy as np
 from real.collective.emulated import Cluster, cluster
 from real.collective.measure import Measurement
 from real.launch.forks import Forks
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from sim.collective import Collective, itemsize
 from sim.libraries.gloo import RENDEZVOUS
 from sim.predict import predict
@@ -20,7 +20,7 @@ from sim.record import Record
 from topologies import Topology
 from topologies.placement import PLACEMENTS
 from validation.emulated.links import Link, as_measured, measure_latency, measure_link
-from validation.emulated.plan import LIBRARY, TOLERANCES, Scene, Tolerance, Trial
+from validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
 
 QUIET = 0.10
 """The largest spread of repeats with which a cell says something about the model."""
@@ -34,7 +34,7 @@ _DTYPE = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class MeasuredCase:
     """One prediction beside its measurement, the median of ``repeats``.
 
     ``bandwidth`` is the hosts' links' nominal one in bytes/s. ``spread`` is the way from the fastest
@@ -93,7 +93,7 @@ class Verdict:
 class Validation:
     """A finished validation."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[MeasuredCase, ...]
     verdicts: tuple[Verdict, ...]
     seconds: float
 
@@ -103,16 +103,16 @@ class Validation:
         return all(verdict.passed for verdict in self.verdicts)
 
 
-def validate(plan: Sequence[Scene], on_cell: Callable[[Cell], None]) -> Validation:
+def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None]) -> Validation:
     """Carry out a plan; call ``on_cell`` with each cell as soon as it is there.
 
     Raise `ValueError` if this machine cannot emulate a network (see `real.emulate.available`) and
     `real.launch.follow.MeasureError` if a measurement fails.
     """
     begin = time.monotonic()
-    cells: list[Cell] = []
+    cells: list[MeasuredCase] = []
 
-    def keep(cell: Cell) -> None:
+    def keep(cell: MeasuredCase) -> None:
         cells.append(cell)
         on_cell(cell)
 
@@ -123,13 +123,13 @@ def validate(plan: Sequence[Scene], on_cell: Callable[[Cell], None]) -> Validati
     return Validation(cells=tuple(cells), verdicts=verdicts(cells), seconds=time.monotonic() - begin)
 
 
-def verdicts(cells: Sequence[Cell]) -> tuple[Verdict, ...]:
+def verdicts(cells: Sequence[MeasuredCase]) -> tuple[Verdict, ...]:
     """One verdict for each family that has cells."""
     families = [name for name in TOLERANCES if any(cell.family == name for cell in cells)]
     return tuple(_verdict(name, [cell for cell in cells if cell.family == name]) for name in families)
 
 
-def _verdict(family: str, cells: Sequence[Cell]) -> Verdict:
+def _verdict(family: str, cells: Sequence[MeasuredCase]) -> Verdict:
     noisy = sum(cell.noisy for cell in cells)
     # where every cell is noisy there are numbers to show, and no pass
     errors = np.abs([cell.error for cell in cells if not cell.noisy or noisy == len(cells)])
@@ -144,7 +144,7 @@ def _verdict(family: str, cells: Sequence[Cell]) -> Verdict:
     )
 
 
-def _play(scene: Scene, network: Cluster, on_cell: Callable[[Cell], None]) -> None:
+def _play(scene: NetworkCase, network: Cluster, on_cell: Callable[[MeasuredCase], None]) -> None:
     graph, link = scene.graph, measure_link(network)
     latencies: dict[tuple[int, ...], float] = {}
     for trial in scene.trials:
@@ -166,12 +166,12 @@ def _spread(record: Record) -> float:
     return (record.max_s - record.min_s) / record.time_s
 
 
-def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Sequence[int]) -> list[Record]:
+def _measured(network: Cluster, trial: Case, sizes: Sequence[int], hosts: Sequence[int]) -> list[Record]:
     records: list[Record] = []
     what = Measurement(
         collective=trial.collective,
         algorithm="library" if trial.algorithm == LIBRARY else trial.algorithm,
-        gang=Gang(trial.ranks),
+        world=WorldSpec(trial.ranks),
         sizes=sizes,
         dtype=_DTYPE,
         iterations=REPEATS,
@@ -181,7 +181,7 @@ def _measured(network: Cluster, trial: Trial, sizes: Sequence[int], hosts: Seque
     return records
 
 
-def _predicted(trial: Trial, nbytes: int, graph: Topology, latency: float) -> float:
+def _predicted(trial: Case, nbytes: int, graph: Topology, latency: float) -> float:
     library, algorithm = ("gloo", "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
     collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
     seconds = predict(collective, graph, library=library, algorithm=algorithm, engine="simpy").time_s
@@ -189,8 +189,10 @@ def _predicted(trial: Trial, nbytes: int, graph: Topology, latency: float) -> fl
     return seconds if library == "gloo" else seconds + RENDEZVOUS * latency
 
 
-def _cell(scene: Scene, trial: Trial, record: Record, predicted_s: float, link: Link, latency: float) -> Cell:
-    return Cell(
+def _cell(
+    scene: NetworkCase, trial: Case, record: Record, predicted_s: float, link: Link, latency: float
+) -> MeasuredCase:
+    return MeasuredCase(
         family=trial.family,
         collective=trial.collective,
         algorithm=trial.algorithm,

@@ -14,7 +14,7 @@ import numpy as np
 from real.collective.emulated import Cluster
 from real.collective.measure import Measurement
 from real.emulate.queues import SEGMENT, SEND_WINDOW
-from real.launch.torchrun import Gang
+from real.launch.torchrun import WorldSpec
 from sim.record import Record
 from topologies import Topology
 from topologies.graph import ranks
@@ -76,7 +76,7 @@ def _ping_pong(cluster: Cluster, placement: Sequence[int], sizes: Sequence[int])
     what = Measurement(
         collective="sendrecv",
         algorithm="ping_pong",
-        gang=Gang(len(placement)),
+        world=WorldSpec(len(placement)),
         sizes=sizes,
         iterations=5 if max(sizes) > _SMALL else 25,
         warmup=1,

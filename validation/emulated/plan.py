@@ -59,7 +59,7 @@ _FAMILY = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Case:
     """One collective by one algorithm, `LIBRARY` for Gloo's own way, on so many ranks at several sizes."""
 
     family: str
@@ -71,7 +71,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class NetworkCase:
     """An emulated network: its hosts' links, in bytes/s, how oversubscribed it is, what runs on it.
 
     ``leaves`` of 0 is a star. The host named by ``slow`` has links ``slowdown`` times slower.
@@ -79,7 +79,7 @@ class Scene:
 
     hosts: int
     bandwidth: float
-    trials: tuple[Trial, ...]
+    trials: tuple[Case, ...]
     leaves: int = 0
     oversubscription: float = 1.0
     slow: int | None = None
@@ -98,12 +98,12 @@ class Scene:
         return graph
 
 
-def num_cells(plan: Sequence[Scene]) -> int:
+def num_cells(plan: Sequence[NetworkCase]) -> int:
     """How many cells a plan has."""
     return sum(len(trial.sizes) for scene in plan for trial in scene.trials)
 
 
-def only(plan: Sequence[Scene], families: Sequence[str]) -> tuple[Scene, ...]:
+def only(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkCase, ...]:
     """The part of a plan that belongs to some families; all of it where none is named."""
     known = {trial.family: None for scene in plan for trial in scene.trials}
     for family in families:
@@ -116,16 +116,16 @@ def only(plan: Sequence[Scene], families: Sequence[str]) -> tuple[Scene, ...]:
     return tuple(scene for scene in scenes if scene.trials)
 
 
-def _by_algorithm(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Trial]:
+def _by_algorithm(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Case]:
     for algorithm in _ALGORITHMS:
         for count in ranks:
-            yield Trial(family=_FAMILY[algorithm], algorithm=algorithm, ranks=count, sizes=sizes)
+            yield Case(family=_FAMILY[algorithm], algorithm=algorithm, ranks=count, sizes=sizes)
 
 
-def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Trial]:
+def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Case]:
     for kind in _OTHERS:
         for count in ranks:
-            yield Trial(
+            yield Case(
                 family="Gloo's other collectives",
                 collective=kind,
                 algorithm=LIBRARY,
@@ -134,10 +134,10 @@ def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Trial]:
             )
 
 
-def _counts(ranks: Sequence[int], algorithms: Sequence[str], sizes: tuple[int, ...]) -> Iterator[Trial]:
+def _counts(ranks: Sequence[int], algorithms: Sequence[str], sizes: tuple[int, ...]) -> Iterator[Case]:
     for count in ranks:
         for algorithm in algorithms:
-            yield Trial(family="other rank counts", algorithm=algorithm, ranks=count, sizes=sizes)
+            yield Case(family="other rank counts", algorithm=algorithm, ranks=count, sizes=sizes)
 
 
 def _leaf_spine(
@@ -145,28 +145,30 @@ def _leaf_spine(
     oversubscription: float,
     sizes: tuple[int, ...],
     sharing: Sequence[tuple[str, str]] = _SHARING,
-) -> Scene:
+) -> NetworkCase:
     rings = tuple(
-        Trial(family="leaf-spine", ranks=8, sizes=sizes, placement=placement)
+        Case(family="leaf-spine", ranks=8, sizes=sizes, placement=placement)
         for placement in ("natural", "interleaved")
     )
     shared = tuple(
-        Trial(family="shared uplinks", collective=kind, algorithm=algorithm, ranks=8, sizes=sizes)
+        Case(family="shared uplinks", collective=kind, algorithm=algorithm, ranks=8, sizes=sizes)
         for kind, algorithm in sharing
     )
     trials = (*rings, *shared)
-    return Scene(hosts=8, leaves=2, bandwidth=bandwidth, oversubscription=oversubscription, trials=trials)
-
-
-def _slower_link(bandwidth: float, algorithms: Sequence[str], sizes: tuple[int, ...]) -> Scene:
-    trials = tuple(
-        Trial(family="slower link", algorithm=algorithm, ranks=4, sizes=sizes) for algorithm in algorithms
+    return NetworkCase(
+        hosts=8, leaves=2, bandwidth=bandwidth, oversubscription=oversubscription, trials=trials
     )
-    return Scene(hosts=4, bandwidth=bandwidth, slow=2, trials=trials)
+
+
+def _slower_link(bandwidth: float, algorithms: Sequence[str], sizes: tuple[int, ...]) -> NetworkCase:
+    trials = tuple(
+        Case(family="slower link", algorithm=algorithm, ranks=4, sizes=sizes) for algorithm in algorithms
+    )
+    return NetworkCase(hosts=4, bandwidth=bandwidth, slow=2, trials=trials)
 
 
 SHORT = (
-    Scene(
+    NetworkCase(
         hosts=8,
         bandwidth=200 * MBIT,
         trials=(
@@ -182,14 +184,14 @@ SHORT = (
 
 FULL = (
     *(
-        Scene(
+        NetworkCase(
             hosts=8,
             bandwidth=rate * MBIT,
             trials=tuple(_by_algorithm((4, 8), (MIB, 2 * MIB, 4 * MIB, 8 * MIB))),
         )
         for rate in (50, 100, 200)
     ),
-    Scene(
+    NetworkCase(
         hosts=8,
         bandwidth=100 * MBIT,
         trials=(
@@ -199,10 +201,10 @@ FULL = (
     ),
     *(_leaf_spine(100 * MBIT, ratio, (MIB, 4 * MIB)) for ratio in (1, 2, 4)),
     _slower_link(100 * MBIT, ("ring", "double_binary_tree", "tree", LIBRARY), (MIB, 4 * MIB)),
-    Scene(
+    NetworkCase(
         hosts=16,
         bandwidth=50 * MBIT,
-        trials=(Trial(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
+        trials=(Case(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
     ),
 )
 """All that Ringside claims of real networks; a quarter of an hour."""

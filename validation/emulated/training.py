@@ -27,7 +27,7 @@ STEP_MEDIAN, STEP_WORST, FINISH_MEDIAN = 0.02, 0.05, 0.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class StepCase:
     """One cell: links of ``bandwidth`` bytes/s, a bucket cap in MiB, and the process group's workers."""
 
     bandwidth: float
@@ -48,23 +48,23 @@ def trials(
     rates: Sequence[float] = (100 * MBIT, 200 * MBIT, 500 * MBIT),
     caps_mb: Sequence[float] = (1, 5, 25),
     workers: Sequence[int] = (2, 1),
-) -> list[Trial]:
+) -> list[StepCase]:
     """Every combination."""
     return [
-        Trial(bandwidth=rate, cap_mb=cap, workers=count)
+        StepCase(bandwidth=rate, cap_mb=cap, workers=count)
         for rate in rates
         for count in workers
         for cap in caps_mb
     ]
 
 
-def judge(plan: Iterable[Trial], on_judged: Callable[[Trial, ComparedSteps], None]) -> None:
+def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps], None]) -> None:
     """Predict and measure each trial; one network is built for each bandwidth.
 
     Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
     measurement fails.
     """
-    by_rate: dict[float, list[Trial]] = {}
+    by_rate: dict[float, list[StepCase]] = {}
     for trial in plan:
         by_rate.setdefault(trial.bandwidth, []).append(trial)
     for rate, some in by_rate.items():

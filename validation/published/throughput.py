@@ -25,7 +25,7 @@ from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
 from sim.workload.workload import Workload
-from validation.published.training.sources import Row, Series, sources
+from validation.published.training.sources import PublishedStep, Series, sources
 
 # hardware: 8 V100 in a cube mesh with a single 100 Gb/s card (notes of DLPerf's report)
 _V100_ONE_NIC = replace(nccl.SYSTEMS["dgx1-v100"], name="v100-one-nic", nics=1)
@@ -41,7 +41,7 @@ MISSED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Comparison:
     """One published row and its prediction; throughputs in samples/s, ``error`` predicted / measured - 1.
 
     ``linear`` is the base row's throughput times the GPUs. ``limit`` is ``sets compute`` for the base
@@ -51,7 +51,7 @@ class Judged:
     """
 
     series: str
-    row: Row
+    row: PublishedStep
     predicted: float
     linear: float
     limit: str
@@ -68,7 +68,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SeriesSummary:
     """Errors over some rows, absolute values: the model's, linear scaling's, and how often the model wins."""
 
     rows: int
@@ -77,15 +77,15 @@ class Summary:
     better: int
 
 
-def judge() -> list[Judged]:
+def judge() -> list[Comparison]:
     """Every published row."""
     return [judged for source in sources() for series in source.series for judged in _judge(series)]
 
 
-def summarize(rows: Iterable[Judged]) -> Summary:
+def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
     """The errors of rows that set nothing."""
     held = [row for row in rows if row.limit != "sets compute"]
-    return Summary(
+    return SeriesSummary(
         len(held),
         median(abs(row.error) for row in held),
         median(abs(row.linear_error) for row in held),
@@ -93,7 +93,7 @@ def summarize(rows: Iterable[Judged]) -> Summary:
     )
 
 
-def table(rows: Iterable[Judged]) -> str:
+def table(rows: Iterable[Comparison]) -> str:
     """The rows as text in columns, and what they come to."""
     rows = list(rows)
     lines = [
@@ -123,17 +123,17 @@ def table(rows: Iterable[Judged]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _judge(series: Series) -> Iterable[Judged]:
+def _judge(series: Series) -> Iterable[Comparison]:
     base = series.rows[0]
     pace = _pace(series, base)
     for row in series.rows:
         step = _step(series, row, pace)
         linear = base.samples_per_s / base.gpus * row.gpus
         limit = _limit(series, row, step) if row is not base else "sets compute"
-        yield Judged(series.id, row, step.throughput, linear, limit)
+        yield Comparison(series.id, row, step.throughput, linear, limit)
 
 
-def _limit(series: Series, row: Row, step: Step) -> str:
+def _limit(series: Series, row: PublishedStep, step: Step) -> str:
     short = row.samples_per_s < step.throughput * (1 - MISSED)
     if short and series.reads_images:
         return "input"
@@ -142,7 +142,7 @@ def _limit(series: Series, row: Row, step: Step) -> str:
     return "unexplained" if short else "compute"
 
 
-def _pace(series: Series, base: Row) -> float:
+def _pace(series: Series, base: PublishedStep) -> float:
     """Seconds of compute a sample takes on one GPU, so that the base row comes out as measured."""
     most = base.gpus / base.samples_per_s
     if base.gpus == 1:
@@ -153,14 +153,14 @@ def _pace(series: Series, base: Row) -> float:
     return pace
 
 
-def _step(series: Series, row: Row, pace: float) -> Step:
+def _step(series: Series, row: PublishedStep, pace: float) -> Step:
     job = DataParallel(
         bucketing=Bucketing(series.bucket_cap_mb), accumulation=row.accumulation, broadcast_buffers=False
     )
     return simulate_step(_workload(series, row, pace), _group(series, row), job)
 
 
-def _workload(series: Series, row: Row, pace: float) -> Workload:
+def _workload(series: Series, row: PublishedStep, pace: float) -> Workload:
     roofline = _roofline(series.model, series.device, series.precision, row.batch)
     factor = pace * row.batch / (roofline.forward_s + roofline.backward_s)
     layers = tuple(
@@ -175,7 +175,7 @@ def _roofline(model: str, gpu: str, precision: str, batch: int) -> Workload:
     return workload(architecture(model), device(gpu), batch, precision)
 
 
-def _group(series: Series, row: Row) -> ProcessGroup:
+def _group(series: Series, row: PublishedStep) -> ProcessGroup:
     if row.gpus == 1:
         return TimedGroup(1, lambda _: 0.0)
     return process_group(_library(series.machine, row.nodes, row.gpus_per_node))

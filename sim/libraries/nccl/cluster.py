@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
-from sim.libraries.nccl.files.file_kind import WHAT, file_kind
+from sim.libraries.nccl.files.file_kind import WHAT, file_kind, is_amds
 from sim.libraries.nccl.files.graph_file import parse_graphs
 from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
@@ -16,7 +16,7 @@ from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import Topology, described, load, make, num_machines
+from topologies import MAKERS, Topology, described, load, num_machines
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
@@ -29,8 +29,23 @@ MAX_RANKS_PER_GPU = 64
 
 
 def is_machine(cluster: str) -> bool:
-    """Whether the cluster is of machines that NCCL's model knows, by name or as a file describes them."""
-    return split(cluster)[0] in SYSTEMS or described.is_file(cluster)
+    """Whether NCCL's model knows the cluster's machines: by name, or as a file describes or shows them."""
+    name = split(cluster)[0]
+    return name in SYSTEMS or described.is_file(name) or _is_shown(Path(name))
+
+
+def is_read(graph: Topology) -> bool:
+    """Whether the topology was read from a file that NCCL or nvidia-smi wrote, not RCCL."""
+    return "file" in graph.graph and all(link["kind"] != "xgmi" for *_, link in graph.edges(data=True))
+
+
+def _is_shown(path: Path) -> bool:
+    """Whether NCCL or nvidia-smi wrote the file; what cannot be read is refused where it has to be."""
+    try:
+        text = _text(path)
+        return file_kind(text) is not None and not is_amds(text)
+    except ValueError:
+        return False
 
 
 def communicator_of(
@@ -143,23 +158,23 @@ def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str
         graph = load(cluster, rest)
         return name_of(graph), replace(system_of_graph(graph), ranks_per_gpu=sharing), num_machines(graph)
     if not isinstance(cluster, str):
-        if not _is_listed(cluster):
+        known = cluster.graph.get("file", name_of(cluster))
+        if not _is_still(cluster, known):
             return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
         values = cluster.graph.get("settings", {})
-        cluster = f"{name_of(cluster)}:{num_machines(cluster)}"
+        cluster = f"{known}:{num_machines(cluster)}"
     name, count = split(cluster)
-    if count == 0:
-        raise ValueError(f"{cluster!r}: 0 is no count; write for example {name}:4")
+    if name in MAKERS and name not in SYSTEMS:  # refused by what its graph lacks
+        return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count
     return name, machine(name, values), count
 
 
-def _is_listed(graph: Topology) -> bool:
-    """Whether the topology is of the catalogue's machines, whose figures NCCL's model has by name."""
-    name = name_of(graph)
-    if name not in SYSTEMS:
+def _is_still(graph: Topology, known: str) -> bool:
+    """Whether the topology is what a machine's name or file says, of which NCCL's model knows more."""
+    if known not in SYSTEMS and not _is_shown(Path(known)):
         return False
-    listed = make(name, num_machines(graph), graph.graph.get("settings", {}))
-    return bool(graph.adj == listed.adj and graph.nodes == listed.nodes)
+    original = load(f"{known}:{num_machines(graph)}", graph.graph.get("settings"))
+    return bool(graph.adj == original.adj and graph.nodes == original.nodes)
 
 
 def _text(path: Path) -> str:

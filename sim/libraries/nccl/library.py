@@ -13,19 +13,15 @@ from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import closed_form
+from sim.libraries.nccl.device.closed_form import closed_form, has_closed_form
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
-from sim.libraries.nccl.device.schedules import (
-    SCHEDULED,
-    carried_bytes,
-    channel_schedule,
-    check_schedulable,
-    schedule,
-)
-from sim.libraries.nccl.device.wires import channels, wires
+from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
+from sim.libraries.nccl.device.plays import plays
+from sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
 from sim.libraries.scheduled import evaluate
@@ -43,7 +39,7 @@ under the tuner and 20 us above: a default until a calibration knows better.
 """
 
 CLOCKS = ("tuner", "pipeline")
-"""What ``auto`` goes by: NCCL's belief; or the closed form of rings and trees, within 5 % of the engine's."""
+"""What ``auto`` goes by: NCCL's belief; or the closed forms, within 5 % of the engine's."""
 
 ALONE = Candidate("none", "none", 0, 0.0)
 """One rank talks to nobody: NCCL copies the buffer, if it does anything."""
@@ -52,8 +48,9 @@ ALONE = Candidate("none", "none", 0, 0.0)
 class Nccl:
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
-    By the ``pipeline`` clock the candidates are rings and trees alone: two models in one ranking
-    decide nothing. What it chooses of its own accord is the tuner's by either clock.
+    By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
+    all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
+    either clock.
     """
 
     name = "nccl"
@@ -65,6 +62,16 @@ class Nccl:
         self.clock = clock
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
+
+    @property
+    def version(self) -> str:
+        """The version of NCCL that was asked for, or that a log is of."""
+        return self.comm.settings.version if self.comm else DEFAULT_VERSION
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken on trust, in sentences."""
+        return self.comm.notes if self.comm else ()
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
@@ -82,7 +89,8 @@ class Nccl:
             )
             for row, algorithm in enumerate(ALGORITHMS)
             for column, protocol in enumerate(PROTOCOLS)
-            if table.rate(algorithm, protocol) and (self.clock == "tuner" or algorithm in SCHEDULED)
+            if table.rate(algorithm, protocol)
+            and (self.clock == "tuner" or has_closed_form(self.comm, collective.kind, algorithm))
         ]
 
     def choose(self, collective: Collective) -> Candidate:
@@ -97,9 +105,11 @@ class Nccl:
         return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """All channels of a ring or a tree."""
+        """All channels of an algorithm, or all sends and receives."""
         if self.comm is None:
             raise ValueError("1 rank talks to nobody, so there is no schedule; write 2 ranks or more")
+        if collective.kind in POINT_TO_POINT:
+            return p2p_schedule(self.comm, collective)
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
@@ -120,10 +130,9 @@ class Nccl:
         elif engine == "simpy":
             pair = candidate.algorithm, candidate.protocol
             seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
-            seconds, channels = (
-                seconds + overhead_s(self.comm, *pair),
-                len(carried_bytes(self.comm, collective, *pair)),
-            )
+            seconds += overhead_s(self.comm, *pair)
+            if candidate.algorithm != "p2p":
+                channels = len(carried_bytes(self.comm, collective, *pair))
         elif self.clock == "pipeline":
             seconds = closed_form(self.comm, collective, candidate.algorithm, candidate.protocol)
             seconds += overhead_s(self.comm, candidate.algorithm, candidate.protocol)
@@ -143,23 +152,21 @@ def simulated(
     It lasts from the first byte sent to the last received; what comes before, the tuner's base
     latency and the launch, is not in it.
     """
-    check_schedulable(comm, collective, algorithm, protocol)
+    nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
     runs = [
-        evaluate(
-            channel_schedule(comm, collective, algorithm, protocol, channel.number),
-            wires(comm, algorithm, channel),
-            Parameters(alpha=0.0, beta=0.0),  # nothing beside what the wires say of themselves
-            "simpy",
-            traced=traced,
-        )
-        for channel in channels(comm, collective, algorithm, protocol)
+        evaluate(played.schedule, played.graph, nothing_else, "simpy", traced=traced, routes=played.routes)
+        for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])
     return seconds, timeline
 
 
 def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
-    """What passes before the first byte moves: the launch, and the tuner's base latency."""
+    """What passes before the first byte moves: the launch, and the tuner's base latency.
+
+    That of sends and receives, which pass no tuner, is taken to be a ring's.
+    """
+    algorithm = "ring" if algorithm == "p2p" else algorithm
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
 
 
@@ -167,15 +174,16 @@ def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
     """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does.
 
     Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
-    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards.
+    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
+    graph file or a log says that NCCL moves more than these, they are taken to carry that.
     """
     system = comm.system
     gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
+    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
+    node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
     across_gpu, across_node = _crossing(comm, collective)
-    return max(
-        across_gpu / gpu if gpu else 0.0,
-        across_node / (system.nics * system.nic) if system.nics * system.nic else 0.0,
-    )
+    return max(across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0)
 
 
 def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:

@@ -16,7 +16,7 @@ BROADCASTS_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """One step of a workload on ``ranks`` ranks, all of its times in seconds but nothing timed yet.
 
     A gradient is read and written once on its way into its bucket, even where it is a view of it,
@@ -93,7 +93,7 @@ class Plan:
         return nbytes / self.costs.memory_bandwidth
 
 
-def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Plan:
+def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> StepPlan:
     """The plan of a step; raise ValueError where DistributedDataParallel would refuse the workload."""
     if not workload.parameters:
         raise ValueError(f"{workload.name}: no parameter requires a gradient, so there is nothing to reduce")
@@ -102,4 +102,4 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Pla
     bucketing = ddp.bucketing
     if not bucketing.find_unused_parameters:
         layout(workload, bucketing, 2)  # what stops the second iteration is refused in the first
-    return Plan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.iteration))
+    return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.iteration))

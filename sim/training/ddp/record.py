@@ -21,7 +21,7 @@ SCHEMA = "ringside.ddp/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wires:
+class MeasuredNetwork:
     """What carries gradients: a topology as YAML text, with figures that were measured beside the steps.
 
     ``library`` and ``algorithm`` are `sim.predict`'s; ``gamma`` and ``launch_s`` are
@@ -54,7 +54,7 @@ class DdpRecord:
     ranks: int
     ddp: DataParallel
     workers: int
-    wires: Wires
+    wires: MeasuredNetwork
     memory_bandwidth: float | None
     steps: tuple[Step, ...]
     fingerprint: dict[str, str]

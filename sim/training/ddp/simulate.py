@@ -21,9 +21,9 @@ import simpy
 
 from sim.collective import Collective
 from sim.engine.laws import check_step, check_time
-from sim.training.communicator import Communicator, Operation, Process
+from sim.training.communicator import CollectiveQueue, Operation, Process
 from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, Plan, plan
+from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan, plan
 from sim.training.groups import ProcessGroup
 from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
 from sim.workload.workload import Workload
@@ -40,8 +40,8 @@ def simulate_step(
     env = simpy.Environment()
     classes = job.costs.classes(group.ranks)
     operations = _Operations(env, job, len(classes))
-    communicator = Communicator(env, group, job.costs.launch_s)
-    parties = [_Party(env, job, factor, operations, communicator) for factor in classes.values()]
+    communicator = CollectiveQueue(env, group, job.costs.launch_s)
+    parties = [_RankProcess(env, job, factor, operations, communicator) for factor in classes.values()]
     for party in parties:
         env.process(party.step())
     env.run()
@@ -66,7 +66,7 @@ def _check(step: Step, bound_s: float) -> None:
 class _Operations:
     """The collectives of one step, in the order in which every rank launches them."""
 
-    def __init__(self, env: simpy.Environment, job: Plan, parties: int) -> None:
+    def __init__(self, env: simpy.Environment, job: StepPlan, parties: int) -> None:
         def make(name: str, collectives: Iterable[Collective]) -> list[Operation]:
             return [
                 Operation(env, f"{name} {i}", collective, parties) for i, collective in enumerate(collectives)
@@ -86,16 +86,16 @@ class _Operations:
         return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
 
 
-class _Party:
+class _RankProcess:
     """One rank, on behalf of all that compute at its pace."""
 
     def __init__(
         self,
         env: simpy.Environment,
-        job: Plan,
+        job: StepPlan,
         factor: float,
         operations: _Operations,
-        communicator: Communicator,
+        communicator: CollectiveQueue,
     ) -> None:
         self.factor = factor
         self.spans: list[Span] = []
@@ -213,7 +213,7 @@ class _Party:
         self.spans.append(Span(begin, env.now, kind, name))
 
 
-def _summary(job: Plan, operations: _Operations, slowest: _Party, paces: tuple[Pace, ...]) -> Step:
+def _summary(job: StepPlan, operations: _Operations, slowest: _RankProcess, paces: tuple[Pace, ...]) -> Step:
     workload, accumulation = job.workload, job.ddp.accumulation
     own = next(pace for pace in paces if pace.slowdown == slowest.factor)
     passes = accumulation * (workload.forward_s + workload.backward_s)

@@ -10,7 +10,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Row(_Strict):
+class PublishedStep(_Strict):
     """One cell: what ``nodes`` x ``gpus_per_node`` GPUs trained, at ``batch`` samples a GPU and pass."""
 
     nodes: int
@@ -42,7 +42,7 @@ class Series(_Strict):
     precision: str
     bucket_cap_mb: float | None
     reads_images: bool
-    rows: tuple[Row, ...]
+    rows: tuple[PublishedStep, ...]
 
 
 class Source(_Strict):

@@ -1,4 +1,4 @@
-"""How long NCCL's rings and trees take, without playing every message; docs/model_nccl.md derives it.
+"""How long NCCL's rings, trees and NVLS take, without playing every message; docs/model_nccl.md derives it.
 
 Each wire carries its share of bandwidth and adds a latency to every message (see `wires`); what is
 left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
@@ -15,8 +15,16 @@ from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.device.schedules import PIPELINED, check_schedulable, even_pieces
+from sim.libraries.nccl.device.machine import nvls_port
+from sim.libraries.nccl.device.schedules import (
+    PIPELINED,
+    carried_bytes,
+    check_schedulable,
+    cutting,
+    even_pieces,
+)
 from sim.libraries.nccl.device.wires import Channel, Wire, channels
+from sim.libraries.nccl.tuning.figures import hop_us
 
 Seconds = float
 Floats = NDArray[np.float64]
@@ -25,9 +33,25 @@ _PRECISION = 13
 """Decimals of a second to which two states of a ring are held to be the same."""
 
 
+def has_closed_form(comm: Communicator, kind: str, algorithm: str) -> bool:
+    """Whether there is one: of rings and trees, and of NVLS on one node where data cross the switch once."""
+    return algorithm in ("tree", "ring") or (algorithm, comm.nodes, kind == "all_reduce") == (
+        "nvls",
+        1,
+        False,
+    )
+
+
 def closed_form(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
     """From the first byte sent to the last received, in seconds: that of the slowest channel."""
     check_schedulable(comm, collective, algorithm, protocol)
+    if not has_closed_form(comm, collective.kind, algorithm):
+        raise ValueError(
+            f"NCCL's {algorithm} {collective.kind} on {comm.nodes} nodes has no closed form; "
+            "write --engine simpy"
+        )
+    if algorithm == "nvls":
+        return _through_the_switch(comm, collective)
     kind, blocks = collective.kind, comm.ranks if collective.kind in ("all_gather", "reduce_scatter") else 1
     times = []
     for channel in channels(comm, collective, algorithm, protocol):
@@ -130,6 +154,18 @@ def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Second
         port = channel.inside.latency + 2 * channel.nbytes / channel.inside.bandwidth
         seconds = max(seconds, float(waits.max()) + port)
     return seconds
+
+
+def _through_the_switch(comm: Communicator, collective: Collective) -> Seconds:
+    """All blocks through one side of a GPU's port, and their first or last chunk alone through the other."""
+    kind, carried = collective.kind, carried_bytes(comm, collective, "nvls", "simple")
+    rate = nvls_port(comm) / len(carried)
+    blocks = comm.gpus - (kind == "all_gather")
+    times = []
+    for nbytes in set(carried):
+        chunk = cutting(comm, kind, "nvls", "simple", nbytes, len(carried)).chunk
+        times.append((blocks * nbytes + min(chunk, nbytes)) / rate)
+    return max(times) + hop_us("nvlink", "nvls", "simple", comm) * 1e-6
 
 
 def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:

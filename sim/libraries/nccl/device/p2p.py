@@ -96,10 +96,15 @@ def _channels_per_peer(comm: Communicator) -> int:
     if comm.nodes > 1:
         nics = max(1, system.nics // system.gpus)
         wanted.append(max(nics, -int(-nics * system.nic_path // (14 * GB))))
-    channels, total = _power_of_two(min(wanted)), _power_of_two(comm.channels)
+    channels, total = _power_of_two(min(wanted)), all_channels(comm)
     while channels > 1 and channels * -(-comm.ranks // PEERS_PER_BATCH) > total:
         channels //= 2
     return channels
+
+
+def all_channels(comm: Communicator) -> int:
+    """Channels that all sends and receives of a rank share."""
+    return _power_of_two(comm.channels)
 
 
 def _power_of_two(count: int) -> int:

@@ -1,10 +1,10 @@
-"""NCCL's rings and trees as schedules: who sends which slice of which chunk on which channel.
+"""NCCL's algorithms as schedules: who sends which slice of which chunk on which channel.
 
 Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in
 loops, one chunk a rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
-chunks down a pipeline. Within a channel a rank sends in program order, so that a loop's first chunk
-waits for the last one of the loop before (src/device/all_reduce.h, all_gather.h, reduce_scatter.h,
-broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
+chunks down a pipeline; the others are in `switched` and `pat` beside this. Within a channel a rank sends in
+program order, so that a loop's first chunk waits for the last one of the loop before
+(src/device/all_reduce.h, all_gather.h, reduce_scatter.h, broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +18,17 @@ from sim.algorithms.tree import waves
 from sim.collective import Collective
 from sim.engine.effort import consider_chunks
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device import pat, switched
 from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS
+from sim.libraries.nccl.device.pat import aggregated
+from sim.libraries.nccl.device.switched import HEADED, heads, switches
+from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
 from sim.libraries.nccl.tuning.channels import channel_bytes
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.schedule import Chunks, Schedule, Step, step
 
 Ints = NDArray[np.int64]
-
-SCHEDULED = ("ring", "tree")
-"""The algorithms that have schedules; switch reductions and PAT have only the tuner's time."""
 
 PIPELINED = ("broadcast", "reduce")
 """The collectives that use a ring as a line, from or to the root."""
@@ -40,32 +40,33 @@ _GATHERED = ("all_gather", "reduce_scatter")
 class Part:
     """What one channel carries: ``pieces`` holds the bytes of its slices in the order in which they lie.
 
-    The pieces are of one block; ``loops`` chunks of ``slices`` slices each make them up, or, in a
-    ring's all-reduce, as many for every rank.
+    The pieces are of one block, cut as ``cuts`` says; ``loops`` chunks make them up, or, in an all-reduce
+    of a ring or over heads, as many for every rank or head.
     """
 
     channel: int
     loops: int
-    slices: int
     pieces: Ints
+    cuts: Chunking
 
 
 def schedule(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Schedule:
     """All channels of one collective."""
     check_schedulable(comm, collective, algorithm, protocol)
     carried = dict(enumerate(carried_bytes(comm, collective, algorithm, protocol)))
-    return _schedule(comm, collective, algorithm, protocol, carried)
+    return _schedule(comm, collective, algorithm, protocol, carried, len(carried))
 
 
 def channel_schedule(
-    comm: Communicator, collective: Collective, algorithm: str, protocol: str, channel: int
+    comm: Communicator, collective: Collective, algorithm: str, protocol: str, *channels: int
 ) -> Schedule:
-    """What one channel does of the collective, as a collective of its own: the bytes that it carries."""
+    """What some channels do of the collective, as a collective of its own: the bytes that they carry."""
     check_schedulable(comm, collective, algorithm, protocol)
-    nbytes = carried_bytes(comm, collective, algorithm, protocol)[channel]
+    carried = carried_bytes(comm, collective, algorithm, protocol)
+    some = {channel: carried[channel] for channel in channels}
     blocks = comm.ranks if collective.kind in _GATHERED else 1
-    alone = replace(collective, nbytes=nbytes * blocks)
-    return _schedule(comm, alone, algorithm, protocol, {channel: nbytes})
+    alone = replace(collective, nbytes=sum(some.values()) * blocks)
+    return _schedule(comm, alone, algorithm, protocol, some, len(carried))
 
 
 def carried_bytes(
@@ -80,26 +81,54 @@ def carried_bytes(
 def check_schedulable(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> None:
     """Refuse what has no schedule here."""
     check_function(collective.kind)
-    able = [name for name in ALGORITHMS_OF[collective.kind] if name in SCHEDULED]
+    able = ALGORITHMS_OF[collective.kind]
     if algorithm not in able:
-        raise ValueError(
-            f"NCCL's {algorithm} {collective.kind} has no schedule here; write one of {', '.join(able)}"
-        )
+        raise ValueError(f"NCCL has no {algorithm} {collective.kind}; write one of {', '.join(able)}")
     if protocol not in PROTOCOLS:
         raise ValueError(f"{protocol!r} is no protocol of NCCL; write one of {', '.join(PROTOCOLS)}")
+    if protocol not in PROTOCOLS_OF[algorithm]:
+        raise ValueError(f"NCCL's {algorithm} has no {protocol}; write {', '.join(PROTOCOLS_OF[algorithm])}")
     if collective.ranks != comm.ranks:
         raise ValueError(
             f"a collective of {collective.ranks} ranks on {comm.nodes} nodes x {comm.gpus} GPUs = "
             f"{comm.ranks} ranks; write as many ranks as the communicator has"
         )
+    lacking = _lacking(comm, collective.kind, algorithm)
+    if lacking:
+        raise ValueError(f"NCCL's {algorithm} {collective.kind} {lacking}; write another --algorithm")
+
+
+def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
+    """Why an algorithm has no schedule on these machines, if it has none."""
+    if comm.graph(algorithm) is None:
+        if algorithm.startswith("nvls"):
+            return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
+        return f"needs a network that adds: NCCL_COLLNET_ENABLE=1, on {max(2, comm.nodes)} nodes or more"
+    match algorithm:
+        case "pat" if comm.gpus > 1:
+            return f"is for nodes of one rank, and these have {comm.gpus}"
+        case "nvls_tree" if comm.nodes == 1:
+            return "is a tree of nodes, and this is one node"
+        case "nvls" if comm.nodes > 1 and not comm.collnet:
+            return "on several nodes needs a network that adds, NCCL_COLLNET_ENABLE=1"
+        case "nvls" | "collnet_direct" if kind != "all_reduce" and comm.gpus > len(heads(comm, algorithm)):
+            return f"needs a head for every GPU, and has {len(heads(comm, algorithm))} for {comm.gpus}"
+        case "collnet_direct" if not comm.system.nvswitch:
+            return "needs NVSwitch"
+    return ""
 
 
 def _schedule(
-    comm: Communicator, collective: Collective, algorithm: str, protocol: str, carried: Mapping[int, int]
+    comm: Communicator,
+    collective: Collective,
+    algorithm: str,
+    protocol: str,
+    carried: Mapping[int, int],
+    used: int,
 ) -> Schedule:
-    blocks = comm.ranks if collective.kind in _GATHERED else 1
+    """Some channels of a collective, of the ``used`` ones that it has in all."""
     cuts = {
-        nbytes: chunking(comm, collective.kind, algorithm, protocol, nbytes * blocks)
+        nbytes: cutting(comm, collective.kind, algorithm, protocol, nbytes, used)
         for nbytes in set(carried.values())
     }
     parts = [
@@ -116,22 +145,38 @@ def _schedule(
         return _together([make() for make in makers])
 
     credits = next(iter(cuts.values())).credits
-    return Schedule(collective, algorithm, _chunks(collective, parts), steps, credits)
+    if algorithm == "pat":
+        credits *= max(aggregated(comm.ranks, nbytes, cut)[0] for nbytes, cut in cuts.items())
+    elif algorithm.startswith("nvls"):
+        # all heads' chunks share a connection to the switch; what is handed out again keeps sums waiting
+        number = len(heads(comm, algorithm))
+        credits = max(credits, number) if collective.kind == "all_reduce" else credits * number
+    between = () if algorithm in ("ring", "tree", "pat") else switches(comm)
+    return Schedule(collective, algorithm, _chunks(collective, parts), steps, credits, switches=between)
 
 
 def _part(
     comm: Communicator, collective: Collective, algorithm: str, channel: int, nbytes: int, cuts: Chunking
 ) -> Part:
     consider_chunks(nbytes // cuts.chunk)
-    if algorithm == "ring" and collective.kind == "all_reduce":
-        loops = all_reduce_loops(nbytes, comm.ranks, cuts.chunk) or (0,)
-        # one chunk a rank; in the last loop the last ranks' may be short or empty
-        ends = np.minimum(np.cumsum(np.repeat(loops, comm.ranks)), nbytes)
+    if algorithm in ("ring", *HEADED) and collective.kind == "all_reduce":
+        shares = comm.ranks if algorithm == "ring" else len(heads(comm, algorithm))
+        loops = all_reduce_loops(nbytes, shares, cuts.chunk) or (0,)
+        # one chunk a rank, or a head; in the last loop the last ones' may be short or empty
+        ends = np.minimum(np.cumsum(np.repeat(loops, shares)), nbytes)
         chunks, num_loops = np.diff(ends, prepend=0), len(loops)
     else:
         chunks = np.array(even_pieces(nbytes, cuts.chunk))
         num_loops = len(chunks)
-    return Part(channel, num_loops, cuts.slices, _slices(chunks, cuts, collective.itemsize))
+    return Part(channel, num_loops, _slices(chunks, cuts, collective.itemsize), cuts)
+
+
+def cutting(comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, used: int) -> Chunking:
+    """How a channel's ``nbytes`` of a block are cut; CollNet goes by what all ``used`` channels carry."""
+    whole = nbytes * (comm.ranks if kind in _GATHERED else 1)
+    if algorithm.startswith("collnet"):
+        return chunking(comm, kind, algorithm, protocol, whole * used, used)
+    return chunking(comm, kind, algorithm, protocol, whole)
 
 
 def even_pieces(nbytes: int, size: int) -> list[int]:
@@ -167,7 +212,13 @@ def _steps(
     if algorithm == "ring" and collective.kind not in PIPELINED:
         order = _from_rank(rings(comm)[part.channel], 0)
         return lambda: _loops(collective.kind, order, part, first, per_block)
-    own = range(first, first + len(part.pieces))
+    count = len(part.pieces)
+    if algorithm == "pat":
+        parts = aggregated(comm.ranks, int(part.pieces.sum()), part.cuts)[1]
+        return lambda: pat.loops(comm.ranks, collective.kind, parts, part.channel, count, first, per_block)
+    if algorithm != "tree" and algorithm != "ring":
+        return lambda: switched.loops(comm, collective.kind, algorithm, part.channel, count, first, per_block)
+    own = range(first, first + count)
     parent = pipeline(comm, collective, algorithm, part.channel)
     up, down = collective.kind != "broadcast", collective.kind != "reduce"
     return lambda: waves(parent, own, up=up, down=down, channel=part.channel)
@@ -193,16 +244,16 @@ def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Ite
     """A ring's loops, one after another; in each, every rank passes chunk after chunk to its successor."""
     ranks = len(ring)
     place, successor = np.arange(ranks), np.roll(ring, -1)
-    slices = np.arange(part.slices)
-    src, dst = np.repeat(ring, part.slices), np.repeat(successor, part.slices)
+    slices = np.arange(part.cuts.slices)
+    src, dst = np.repeat(ring, part.cuts.slices), np.repeat(successor, part.cuts.slices)
     reducing = 0 if kind == "all_gather" else ranks - 1
     for loop in range(part.loops):
         for turn in range(2 * (ranks - 1) if kind == "all_reduce" else ranks - 1):
             passed = (place - turn - (kind != "all_gather")) % ranks
             if kind == "all_reduce":
-                chunk = first + (loop * ranks + passed) * part.slices
+                chunk = first + (loop * ranks + passed) * part.cuts.slices
             else:
-                chunk = ring[passed] * per_block + first + loop * part.slices
+                chunk = ring[passed] * per_block + first + loop * part.cuts.slices
             pieces = (chunk[:, None] + slices).ravel()
             yield step(src, dst, pieces, reduce=turn < reducing, channel=part.channel)
 

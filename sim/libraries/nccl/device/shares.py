@@ -35,7 +35,7 @@ def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]
 
     Behind an NVSwitch the two directions of a tree are one connection of a GPU's port: `through_port`.
     """
-    paths = _paths(comm)
+    paths = paths_of(comm)
     inside = list(_inside(comm, paths, algorithm, used))
     ends = list(_ends(comm, paths, algorithm, used))
     least_inside = least_between = UNLIMITED
@@ -48,7 +48,7 @@ def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]
 
 def through_port(comm: Communicator, algorithm: str) -> bool:
     """Whether GPUs that send both up and down a tree do so by one port, that to the NVSwitch."""
-    return algorithm == "tree" and comm.gpus > 2 and bool(_paths(comm).nodes.of["nvs"])
+    return algorithm == "tree" and comm.gpus > 2 and bool(paths_of(comm).nodes.of["nvs"])
 
 
 def _least(connections: Iterable[Links], crossing: Counter[Link]) -> float:
@@ -131,13 +131,14 @@ def _place(nodes: Nodes, kind: str, number: int) -> int:
     return numbers.index(sorted(numbers)[number])
 
 
-def _paths(comm: Communicator) -> Paths:
+def paths_of(comm: Communicator) -> Paths:
+    """The ways in one machine as it is cabled, with the GPUs of the ranks in use."""
     system = comm.system
     if system.cabling:
         system = replace(system, mesh=system.cabling)
-    return _paths_of(system, comm.gpus)
+    return _found(system, comm.gpus)
 
 
 @cache
-def _paths_of(system: System, ranks: int) -> Paths:
+def _found(system: System, ranks: int) -> Paths:
     return Paths(drawing(system, ranks))

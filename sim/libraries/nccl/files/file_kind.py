@@ -18,6 +18,11 @@ _ROOT = re.compile(r"<(\w[\w.:-]*)")
 _ROOTS: dict[str, Kind] = {"system": "topology", "graphs": "graphs"}
 
 
+def is_amds(text: str) -> bool:
+    """Whether a topology file is of a machine with AMD's GPUs, on which RCCL runs and not NCCL."""
+    return re.search(r"<xgmi\b|<gpu\b[^>]*\sgcn=", text) is not None
+
+
 def file_kind(text: str) -> Kind | None:
     """The kind of file, or ``None`` where it is none of them; a table in a job's log makes it a table."""
     if text.lstrip("\ufeff \t\r\n").startswith("<"):

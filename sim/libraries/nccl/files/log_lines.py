@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sim.libraries.nccl.communicator import MAX_CHANNELS
 from sim.libraries.nccl.graph.system import GB
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
@@ -123,10 +124,16 @@ class Reader:
         elif text.startswith("comm ") and "nRanks" in text:
             self._shape(writer, text)
         elif counts:
+            own, second, third = counts.groups()
+            found = (
+                own,
+                (second if "collnet" in text else None),
+                third or (second if "nvls" in text else None),
+            )
             session = self._of(writer)
-            session.channels = int(counts[1])
-            session.collnet_channels = int(counts[2] or 0) if "collnet" in text else 0
-            session.nvls_channels = int(counts[3] or (counts[2] if "nvls" in text else 0) or 0)
+            session.channels, session.collnet_channels, session.nvls_channels = (
+                _few(count or "0") for count in found
+            )
         elif choice:
             words = _word(_FUNCTIONS, choice[1]), _word(_ALGORITHMS, choice[3]), _word(_PROTOCOLS, choice[4])
             used = (int(choice[5]), int(choice[6])) if choice[5] else None
@@ -171,19 +178,19 @@ class Reader:
         if "->" in text:
             return
         match = _whole(_CHANNEL, text)
-        session = self._of(writer)
-        session.announced = max(session.announced, int(match[2]))
+        channel, announced, session = _few(match[1]), _few(match[2]), self._of(writer)
+        session.announced = max(session.announced, announced)
         ring = tuple(map(int, match[3].split()))
         if match[4] or len(ring) < session.ranks:
             return  # cut off, maybe within a number
         if sorted(ring) != list(range(session.ranks or len(ring))):
             raise ValueError(f"a ring is not the ranks 0 to {len(ring) - 1}, each once")
         start = ring.index(0) if ring else 0
-        session.rings[int(match[1])] = ring[start:] + ring[:start]
+        session.rings[channel] = ring[start:] + ring[:start]
 
     def _ring(self, writer: str, text: str) -> None:
-        channel, _, rank, following = map(int, _whole(_RING, text).groups())
-        self._of(writer).following.setdefault(channel, {})[rank] = following
+        channel, _, rank, following = _whole(_RING, text).groups()
+        self._of(writer).following.setdefault(_few(channel), {})[int(rank)] = int(following)
 
     def _trees(self, writer: str, text: str) -> None:
         found = _whole(_TREES, text.removeprefix("Trees "))[0]
@@ -195,7 +202,7 @@ class Reader:
         self._add_tree(writer, channel, rank, above, below)
 
     def _add_tree(self, writer: str, channel: str, rank: str, above: str, below: list[str]) -> None:
-        tree = self._of(writer).trees.setdefault(int(channel), {})
+        tree = self._of(writer).trees.setdefault(_few(channel), {})
         tree[int(rank)] = int(above), tuple(int(child) for child in below)
 
     def _header(self, writer: str, text: str) -> None:
@@ -233,6 +240,12 @@ def _search(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     if match is None:
         raise ValueError(f"{text[:60]!r} breaks off or is garbled")
     return match
+
+
+def _few(channels: str) -> int:
+    if int(channels) > MAX_CHANNELS:
+        raise ValueError(f"{channels} channels are more than the {MAX_CHANNELS} that NCCL has")
+    return int(channels)
 
 
 def _word(table: dict[str, str], name: str) -> str:

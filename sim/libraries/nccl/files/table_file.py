@@ -1,5 +1,7 @@
 """The machine from which NCCL chooses, out of a table of ``nvidia-smi topo -m``, which tells no speeds."""
 
+from functools import lru_cache
+
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
 from sim.libraries.nccl.graph.system import System, nvlink_link
@@ -7,14 +9,14 @@ from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies.graph import Topology, ranks
 from topologies.importers import nvidia_smi
 
-_BY_NVLINKS = {13: "dgx-h100", 7: "dgx-a100", 1: "dgx1-v100", 0: "a100-pcie4"}
-"""The machine whose GPUs have so many NVLinks at least: 18 from H100 on, 12 on A100 (A800 and H800 both
-have 8), 6 on V100."""
+_LIKE = {90: "dgx-h100", 80: "dgx-a100", 70: "dgx1-v100"}
+"""A machine with NVSwitch or an NVLink mesh of each generation."""
 
-_BRIDGED = 86
-"""The compute capability of GPUs that four NVLinks join in pairs, as RTX 3090, A6000 and A40."""
+_OTHERWISE = "a100-pcie4"
+"""The machine like which all others are: GPUs without NVLink, or joined in pairs."""
 
 
+@lru_cache(maxsize=64)  # one drawing a table, whose graphs are then searched for once
 def system_of_table(text: str, name: str = "topo -m") -> System:
     """The machine in a table's text.
 
@@ -23,10 +25,8 @@ def system_of_table(text: str, name: str = "topo -m") -> System:
     with the line of what is wrong.
     """
     table = nvidia_smi.read(text)
-    links = nvidia_smi.nvlinks(table)
-    bridged = links == 4 and "NV4" in table.shared.values()
-    like = SYSTEMS[_BY_NVLINKS[max(least for least in _BY_NVLINKS if least <= (0 if bridged else links))]]
-    capability = _BRIDGED if bridged else like.compute_capability
+    links, capability = nvidia_smi.nvlinks(table), nvidia_smi.compute_capability(table)
+    like = SYSTEMS[_LIKE.get(capability, _OTHERWISE) if links else _OTHERWISE]
     link = nvlink_link(capability)
     machine = nvidia_smi.machine(table, link, like.pcie, like.socket)
     nodes = _nodes(machine, table.cards, like, capability)

@@ -1,7 +1,9 @@
 """The machine from which NCCL chooses, out of the topology file that NCCL_TOPO_DUMP_FILE makes it write."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
+from sim.libraries.nccl.files.file_kind import is_amds
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
 from sim.libraries.nccl.graph.system import System, nvlink_link
@@ -10,6 +12,7 @@ from topologies.importers import nccl_elements, nccl_xml
 from topologies.importers.elements import Element
 
 
+@lru_cache(maxsize=64)  # one drawing a file, whose graphs are then searched for once
 def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """The machine in a topology file's text, as one kind of machine that a cluster is made of.
 
@@ -21,7 +24,7 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """
     machine = nccl_xml.read(text, gpus)
     root = machine.root
-    if next(root.below("xgmi"), None) or any("gcn" in gpu.attributes for gpu in root.below("gpu")):
+    if is_amds(text):
         raise ValueError(
             f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own "
             "for each kind of machine, and its tuner has constants of its own; neither is NCCL's. Write "

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import Node, device
 from sim.libraries.nccl.graph.paths import Paths
-from sim.libraries.nccl.graph.results import TREES, Request, Result, better
+from sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, better
 from sim.libraries.nccl.graph.ways import Ways
 
 STEPS = 1 << 14
@@ -49,7 +49,7 @@ class ChannelSearch:
         self._choices: dict[tuple[int, int, int], list[int]] = {}
         self._ports_by_class: dict[tuple[int, int], list[int]] = {}
 
-    def run(self, request: Request, best: Result) -> tuple[Result, int]:
+    def run(self, request: SearchRequest, best: Result) -> tuple[Result, int]:
         """The better of ``best`` and what a pass finds; the steps left: 0 if it gave up, -1 if complete."""
         self._want, self._best = request, best
         self._ways.both = request.pattern in TREES
@@ -69,7 +69,7 @@ class ChannelSearch:
             sys.setrecursionlimit(frames)
         return self._best, self._steps
 
-    def hopeless(self, request: Request, best: Result) -> bool:
+    def hopeless(self, request: SearchRequest, best: Result) -> bool:
         """Whether the links and ports of the machine allow nothing better than what is known."""
         if request.pattern == "nvls" or not request.intra:
             return False

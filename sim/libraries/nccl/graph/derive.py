@@ -30,7 +30,8 @@ def system_of_graph(graph: Topology) -> System:
     if capability is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
-            "device: a100 (or compute_capability: 80) and cpu: intel to its file, or take another library"
+            "device: a100 (or compute_capability: 80) and cpu: intel to a file of it, or take a machine by "
+            "name or another library"
         )
     if cpu is not None and cpu not in SOCKET:
         raise TopologyError(

@@ -13,7 +13,7 @@ from sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, 
 from sim.libraries.nccl.graph.graph import PathClass
 from sim.libraries.nccl.graph.nodes import device
 from sim.libraries.nccl.graph.paths import Path, Paths
-from sim.libraries.nccl.graph.results import TREES, Request, Result, doubled
+from sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32
@@ -50,7 +50,7 @@ class GraphSearch:
         kinds = min(self._inside, default=PathClass.LOC), min(self._outside, default=PathClass.PIX)
         speed = self._first_speed(pattern, least)
         same = pattern != "nvls"
-        want = Request(
+        want = SearchRequest(
             pattern, speed, speed, kinds[0], kinds[1] if self._inter else PathClass.PIX, 0, same, least, most
         )
         found = self._lowered(want, Result(replace(want, intra=0, inter=0)))
@@ -58,16 +58,16 @@ class GraphSearch:
             return self._plain(want)
         return self._raised(doubled(found, self._capability))
 
-    def _plain(self, want: Request) -> Result:
+    def _plain(self, want: SearchRequest) -> Result:
         """What NCCL falls back on: one slow channel in plain order."""
         slow = replace(want, intra=100, inter=100, type_intra=PathClass.SYS, type_inter=PathClass.SYS)
         ends = (0, 0) if self._inter else (-1, -1)
         return Result(slow, (tuple(range(self._gpus)),), (ends,))
 
-    def _lowered(self, want: Request, best: Result) -> Result:
+    def _lowered(self, want: SearchRequest, best: Result) -> Result:
         """Weaker demands and lower speeds, until nothing better can come."""
         first, left = want, _ALL_STEPS
-        known: dict[Request, int] = {}
+        known: dict[SearchRequest, int] = {}
         while True:
             left -= STEPS_SAME_CHANNELS if want.same_channels else STEPS
             alike = self._effective(want)
@@ -87,11 +87,11 @@ class GraphSearch:
                 return best
             want = following
 
-    def _tried(self, want: Request, alike: Request, best: Result) -> tuple[Result, int]:
+    def _tried(self, want: SearchRequest, alike: SearchRequest, best: Result) -> tuple[Result, int]:
         """A pass, unless nothing that it could find would be better: then its steps count as used up."""
         return (best, 0) if self._search.hopeless(alike, best) else self._search.run(want, best)
 
-    def _weaker(self, want: Request, first: Request, best: Result) -> Request | None:
+    def _weaker(self, want: SearchRequest, first: SearchRequest, best: Result) -> SearchRequest | None:
         """The next weaker demand, in NCCL's order; ``None`` where lower speeds are not worth it."""
         found = best.channels > 0
         if self._capability >= 90 and want.pattern == "balanced_tree":
@@ -137,7 +137,7 @@ class GraphSearch:
             best, steps = self._search.run(want, best)
         return best
 
-    def _effective(self, want: Request) -> Request:
+    def _effective(self, want: SearchRequest) -> SearchRequest:
         """The request with classes lowered to those that are there: equal ones find the same."""
         inside = max((kind for kind in self._inside if kind <= want.type_intra), default=want.type_intra)
         outside = max((kind for kind in self._outside if kind <= want.type_inter), default=PathClass.LOC)

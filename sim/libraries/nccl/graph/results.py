@@ -8,7 +8,7 @@ TREES = ("balanced_tree", "split_tree", "tree")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SearchRequest:
     """What a pass looks for: speeds are MB/s of one channel, classes the worst that are allowed."""
 
     pattern: str
@@ -26,7 +26,7 @@ class Request:
 class Result:
     """Channels found for a request: GPUs in order and ports in and out, by place, one entry a channel."""
 
-    request: Request
+    request: SearchRequest
     gpus: tuple[tuple[int, ...], ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
     hops: int = 0

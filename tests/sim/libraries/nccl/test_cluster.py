@@ -123,7 +123,8 @@ def test_a_path_may_hold_a_colon(tmp_path: Path) -> None:
     assert list(communicators(f"{path}:2", {}, None, None, Settings())) == [2]
     assert len(ranks(load(str(path)))) == 8
     assert len(ranks(load(f"{path}:2"))) == 16
-    assert not is_machine(str(path))
+    assert is_machine(str(path))
+    assert not is_machine(str(tmp_path))
     with pytest.raises(ValueError, match="'two' is not a count"):
         communicators("dgx-h100:two", {}, None, None, Settings())
 

@@ -45,8 +45,10 @@ def test_sends_and_receives_pass_no_tuner(kind):
     found = answer(Nccl(comm), Collective(kind, 16, M, 4))
     assert found.algorithm == "p2p"
     assert found.time_s == point_to_point(comm, kind, M).time_us * 1e-6 + LAUNCH_S
-    with pytest.raises(ValueError, match=f"{kind}' is not in NCCL's tuner"):
-        answer(Nccl(comm), Collective(kind, 16, M, 4), "simpy")
+    played = answer(Nccl(comm), Collective(kind, 16, M, 4), "simpy")
+    taken, _ = simulated(comm, Collective(kind, 16, M, 4), "p2p", "simple")
+    assert (played.algorithm, played.channels) == ("p2p", found.channels)
+    assert played.time_s == taken + overhead_s(comm, "p2p", "simple")
 
 
 def test_the_engines_time_has_base_latency_and_launch():
@@ -62,8 +64,8 @@ def test_the_engines_time_has_base_latency_and_launch():
 
 def test_the_engine_refuses_what_it_cannot_play():
     library = Nccl(communicator("dgx-h100", 2))
-    with pytest.raises(ValueError, match="nvls_tree all_reduce has no schedule here"):
-        answer(library, all_reduce(16, 64 * M), "simpy")
+    with pytest.raises(ValueError, match="collnet_chain all_reduce needs a network that adds"):
+        library.time(all_reduce(16), Candidate("collnet_chain", "simple"), "simpy")
     with pytest.raises(ValueError, match="no timeline"):
         answer(library, all_reduce(16), traced=True)
     with pytest.raises(ValueError, match="8 ranks on nccl of 16"):

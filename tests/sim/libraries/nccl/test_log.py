@@ -114,6 +114,20 @@ def test_channels_are_counted_by_the_clearest_line_that_a_log_has(lines, channel
     assert (comm.channels, comm.collnet_channels, comm.nvls_channels) == channels
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Channel 00/99999999 : 0 1",
+        "Ring 99999999 : 0 -> 0 -> 1",
+        "Trees [99999999] 1/-1/-1->0->-1",
+        "99999999 coll channels, 16 p2p channels, 4 p2p channels per peer",
+    ],
+)
+def test_more_channels_than_nccl_has_are_a_garbled_line(line):
+    log = parse_log("\n".join([said(SHAPE.format(0, 0)), said("Channel 00/08 : 0 1"), said(line)]))
+    assert (log.skipped, log.communicators[0].channels) == (1, 8)
+
+
 def test_a_log_of_a_release_that_does_not_count_nodes_counts_hosts_if_every_rank_wrote():
     done = "comm 0x1 rank {} nranks 16 cudaDev {} busId 1000 - Init COMPLETE"
     lines = [said(done.format(rank, rank % 8), rank) for rank in range(16)]

@@ -154,8 +154,12 @@ def test_a_schedule_for_other_ranks_fails_its_check():
 @pytest.mark.parametrize(
     ("kind", "algorithm", "protocol", "ranks", "message"),
     [
-        ("all_reduce", "nvls", "simple", 16, "no schedule here; write one of tree, ring"),
-        ("broadcast", "tree", "simple", 16, "no schedule here; write one of ring"),
+        ("all_reduce", "nvls", "simple", 16, "on several nodes needs a network that adds"),
+        ("all_reduce", "nvls_tree", "ll", 16, "nvls_tree has no ll; write simple"),
+        ("all_reduce", "pat", "simple", 16, "NCCL has no pat all_reduce; write one of tree, ring, collnet"),
+        ("all_gather", "pat", "simple", 16, "is for nodes of one rank, and these have 8"),
+        ("all_reduce", "collnet_chain", "simple", 16, "needs a network that adds: NCCL_COLLNET_ENABLE=1"),
+        ("broadcast", "tree", "simple", 16, "NCCL has no tree broadcast; write one of ring"),
         ("all_reduce", "ring", "ll256", 16, "write one of ll, ll128, simple"),
         ("all_reduce", "ring", "ll", 8, "2 nodes x 8 GPUs = 16 ranks"),
         ("all_to_all", "ring", "ll", 16, "not in NCCL's tuner"),

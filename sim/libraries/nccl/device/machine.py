@@ -1,0 +1,193 @@
+"""The whole of a communicator's machines as a topology, with the ways that NCCL takes through them.
+
+Rings and trees have wires of their own (`sim.libraries.nccl.device.wires`). What goes through switches that
+add, and what goes from every rank to every other, is played on the machines as NCCL draws them: GPUs,
+NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and adds where it can.
+
+A message to another node leaves by the card beside the receiver, if there is a good way to it: over NVLink
+to the GPU beside that card (PXN) or by a switch; else by a card of the sender's own. Of several cards of
+a GPU each channel has one (src/graph/paths.cc and src/transport/net.cc, v2.30.7).
+
+Latencies are the tuner's hardware latencies of a hop: NVLink's and PCIe's where a message leaves a GPU, the
+network's in equal parts before and behind the network, less the PCIe before it.
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.shares import paths_of
+from sim.libraries.nccl.graph.graph import PathClass
+from sim.libraries.nccl.graph.nodes import Link, Node
+from sim.libraries.nccl.tuning.figures import hop_us
+from topologies import Routes, Topology
+from topologies.graph import Hop
+
+NETWORK = "network"
+
+_KINDS = {
+    "gpu": "gpu", "dev": "pcie", "pci": "pcie", "nvs": "nvswitch", "cpu": "cpu", "nic": "nic", "net": "nic",
+}  # fmt: skip
+_LINKS = {
+    PathClass.LOC: "memory", PathClass.NVL: "nvlink", PathClass.C2C: "c2c", PathClass.PIX: "pcie",
+    PathClass.SYS: "upi", PathClass.NET: "ib",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """Seconds that a message's head takes over NVLink, over PCIe and over the network."""
+
+    nvlink: float
+    pcie: float
+    network: float
+
+    @classmethod
+    def of(cls, comm: Communicator, algorithm: str, kind: str) -> "Hops":
+        """Those of an algorithm with Simple.
+
+        With one rank a node the network's is the trees', as in the tuner. NVLS has one figure for all that
+        happens inside a node, where an all-reduce goes up to the switch twice.
+        """
+        exposed = "tree" if comm.gpus == 1 else algorithm
+        link, slot = (hop_us(link, algorithm, "simple", comm) for link in ("nvlink", "pci"))
+        link /= 2 if algorithm.startswith("nvls") and kind == "all_reduce" else 1
+        return cls(link * 1e-6, slot * 1e-6, hop_us("net", exposed, "simple", comm) * 1e-6)
+
+
+class Machine(Routes):
+    """All machines of a communicator as one topology, ``graph``, and the ways through it."""
+
+    def __init__(self, comm: Communicator, hops: Hops, *, channels: float = 1, nvlink: float = 1.0) -> None:
+        """``channels`` share every link evenly and this is one's part; ``nvlink`` of NVLinks is left."""
+        self._comm, self._paths = comm, paths_of(comm)
+        self._names = {
+            id(node): f"{kind}{number}"
+            for kind, nodes in self._paths.nodes.of.items()
+            for number, node in enumerate(nodes)
+        }
+        gpus = self._paths.nodes.of["gpu"]
+        self._gpu = sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
+        """Where the GPU of each local rank stands among the machine's."""
+        self._ports = [self._paths.ports_of(gpu) for gpu in range(comm.gpus)]
+        self._channel = 0
+        self.graph = self._drawn(hops, channels, nvlink)
+        super().__init__(self.graph)
+
+    @property
+    def many_ports(self) -> bool:
+        """Whether some GPU has several cards of its own."""
+        return any(len(ports) > 1 for ports in self._ports)
+
+    def on(self, channel: int) -> "Machine":
+        """The same ways, by the cards of a channel."""
+        if channel and self.many_ports:
+            other = copy(self)
+            other._channel = channel
+            return other
+        return self
+
+    def route(self, src: int, dst: int) -> tuple[Hop, ...]:
+        """From rank to rank."""
+        (here, a), (there, b) = divmod(src, self._comm.gpus), divmod(dst, self._comm.gpus)
+        a, b = self._gpu[a], self._gpu[b]
+        if here == there:
+            return self._along(here, self._paths.gpus[a][b].links, a)
+        into = self._port(b)
+        out = into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)
+        return (*self._leaving(here, a, out), *self._landing(there, b, into))
+
+    def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
+        """Up to the node's NVSwitch, or by the rank's card to the network."""
+        node, gpu = divmod(rank, self._comm.gpus)
+        gpu = self._gpu[gpu]
+        if self._inside(joined):
+            return self._along(node, self._paths.up[gpu].links, gpu)
+        return self._leaving(node, gpu, self._port(gpu))
+
+    def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
+        """Down from the node's NVSwitch, or from the network by the rank's card."""
+        node, gpu = divmod(rank, self._comm.gpus)
+        gpu = self._gpu[gpu]
+        if self._inside(joined):
+            return self._walked(node, self._paths.nodes.nvswitch(), self._paths.down[gpu].links)
+        return self._landing(node, gpu, self._port(gpu))
+
+    def _inside(self, joined: tuple[int, ...]) -> bool:
+        return len({rank // self._comm.gpus for rank in joined}) == 1 and len(joined) > 1
+
+    def _port(self, gpu: int) -> int:
+        if not self._ports[gpu]:
+            raise ValueError(
+                f"{self._comm.system.name} has no card by which a message leaves; write 1 node, or nic=RATE"
+            )
+        return self._ports[gpu][self._channel % len(self._ports[gpu])]
+
+    def _leaving(self, node: int, gpu: int, port: int) -> tuple[Hop, ...]:
+        net = self._paths.nodes.of["net"][port]
+        way = self._along(node, self._paths.out[gpu][port].links, gpu)
+        return (*way, (self._name(node, net), NETWORK))
+
+    def _landing(self, node: int, gpu: int, port: int) -> tuple[Hop, ...]:
+        net = self._paths.nodes.of["net"][port]
+        way = self._walked(node, net, self._paths.back[port][gpu].links)
+        return ((NETWORK, self._name(node, net)), *way)
+
+    def _along(self, node: int, links: Iterable[Link], gpu: int) -> tuple[Hop, ...]:
+        return self._walked(node, self._paths.nodes.of["gpu"][gpu], links)
+
+    def _walked(self, node: int, start: Node, links: Iterable[Link]) -> tuple[Hop, ...]:
+        names = [self._name(node, start), *(self._name(node, link.to) for link in links)]
+        return tuple(pairwise(names))
+
+    def _name(self, node: int, device: Node) -> str:
+        return f"node{node}/{self._names[id(device)]}"
+
+    def _drawn(self, hops: Hops, channels: float, nvlink: float) -> Topology:
+        comm, of = self._comm, self._paths.nodes.of
+        graph: Topology = nx.DiGraph(name=f"{comm.nodes} x {comm.system.name}", nodes=comm.nodes)
+        for node in range(comm.nodes):
+            for kind, devices in of.items():
+                for number, device in enumerate(devices):
+                    rank = {"rank": node * comm.gpus + self._gpu.index(number)} if kind == "gpu" else {}
+                    graph.add_node(self._name(node, device), kind=_KINDS[kind], **rank)
+            for device in (device for devices in of.values() for device in devices):
+                for link in device.links:
+                    a, b = self._name(node, device), self._name(node, link.to)
+                    if not graph.has_edge(a, b):  # of two links between two devices the wider comes first
+                        graph.add_edge(a, b, **_figures(device, link, hops, nvlink, channels))
+        if comm.nodes > 1:
+            graph.add_node(NETWORK, kind="switch")
+            share = max(hops.network - hops.pcie, 0.0) / 2
+            for name, net in (
+                (self._name(node, net), net) for node in range(comm.nodes) for net in of["net"]
+            ):
+                figures = {"kind": "ib", "bandwidth": net.bandwidth / channels, "latency": share}
+                graph.add_edge(name, NETWORK, **figures)
+                graph.add_edge(NETWORK, name, **figures)
+        return graph
+
+
+def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: float) -> dict[str, Any]:
+    """What an edge of the topology says of a device's link."""
+    over_nvlink = link.kind is PathClass.NVL
+    part = (nvlink if over_nvlink else 1.0) / channels
+    hop = hops.nvlink if over_nvlink else hops.pcie
+    latency = hop if device.kind == "gpu" else 0.0
+    return {"kind": _LINKS[link.kind], "bandwidth": link.bandwidth * part, "latency": latency}
+
+
+def of_nvlink(comm: Communicator, algorithm: str) -> float:
+    """What is left of NVLinks' bandwidth: with switch reductions the part that the release's tuner has."""
+    known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
+    return (known[comm.generation] if known else 0.0) or 1.0
+
+
+def nvls_port(comm: Communicator) -> float:
+    """Bytes/s of a GPU's port to its NVSwitch for switch reductions, one way."""
+    return comm.system.nvlink * of_nvlink(comm, "nvls")

@@ -1,0 +1,129 @@
+"""all_to_all, gather, scatter and sendrecv as schedules: NCCL's sends and receives, cut and put on channels.
+
+Ranks meet their peers in rounds: in each a rank sends to the one so many nodes and so many local ranks
+ahead of it, node after node; the numbers are triangular ones, which come once each below a power of two. A
+message is cut into parts, of which each has a channel, as many as make them neither tiny nor
+large; a part goes in chunks. Eight rounds share a set of channels, and sets are used in turn, so
+that with very many peers a rank waits with a message until that of an earlier batch on the same
+channels has arrived (src/enqueue.cc and src/init.cc, v2.30.7).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import Collective
+from sim.engine.effort import consider_chunks
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.chunks import STEPS
+from sim.libraries.nccl.device.p2p import PEERS_PER_BATCH, PointToPoint, all_channels, point_to_point
+from sim.libraries.nccl.device.schedules import even_pieces
+from sim.schedule import Chunks, Schedule, Step, step
+
+Ints = NDArray[np.int64]
+
+
+def p2p_schedule(comm: Communicator, collective: Collective) -> Schedule:
+    """All messages of a point-to-point collective."""
+    if collective.ranks != comm.ranks:
+        raise ValueError(
+            f"a collective of {collective.ranks} ranks on {comm.ranks}; write as many ranks as there are"
+        )
+    way = point_to_point(comm, collective.kind, collective.nbytes)
+    elements = collective.space // collective.itemsize
+    blocks = collective.num_blocks
+    starts = np.arange(blocks + 1) * elements // blocks * collective.itemsize
+    starts[-1] = collective.space
+    parts = message_parts(comm, way, -(-elements // blocks) * collective.itemsize, collective.itemsize)
+    consider_chunks(blocks * sum(map(len, parts)))
+    sizes = np.array([size for part in parts for size in part])
+    channel = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    # a block that is an element shorter than others lacks it at its end
+    inside = np.minimum(np.cumsum(sizes) - sizes, np.diff(starts)[:, None])
+    bounds = np.append((starts[:-1, None] + inside).ravel(), collective.space)
+    chunks = Chunks(bounds.astype(np.int64), np.repeat(np.arange(blocks), len(sizes)))
+    peers = rounds(comm)
+    sets = max(all_channels(comm) // way.channels, 1)
+
+    def steps() -> Iterator[Step]:
+        for number, (nodes, locals_) in enumerate(peers):
+            src, dst, block = _messages(collective, comm, nodes, locals_)
+            channels = number // PEERS_PER_BATCH % sets * way.channels + np.tile(channel, len(src))
+            pieces = (block[:, None] * len(sizes) + np.arange(len(sizes))).ravel()
+            src, dst = src.repeat(len(sizes)), dst.repeat(len(sizes))
+            yield step(src, dst, pieces, channel=channels, reduce=False)
+
+    return Schedule(collective, "p2p", chunks, steps, STEPS, _waits(comm, collective, peers, sets))
+
+
+def rounds(comm: Communicator) -> list[tuple[int, int]]:
+    """How many nodes and local ranks ahead a rank's peer is in each round, its own left out."""
+    return [
+        (nodes, local)
+        for nodes in _triangular(comm.nodes)
+        for local in _triangular(comm.gpus)
+        if nodes or local
+    ]
+
+
+def message_parts(comm: Communicator, way: PointToPoint, nbytes: int, itemsize: int) -> list[list[int]]:
+    """The chunks of each part of a message: parts of half a chunk to a chunk, or of 1/8 to 32 inside a node.
+
+    Parts grow where channels run out.
+    """
+    least, most = (way.chunk // 2, way.chunk) if comm.nodes > 1 else (way.chunk // 8, way.chunk * 32)
+    at_first = way.channels
+    while at_first > 1 and at_first * comm.ranks > all_channels(comm):
+        at_first //= 2
+    count = min(at_first, max(-(-nbytes // least), 1))
+    size = max(least, -(-nbytes // count))
+    while size > most and count <= way.channels // 2:
+        count *= 2
+        size = -(-nbytes // count)
+    size = -(-size // itemsize) * itemsize
+    chunk = max(way.chunk // itemsize, 1) * itemsize
+    return [even_pieces(part, chunk) for part in even_pieces(nbytes, max(size, itemsize))]
+
+
+def _triangular(count: int) -> Iterator[int]:
+    """0, 1, 3, 6, 10, ... modulo a power of two that holds ``count``, without what is not below it."""
+    power, number = 1 << (count - 1).bit_length(), 0
+    for following in range(1, power + 1):
+        if number < count:
+            yield number
+        number = (number + following) % power
+
+
+def _messages(
+    collective: Collective, comm: Communicator, nodes: int, locals_: int
+) -> tuple[Ints, Ints, Ints]:
+    """Who sends which block to whom in a round."""
+    src = np.arange(comm.ranks)
+    node, local = src // comm.gpus, src % comm.gpus
+    dst = (node + nodes) % comm.nodes * comm.gpus + (local + locals_) % comm.gpus
+    match collective.kind:
+        case "all_to_all":
+            return src, dst, src * comm.ranks + dst
+        case "gather":
+            sends, block = dst == collective.root, src
+        case "scatter":
+            sends, block = src == collective.root, dst
+        case _:
+            sends, block = dst == (src + 1) % comm.ranks, src
+    return src[sends], dst[sends], block[sends]
+
+
+def _waits(
+    comm: Communicator, collective: Collective, peers: list[tuple[int, int]], sets: int
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Which message waits for which earlier one of its rank: that of the batch before on its channels."""
+    ahead = PEERS_PER_BATCH * sets
+    found = {}
+    for early, late in zip(peers[:-ahead], peers[ahead:], strict=True):
+        pairs = [_messages(collective, comm, *numbers)[:2] for numbers in (early, late)]
+        before = dict(zip(*(column.tolist() for column in pairs[0]), strict=True))
+        for src, dst in zip(*(column.tolist() for column in pairs[1]), strict=True):
+            if src in before:
+                found[src, dst] = src, before[src]
+    return found

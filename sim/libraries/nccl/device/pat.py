@@ -1,0 +1,68 @@
+"""PAT, parallel aggregated trees, as steps: all-gather and reduce-scatter over a binomial tree a rank.
+
+Of n ranks, a block goes from its owner to the rank s places before it over the nodes of a binomial tree: s
+comes from s without its lowest bit, so that far ranks have it first. Reduce-scatter is the same backwards.
+All owners' trees do the same at once, and blocks whose next hop is of one length travel together: all
+those of the tree's top, whose places are multiples of n / a, and then, place by place below n / a
+in the tree's own order, depth first, those of a parts of the tree. So few blocks are under way at
+once, and small ones take a logarithm of messages (S. Jeaugey, "PAT: a new algorithm for all-gather
+and reduce-scatter operations at scale", arXiv:2506.20252, 2025; the numbers a are those of
+src/include/collectives.h, v2.30.7).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.libraries.nccl.device.chunks import STEPS, Chunking
+from sim.schedule import Step, step
+
+
+def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
+    """How many small blocks share a slot, and how many parts of a tree, slots filled so, move together.
+
+    A channel carries ``nbytes`` of each block and has `STEPS` slots.
+    """
+    together = 1
+    while cuts.chunk // (max(nbytes, 1) * together) >= 2 and together < ranks // 2:
+        together *= 2
+    parts, slots = together, STEPS
+    while slots > 1 and parts < ranks // 2:
+        slots //= 2
+        parts *= 2
+    return together, parts
+
+
+def loops(
+    ranks: int, kind: str, parts: int, channel: int, count: int, first: int, per_block: int
+) -> Iterator[Step]:
+    """A channel's loops over ``count`` pieces of a block, which begin at ``first`` of its ``per_block``."""
+    gathers = kind == "all_gather"
+    order = [now for now in places(ranks, parts) if now]
+    owner = np.arange(ranks)[:, None]
+    for piece in range(first, first + count):
+        for now in order if gathers else reversed(order):
+            place = np.array(now)
+            near, far = (owner - place) % ranks, (owner - (place & (place - 1))) % ranks
+            src, dst = (far, near) if gathers else (near, far)
+            chunk = np.broadcast_to(owner * per_block + piece, near.shape)
+            yield step(src.ravel(), dst.ravel(), chunk.ravel(), reduce=not gathers, channel=channel)
+
+
+def places(ranks: int, parts: int) -> Iterator[list[int]]:
+    """Places of the tree that get a block one after another, those that get it together in one list."""
+    apart = (1 << (ranks - 1).bit_length()) // parts
+    stride = parts * apart
+    while stride > apart:
+        yield list(range(stride // 2, ranks, stride))
+        stride //= 2
+    for place in _below(0, apart):
+        yield list(range(place, ranks, apart))
+
+
+def _below(place: int, span: int) -> Iterator[int]:
+    """A binomial tree below a place, depth first, the widest branch first."""
+    while span > 1:
+        span //= 2
+        yield place + span
+        yield from _below(place + span, span)

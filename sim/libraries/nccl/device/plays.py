@@ -1,0 +1,56 @@
+"""What the engine plays of one collective: schedules, each on the network that it has to itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sim.collective import Collective
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.machine import Hops, Machine, of_nvlink
+from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
+from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, check_schedulable, schedule
+from sim.libraries.nccl.device.wires import channels, wires
+from sim.schedule import Schedule
+from topologies import Routes, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A schedule, the network under it, and the ways there."""
+
+    schedule: Schedule
+    graph: Topology
+    routes: Routes
+
+
+def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[Play]:
+    """One play of each kind of channel that differs in time; the slowest is as long as the collective.
+
+    Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
+    link of the machine evenly, so that each has its part to itself, unless GPUs have several cards. Those of
+    CollNet Chain have different heads, and meet, as do sends and receives.
+    """
+    if algorithm == "p2p":
+        machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
+        yield Play(p2p_schedule(comm, collective), machine.graph, machine)
+        return
+    check_schedulable(comm, collective, algorithm, protocol)
+    if algorithm in ("ring", "tree"):
+        for channel in channels(comm, collective, algorithm, protocol):
+            graph = wires(comm, algorithm, channel)
+            plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
+            yield Play(plan, graph, Routes(graph))
+        return
+    hops, part = Hops.of(comm, algorithm, collective.kind), of_nvlink(comm, algorithm)
+    machine = Machine(comm, hops, nvlink=part)
+    if algorithm == "collnet_chain" or machine.many_ports:
+        yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
+        return
+    carried = carried_bytes(comm, collective, algorithm, protocol)
+    # NVLSTree has the two trees on channels in turn, of which either loads other cards
+    together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
+    machine = Machine(comm, hops, channels=len(carried) / together, nvlink=part)
+    groups = [range(len(carried))[first : first + together] for first in range(0, len(carried), together)]
+    kinds = {tuple(carried[number] for number in group): group for group in groups}
+    for some in kinds.values():
+        plan = channel_schedule(comm, collective, algorithm, protocol, *some)
+        yield Play(plan, machine.graph, machine)
