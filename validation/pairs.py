@@ -14,7 +14,6 @@ from statistics import median
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from validation.readers.pairs import Pair
 
@@ -190,12 +189,19 @@ def _noise(residuals: Logs, free: int) -> float:
     return max(_TO_SIGMA * float(np.median(sizes[-free:])) if free > 0 else 0.0, _RESOLUTION)
 
 
+def _sure(chance: float, free: int) -> float:
+    """How many standard deviations, estimated from so many free values, chance alone exceeds so rarely."""
+    from scipy.special import stdtrit  # here, for help must not wait for scipy
+
+    return -float(stdtrit(max(free, 1), chance))
+
+
 def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ...]:
     found: dict[str, list[tuple[float, Matrix]]] = {}
     seen: dict[str, int] = {}
     for m in matrices:
         partners = np.isfinite(m.slower).sum(axis=1)
-        sure = student.isf(chance, max(len(m.nodes) - 2, 1))
+        sure = _sure(chance, len(m.nodes) - 2)
         # a median of k values has a standard error of sqrt(pi / 2k) standard deviations
         doubt = sure * np.hypot(m.spread, m.noise * np.sqrt(np.pi / (2 * partners)))
         for i, node in enumerate(m.nodes):
@@ -213,7 +219,7 @@ def _slow_pairs(matrices: Sequence[Matrix], chance: float) -> tuple[SlowPair, ..
     factors: dict[tuple[tuple[str, str], str, int], list[tuple[float, bool]]] = {}
     for m in matrices:
         free = m.pairs - len(m.nodes)
-        sure = max(student.isf(chance, max(free, 1)) * m.noise, np.log1p(LEAST_PAIR))
+        sure = max(_sure(chance, free) * m.noise, np.log1p(LEAST_PAIR))
         for i, j in zip(*np.nonzero(np.triu(np.isfinite(m.residuals))), strict=True):
             stands_out = bool(m.judged[i] and m.judged[j] and m.residuals[i, j] > sure)
             key = (m.nodes[i], m.nodes[j]), m.collective, m.gpus_per_node

@@ -64,7 +64,7 @@ class Row:
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
     def choice(self, *, fitted: bool = False) -> str:
-        """What is predicted, by name: the fitted schedule, or what the library takes, such as ``tree/ll128``."""
+        """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
         taken = (self.textbook if fitted else self.library).choose(self.collective)
         return taken.algorithm if taken.protocol == "auto" else f"{taken.algorithm}/{taken.protocol}"
 
