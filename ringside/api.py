@@ -6,10 +6,11 @@ from pathlib import Path
 
 from real.model.find import Training, sized_workload
 from sim import pick as picking
+from sim.calibration import Calibration
 from sim.collective import kind_of
 from sim.libraries.find import default_library, find_library
 from sim.libraries.nccl.tuning.tuner import check_function
-from sim.pick import Pick, default_of, times_of
+from sim.pick import Pick, default_of, doubt_of, times_of
 from sim.record import Record
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
@@ -32,22 +33,30 @@ def pick(
     settings: Mapping[str, str] | None = None,
     dtype: str = "float32",
     redop: str = "sum",
+    calibration: Calibration | str | None = "auto",
+    by: str = "pair",
 ) -> list[Pick]:
     """The quickest algorithm on each count of machines (or of ranks) and at each size in bytes.
 
     ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
-    NCCL on machines that NCCL's model knows, by the times that its tuner believes, else ``ideal``.
+    NCCL on machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` goes by the
+    measurements that are shipped of the machine, ``None`` by what NCCL's tuner believes.
+    ``by`` ``algorithm`` lets each compete with its quickest protocol.
     """
     name = library or default_library(cluster)
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
     kind = kind_of(collective)
-    libraries = {count: find_library(name, f"{cluster}:{count}", settings) for count in nodes}
+    libraries = {
+        count: find_library(name, f"{cluster}:{count}", settings, calibration=calibration) for count in nodes
+    }
     default = None
     if name == "nccl":
         check_function(kind)
         default = default_of(libraries.__getitem__, kind, dtype, redop)
-    return picking.pick(times_of(libraries.__getitem__, kind, dtype, redop), nodes, sizes, default=default)
+    words = kind, dtype, redop
+    times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)
+    return picking.pick(times, nodes, sizes, error=doubt, default=default, by=by)
 
 
 def train(
@@ -65,12 +74,13 @@ def train(
     ddp: DataParallel | None = None,
     slowdown: Mapping[int, float] | None = None,
     contention: float = 0.0,
+    calibration: Calibration | str | None = "auto",
 ) -> Step:
     """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``slowdown`` are stragglers: the factor by which a
-    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'.
+    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'. ``calibration`` is as `pick`'s.
     """
     training = Training(
         model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
@@ -83,7 +93,9 @@ def train(
         memory_bandwidth=bandwidth, contention=contention, slowdown=slowdown or {},
         optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
     )  # fmt: skip
-    found = find_library(None if library == "auto" else library, cluster, settings, ranks=ranks)
+    found = find_library(
+        None if library == "auto" else library, cluster, settings, ranks=ranks, calibration=calibration
+    )
     return simulate_step(work, process_group(found), training.ddp, costs)
 
 

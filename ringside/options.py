@@ -37,7 +37,14 @@ NcclGraph = Annotated[
 Redop = Annotated[str, typer.Option(help="Reduction: sum, prod, min, max, avg or mulsum.")]
 Dtype = Annotated[str, typer.Option(help="Type of one element.")]
 CalibrationFile = Annotated[
-    str, typer.Option(metavar="FILE|none", help="Parameters that ringside calibrate found.")
+    str,
+    typer.Option(
+        metavar="auto|none|family:NAME|FILE",
+        help="Measurements to go by: what is shipped of the machine, none, another's, or your own.",
+    ),
+]
+Anchor = Annotated[
+    Path | None, typer.Option(metavar="LOG", help="Rows of your own site that scale the calibration.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw to an .svg, .png or .pdf file.")]

@@ -5,6 +5,8 @@ from dataclasses import fields, is_dataclass
 
 from sim.calibration import Fit
 from sim.collective import Collective
+from sim.libraries.nccl.measured.stored import Stored
+from sim.parameters import Parameters
 from sim.pick import Pick
 from sim.predict import Prediction
 from sim.record import Record
@@ -13,10 +15,10 @@ from validation.compare import Compared
 
 Cell = str | int | float | bool | None
 
-_SHAPELESS = {"timeline"}
-"""Attributes that are no single value even where they are None."""
+_SHAPELESS = {"timeline", "correlations", "correction", "anchor"}
+"""Attributes that are no single value, though they are None or text."""
 
-Result = Prediction | Pick | Step | Record | Compared | Fit
+Result = Prediction | Pick | Step | Record | Compared | Fit | Stored
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:
@@ -42,7 +44,7 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
             yield name, value
         elif _is_words(value):
             yield name, "/".join(value)
-        elif isinstance(value, Record) or name == "parameters":
+        elif isinstance(value, Record | Parameters):
             yield from _columns(value)
 
 

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sim.libraries.nccl.measured.stored import Stored
 from sim.parameters import Parameters, check_within
 from sim.record import Record, to_line
 from topologies import strict_yaml
 from topologies.disk import regular, write_file
 from topologies.strict_yaml import complaints
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""2 (2026-11) holds NCCL's measured model as well; 1 had none."""
 
 
 class CalibrationError(ValueError):
@@ -59,7 +62,10 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """All fits of one cluster. ``used`` holds the digests of the records that set anything."""
+    """All fits of one cluster. ``used`` holds the digests of the records that set anything.
+
+    ``nccl`` is what was fitted to NCCL on machines that its model knows, ``fits`` all else.
+    """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
@@ -70,6 +76,7 @@ class Calibration:
     fingerprint: dict[str, str]
     fits: tuple[Fit, ...]
     used: tuple[str, ...] = field(repr=False)
+    nccl: Stored | None = None
 
     def __post_init__(self) -> None:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
@@ -87,7 +94,7 @@ class Calibration:
     def write(self, path: Path) -> None:
         """Write the YAML file, whole or not at all."""
         content = {"calibration": VERSION, **_plain(asdict(self))}
-        write_file(path, yaml.safe_dump(content, sort_keys=False, width=110))
+        write_file(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110))
 
 
 def read(path: Path) -> Calibration:
@@ -96,18 +103,30 @@ def read(path: Path) -> Calibration:
         content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CalibrationError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict) or content.pop("calibration", None) != VERSION:
+    if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
-        allowed = [entry.name for kind in (Calibration, Fit, Parameters) for entry in fields(kind)]
+        allowed = [entry.name for kind in (Calibration, Fit, Parameters, Stored) for entry in fields(kind)]
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 
 def digest(record: Record) -> str:
     """What tells one record from another: twelve hex digits of its text's hash."""
     return hashlib.sha256(to_line(record).encode()).hexdigest()[:12]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes tables as lines."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
 
 
 def _plain(value: Any) -> Any:

@@ -1,14 +1,15 @@
 """Which algorithm to pick: the quickest at every size and node count, and whether that is certain.
 
 What "quickest" rests on is a function of type `Times`, as `times_of` makes of a library. By NCCL's
-tuner NCCL's default always wins, because the tuner is how NCCL chooses; only other times, such as
-its ``pipeline`` clock's, can say where the default loses.
+tuner NCCL's default always wins, because the tuner is how NCCL chooses; only other times, those of
+measurements or of its ``pipeline`` clock, can say where the default loses.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol, runtime_checkable
 
 from sim.collective import Collective
 from sim.libraries.library import Library
@@ -26,6 +27,12 @@ ERROR = 0.1
 """By how much a time may be off before anybody should be surprised: the tuner's own corrections of its
 trees come in steps of a tenth. A winner by less is too close to call."""
 
+
+Doubt = Callable[[int, int, Pair, Pair], float]
+"""By which fraction the ratio of two pairs' times may be off, on so many nodes for so many bytes."""
+
+BY = ("pair", "algorithm")
+"""What competes: each pair with each; or algorithms, each with its quickest protocol."""
 
 Libraries = Callable[[int], Library]
 """The library on so many nodes."""
@@ -55,6 +62,15 @@ def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
     return times
 
 
+@runtime_checkable
+class Doubting(Protocol):
+    """A library that knows how far its times may be off against each other."""
+
+    def doubt(self, collective: Collective, one: Pair, other: Pair) -> float | None:
+        """The fraction, ``None`` where it has no measurements of these."""
+        ...
+
+
 def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Default:
     """What a library takes where nobody interferes but its settings."""
 
@@ -66,12 +82,26 @@ def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: s
     return default
 
 
+def doubt_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Doubt:
+    """How far a library's times may be off against each other: as measured, else by `ERROR`."""
+
+    def doubt(nodes: int, nbytes: int, one: Pair, other: Pair) -> float:
+        library = libraries(nodes)
+        if not isinstance(library, Doubting):
+            return ERROR
+        found = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
+        return ERROR if found is None else found
+
+    return doubt
+
+
 @dataclass(frozen=True, slots=True)
 class Pick:
     """The winner at one size.
 
-    ``margin`` is by how much the next best takes longer (0.1: a tenth; infinite if there is none),
-    ``loss`` the same for the library's default, and ``None`` where its time is not known.
+    ``margin`` is by how much the next best takes longer (0.1: a tenth; infinite if there is none), and less
+    than ``error`` it is too close to call. ``loss`` is the same for the library's default, which the times
+    may be wrong about by ``loss_error``; ``None`` where its time is not known.
     """
 
     nodes: int
@@ -84,16 +114,29 @@ class Pick:
     too_close: bool
     default: Pair | None = None
     loss: float | None = None
+    error: float = ERROR
+    loss_error: float = ERROR
 
     @property
     def pair(self) -> Pair:
         """The winner's algorithm and protocol."""
         return self.algorithm, self.protocol
 
+    @property
+    def advised(self) -> Pair:
+        """The winner where it is certain that the default loses, else the default."""
+        if self.default is None or (self.loss is not None and self.loss >= self.loss_error):
+            return self.pair
+        return self.default
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Neighbouring sizes with one winner, both ends included; ``margin`` is the least among them."""
+    """Neighbouring sizes with one winner, both ends included.
+
+    ``margin`` is the least among them, and ``next_best`` what comes so near. ``protocol`` names several where
+    algorithms competed.
+    """
 
     nodes: int
     min_bytes: int
@@ -102,6 +145,7 @@ class Range:
     protocol: str
     margin: float
     too_close: bool
+    next_best: Pair | None = None
 
 
 def pick(
@@ -109,13 +153,16 @@ def pick(
     nodes: Sequence[int],
     sizes: Sequence[int],
     *,
-    error: float = ERROR,
+    error: float | Doubt = ERROR,
     default: Default | None = None,
+    by: str = BY[0],
 ) -> list[Pick]:
     """The winner for every node count and size, node counts outer; of equals the earlier pair wins."""
+    if by not in BY:
+        raise ValueError(f"{by!r} does not compete; write {' or '.join(BY)}")
     if not nodes or not sizes:
         raise ValueError(f"{len(nodes)} node counts and {len(sizes)} sizes; write at least one of each")
-    if not 0 <= error < math.inf:
+    if not callable(error) and not 0 <= error < math.inf:
         raise ValueError(f"an error of {error}; write a fraction of 0 or more, for example 0.1")
     found = []
     for count in sorted(set(nodes)):
@@ -123,28 +170,48 @@ def pick(
         table = times(count, ordered)
         for place, nbytes in enumerate(ordered):
             at_size = {pair: seconds[place] for pair, seconds in table.items()}
-            found.append(_winner(count, nbytes, at_size, error, default(count, nbytes) if default else None))
+            usual = default(count, nbytes) if default else None
+            found.append(_winner(count, nbytes, at_size, error, usual, by))
     return found
 
 
-def ranges(picks: Sequence[Pick]) -> list[Range]:
-    """Runs of sizes that one pair wins, for each node count."""
-    runs = [list(run) for _, run in groupby(picks, key=lambda pick: (pick.nodes, pick.pair))]
+def ranges(picks: Sequence[Pick], by: str = BY[0]) -> list[Range]:
+    """Runs of sizes that one pair, or one algorithm, wins, for each node count."""
+
+    def winner(pick: Pick) -> tuple[int, Pair | str]:
+        return pick.nodes, pick.pair if by == BY[0] else pick.algorithm
+
+    runs = [list(run) for _, run in groupby(picks, key=winner)]
+    nearest = [min(run, key=lambda pick: pick.margin) for run in runs]
     return [
         Range(
             run[0].nodes,
             run[0].nbytes,
             run[-1].nbytes,
-            *run[0].pair,
-            margin=min(pick.margin for pick in run),
+            run[0].algorithm,
+            "+".join(dict.fromkeys(pick.protocol for pick in run)),
+            margin=near.margin,
             too_close=any(pick.too_close for pick in run),
+            next_best=near.next_best,
         )
-        for run in runs
+        for run, near in zip(runs, nearest, strict=True)
     ]
 
 
-def _winner(nodes: int, nbytes: int, times: Mapping[Pair, float], error: float, default: Pair | None) -> Pick:
+def _winner(
+    nodes: int,
+    nbytes: int,
+    times: Mapping[Pair, float],
+    error: float | Doubt,
+    default: Pair | None,
+    by: str,
+) -> Pick:
+    def doubt(other: Pair) -> float:
+        return error(nodes, nbytes, best, other) if callable(error) else error
+
     (best, least), *others = sorted(times.items(), key=lambda item: item[1])
+    if by != BY[0]:
+        others = [(pair, seconds) for pair, seconds in others if pair[0] != best[0]]
     if least == math.inf:
         raise ValueError(f"nothing can carry out {nbytes} B on {nodes} nodes; pin less")
     next_best, margin = None, math.inf
@@ -152,7 +219,11 @@ def _winner(nodes: int, nbytes: int, times: Mapping[Pair, float], error: float, 
         next_best, margin = others[0][0], _longer(others[0][1], least)
     known = times.get(default, math.inf) if default else math.inf
     loss = _longer(known, least) if known < math.inf else None
-    return Pick(nodes, nbytes, *best, least, next_best, margin, margin < error, default, loss)
+    near = doubt(next_best) if next_best else 0.0
+    lost = doubt(default) if default and loss else 0.0
+    return Pick(
+        nodes, nbytes, *best, least, next_best, margin, margin < near, default, loss, near, lost
+    )  # fmt: skip
 
 
 def _longer(seconds: float, least: float) -> float:

@@ -16,8 +16,9 @@ from topologies import Topology
 class Prediction:
     """How long one collective takes, and how it is carried out to take so long.
 
-    Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated. ``caveat`` is what to know before it is believed.
+    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
+    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
+    ``caveat`` is what to know before it is believed.
     ``channels`` and ``belief_us``, what the library itself believes in microseconds, are NCCL's.
     """
 
@@ -56,7 +57,7 @@ def predict(
     algorithm: str = "auto",
     protocol: str = "auto",
     engine: str = "auto",
-    calibration: Calibration | None = None,
+    calibration: "Calibration | str | None" = "auto",
     traced: bool = False,
 ) -> Prediction:
     """How long ``collective`` takes on the topology's first ranks.
@@ -64,7 +65,8 @@ def predict(
     Without a ``library`` it is NCCL on what was read from a file of NCCL's or nvidia-smi's, else ``ideal``.
     ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
     a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
-    and NCCL_PROTO do.
+    and NCCL_PROTO do. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
+    ``None`` the library's bare belief.
     """
     options = Options(algorithm, protocol)
     found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)

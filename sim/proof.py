@@ -115,7 +115,8 @@ class _Parts:
         np.add.at(count, dst[sums], count[src[sums]])
         alive[src[sums]] = False
         count[dst[copies]] = self._everything
-        alive[dst[copies]] = False  # for a switch's part; a rank's is already
+        if self._schedule.switches:
+            alive[dst[copies]] = False  # a switch's part; a rank's is dead already
 
     def finish(self) -> None:
         """Doubt the chunks of which a rank lacks something at the end."""

@@ -1,4 +1,4 @@
-"""Which GPUs the named machines have, as the driver spells them, and which machines are alike inside."""
+"""Which GPUs the named machines have, as the driver spells them."""
 
 import re
 
@@ -6,7 +6,7 @@ from topologies.catalogue import make
 from topologies.graph import ranks
 
 _A100_40, _A100_80 = r"A100-SXM4?-40GB", r"A100-SXM4?-80GB"
-_H100 = r"\bH100(?!.*(PCIE|NVL))"
+_H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"
 
 GPUS = {
     **dict.fromkeys(("dgx1-v100", "abci-v100", "summit-v100"), r"V100-SXM2"),
@@ -16,7 +16,7 @@ GPUS = {
     "aws-p4de": _A100_80,
     "a100-pcie4": r"A100.*PCIE",
     **dict.fromkeys(("dgx-h100", "aws-p5", "gcp-a3mega", "azure-ndv5", "kestrel-h100", "h100-1gpu"), _H100),
-    "mn5-h100": r"\bH100$",  # of 64 GB, which the driver does not name
+    "mn5-h100": r"\bH100( 64GB)?$",  # the driver does not say that they are of 64 GB
     "dgx-h200": r"\bH200",
     "alps-gh200": r"\bGH200",
     **dict.fromkeys(("dgx-b200", "gcp-a4"), r"\bB200"),
@@ -27,13 +27,6 @@ GPUS = {
     "mi300x": r"\bMI300X",
 }
 """By machine, what the name of its GPUs holds in capitals; plain networks have none."""
-
-BOARDS = {
-    "dgx-a100": ("abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
-    "dgx-h100": ("aws-p5", "gcp-a3mega", "azure-ndv5"),
-    "dgx-b200": ("gcp-a4",),
-}
-"""Machines with NVIDIA's board of eight GPUs: inside a node each is the one under which it stands."""
 
 
 def has(machine: str, gpu: str) -> bool:

@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 import numpy as np
 
 from sim.calibration import Calibration, Fit, digest
+from sim.libraries.nccl.cluster import is_machine
 from sim.record import Record, RecordError
+from topologies.catalogue import split
 from topologies.units import format_duration, format_size
 from validation.fit import NAMES, fit
+from validation.measured.calibrate import calibrate_nccl, report_nccl
 from validation.rows import Row, check_one_cluster, rows
 
 MIN_ROWS = 4
@@ -23,14 +26,17 @@ def calibrate(
     *,
     pool_sites: bool = False,
 ) -> Calibration:
-    """Fit one set of parameters to the records of each library, algorithm and protocol.
+    """Fit NCCL's measured model where the machine is of NCCL's, and of all else each library and algorithm.
 
     ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests
     for the provenance. Raise `sim.record.RecordError` for records that must not be mixed or are too few.
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
+    of_nccl = [record for record in records if record.library == "nccl" and is_machine(cluster)]
+    nccl = calibrate_nccl(of_nccl, split(cluster)[0], settings or {}) if of_nccl else None
+    others = [record for record in records if record not in of_nccl]
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows(records, cluster, settings or {}):
+    for row in rows(others, cluster, settings or {}):
         key = row.record.library, row.record.algorithm, row.record.protocol
         groups.setdefault(key, []).append(row)
     few = [f"{'/'.join(key)}: {len(group)}" for key, group in groups.items() if len(group) < MIN_ROWS]
@@ -44,12 +50,15 @@ def calibrate(
         fingerprint=_common(records),
         fits=tuple(_fit(*key, group) for key, group in groups.items()),
         used=tuple(sorted(digest(record) for record in records)),
+        nccl=nccl,
     )
 
 
 def report(calibration: Calibration) -> str:
     """What was fitted, how sure it is and how well it fits, for a person to read."""
     lines = [f"calibration of {calibration.cluster} as {calibration.topology}"]
+    if calibration.nccl:
+        lines += report_nccl(calibration.nccl)
     for fitted in calibration.fits:
         lines += [
             "",

@@ -7,8 +7,13 @@ import numpy as np
 
 from sim.calibration import Calibration, digest
 from sim.engine.laws import check_band
+from sim.libraries.nccl.cluster import is_machine
+from sim.libraries.nccl.measured.shipped import AUTO, shipped
 from sim.record import Record
-from validation.rows import check_one_cluster, rows
+from topologies.catalogue import split
+from validation.measured.observed import is_observable
+from validation.measured.predict import Libraries
+from validation.rows import Row, check_one_cluster, rows
 
 SETS = ("fitted", "held_out", "unfitted")
 """Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""
@@ -83,26 +88,46 @@ def compare(
     records: Sequence[Record],
     cluster: str,
     settings: Mapping[str, str] | None = None,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | str | None" = AUTO,
     *,
     pool_sites: bool = False,
 ) -> list[Compared]:
-    """Predict every record on the cluster, with the calibration's parameters where it has a fit."""
+    """Predict every record on the cluster, as calibrated where there is a fit for it.
+
+    ``auto`` takes for NCCL's records what is shipped of the machine.
+    """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
+    if calibration == AUTO:
+        calibration = shipped(split(cluster)[0])
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     used = set(calibration.used) if calibration else set()
+    model = calibration.nccl.model() if calibration and calibration.nccl else None
+    of_nccl = [model is not None and is_observable(record) and is_machine(cluster) for record in records]
+    others = iter(
+        rows([r for r, is_one in zip(records, of_nccl, strict=True) if not is_one], cluster, settings or {})
+    )
+    libraries = Libraries(cluster, settings or {}, model)
     compared = []
-    for row in rows(records, cluster, settings or {}):
-        record = row.record
-        fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
-        seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
-        low, high = fit.band if fit else (1.0, 1.0)
-        group = "unfitted" if not fit else "fitted" if digest(record) in used else "held_out"
-        compared.append(
-            Compared(
-                record, seconds, seconds * low, seconds * high, group, row.choice(fitted=fit is not None)
-            )
-        )
+    for record, is_one in zip(records, of_nccl, strict=True):
+        fitted = "fitted" if digest(record) in used else "held_out"
+        if is_one:
+            choice, found, is_measured = libraries.predict(record)
+            ends = found.time_s, found.time_lo_s, found.time_hi_s
+            compared.append(Compared(record, *ends, fitted if is_measured else "unfitted", choice.name))
+        else:
+            compared.append(_textbook(next(others), calibration, fitted))
     return compared
+
+
+def _textbook(row: Row, calibration: Calibration | None, fitted: str) -> Compared:
+    """A row by the textbook's parameters where they are fitted, else by its library's own model."""
+    record = row.record
+    fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
+    seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
+    low, high = fit.band if fit else (1.0, 1.0)
+    ends = seconds, seconds * low, seconds * high
+    return Compared(record, *ends, fitted if fit else "unfitted", row.choice(fitted=fit is not None))
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:

@@ -51,24 +51,26 @@ def fit(rows: Sequence[Row]) -> Solution:
         for _ in range(_ROUNDS):
             slopes = _slopes(rows, theta, predicted, 1e-6 * np.maximum(theta, scale))
             free, fixed = _free(slopes / measured[:, None], most)
-            better = _walk(rows, measured, theta, predicted, _robust(slopes, measured, free))
+            better = _walk(rows, measured, theta, predicted, _robust(slopes, measured, free), free)
             if better is None:
                 break
             theta, predicted = better
     ratios = measured / predicted
-    return Solution(_parameters(theta), _intervals(slopes, ratios, slopes @ theta, free), fixed, ratios)
+    return Solution(_parameters(theta), _intervals(slopes, ratios, theta, free), fixed, ratios)
 
 
 def _walk(
-    rows: Sequence[Row], measured: Floats, theta: Floats, predicted: Floats, target: Floats
+    rows: Sequence[Row], measured: Floats, theta: Floats, predicted: Floats, target: Floats, free: list[int]
 ) -> tuple[Floats, Floats] | None:
     """From ``theta`` as far towards ``target`` as the rows' true times get better; None where they do not.
 
-    The slopes hold up to the next kink only, so the target may lie beyond where they mislead.
+    The slopes hold up to the next kink only, so the target may lie beyond where they mislead. What is not
+    free stays nothing.
     """
     before = _cost(predicted / measured)
     for share in (1.0, 0.5, 0.25, 0.1, 0.03):
-        there = theta + share * (target - theta)
+        there = np.zeros_like(theta)
+        there[free] = (theta + share * (target - theta))[free]
         times = _times(rows, there)
         if _cost(times / measured) < before * (1 - _GAIN):
             return there, times
@@ -142,12 +144,16 @@ def _robust(slopes: Floats, measured: Floats, free: list[int]) -> Floats:
 
 
 def _intervals(
-    slopes: Floats, ratios: Floats, predicted: Floats, free: list[int]
+    slopes: Floats, ratios: Floats, theta: Floats, free: list[int]
 ) -> dict[str, tuple[float, float]]:
-    """5th to 95th percentile of each free parameter over fits to resampled residuals."""
-    draw = np.random.default_rng(0)
+    """5th to 95th percentile of each free parameter over fits to resampled residuals, about the estimate.
+
+    The walk may have ended beside the optimum of its own slopes, so what counts is how far the fits scatter.
+    """
+    draw, predicted = np.random.default_rng(0), slopes @ theta
     fits = [
         _robust(slopes, predicted * draw.choice(ratios, size=len(ratios)), free) for _ in range(_BOOTSTRAPS)
     ]
-    low, high = np.percentile(fits, [5, 95], axis=0)
-    return {NAMES[i]: (float(low[i]), float(high[i])) for i in free}
+    scatter = np.array(fits) - np.median(fits, axis=0)
+    low, high = theta + np.percentile(scatter, [5, 95], axis=0)
+    return {NAMES[i]: (max(float(low[i]), 0.0), float(high[i])) for i in free}

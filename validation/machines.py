@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from sim.libraries.nccl.measured.shipped import BOXES
 from sim.record import Record, RecordError
 from topologies import MAKERS
 from topologies.catalogue import split
-from topologies.gpus import BOARDS, GPUS, gpus_in, has, machines_with
+from topologies.gpus import GPUS, gpus_in, has, machines_with
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -44,9 +45,8 @@ def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
     nodes = max(record.num_nodes for record in records)
     where = f"{each} a node" + (f" on {nodes} nodes" if nodes > 1 else "")
     fitting = [machine for machine in machines if gpus_in(machine) >= each]
-    for board, alike in BOARDS.items():
-        if nodes == 1 and board in fitting and set(fitting) <= {board, *alike}:
-            return board, f"by {gpu}, {where}; inside a node the same as {', '.join(fitting[1:])}"
+    if nodes == 1 and len(fitting) > 1 and any(set(fitting) <= set(box) for box in BOXES.values()):
+        return fitting[0], f"by {gpu}, {where}; inside a node the same as {', '.join(fitting[1:])}"
     return _one_of(fitting, gpu, where)
 
 

@@ -65,8 +65,7 @@ class Row:
 
     def choice(self, *, fitted: bool = False) -> str:
         """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
-        taken = (self.textbook if fitted else self.library).choose(self.collective)
-        return taken.algorithm if taken.protocol == "auto" else f"{taken.algorithm}/{taken.protocol}"
+        return (self.textbook if fitted else self.library).choose(self.collective).name
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
@@ -89,7 +88,7 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
         )
         if way not in libraries:
             libraries[way] = _own(record, cluster, settings) or _textbook(record, placed.graph)
-        made.append(Row(record, _collective(record), libraries[way], placed))
+        made.append(Row(record, collective_of(record), libraries[way], placed))
     return made
 
 
@@ -108,7 +107,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
         raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
 
 
-def _collective(record: Record) -> Collective:
+def collective_of(record: Record) -> Collective:
     """What was carried out; of a type without a known size, or of none, four bytes an element."""
     dtype = record.dtype if record.dtype in ITEMSIZE else None
     redop = record.redop if record.redop in REDOPS else "sum"
@@ -125,14 +124,14 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library |
     name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release)
-    return find_library("nccl", name, settings, ranks=record.ranks, options=options)
+    return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)
 
 
 def _textbook(record: Record, graph: Topology) -> Library:
     """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
     name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
     algorithm = "auto" if name == "gloo" else _algorithm(record)
-    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm))
+    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm), calibration=None)
 
 
 def _algorithm(record: Record) -> str:

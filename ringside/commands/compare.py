@@ -9,14 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.calibrations import find_calibration
 from ringside.commands import compare_ddp
 from ringside.commands.calibrate import read_all
 from ringside.pictures.style import check_format
-from sim import calibration as calibrations
 from sim.engine.effort import forced
+from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
 from sim.record import Record
 from sim.training.ddp.record import is_ddp_record
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
 from validation.machines import infer_machine, other_gpus
@@ -42,7 +44,7 @@ def command(
     files: options.Files,
     cluster: options.AnyCluster = None,
     settings: options.Settings = None,
-    calibration: options.CalibrationFile = "none",
+    calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
     max_error: Annotated[
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
@@ -72,15 +74,23 @@ def run(
     check_format(plot)
     check_outputs([plot], inputs=[*files, calibration])
     if any(map(is_ddp_record, files)):
-        if cluster or settings or calibration != "none":
+        if cluster or settings or calibration not in ("auto", "none"):
             raise ValueError(
                 "steps hold the network they ran on; leave --cluster, --set and --calibration out"
             )
         compare_ddp.run(files, plot, limit, as_json=as_json)
         return
-    found = None if calibration == "none" else calibrations.read(Path(calibration))
     records = read_all(files)
     cluster, comments = _machine(records, cluster)
+    found = find_calibration(calibration, None, cluster, parse_settings(settings))
+    if found == AUTO and any(record.library == "nccl" for record in records):
+        machine = split(cluster)[0]
+        known = (
+            f"times of NCCL as measured ({machine})"
+            if shipped(machine)
+            else f"not calibrated: {why_not(machine)}"
+        )
+        comments.append(known)
     with console.simulating("predicting"):
         rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
     sums = summaries(rows)

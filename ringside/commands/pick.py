@@ -1,7 +1,7 @@
 """``ringside pick``: the winner at every size and node count, by how much, and rules for NCCL."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
 from sim.collective import kind_of
 from sim.engine.effort import forced
@@ -21,7 +22,7 @@ from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.tuner import check_function
-from sim.pick import ERROR, Pick, Times, default_of, pick, ranges, times_of
+from sim.pick import ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
@@ -29,7 +30,7 @@ from topologies.units import format_size
 
 HEADS = (
     *(("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""), ("protocol", "")),
-    *(("margin", "(%, least)"), ("verdict", "")),
+    *(("margin", "(%, least)"), ("runner-up", ""), ("verdict", "")),
 )
 
 
@@ -50,6 +51,9 @@ class Request:
     nccl_graph: Path | None
     dtype: str
     redop: str
+    calibration: str
+    anchor: Path | None
+    by: str
 
 
 def command(
@@ -68,6 +72,9 @@ def command(
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
+    by: Annotated[str, typer.Option(help="pair, or algorithm: the best protocol of each.")] = "pair",
     plot: options.Plot = None,
     tuner_csv: Annotated[
         Path | None,
@@ -79,7 +86,7 @@ def command(
     """Say which algorithm wins at every size and node count, and by how much."""
     request = Request(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
-        protocol, times, nccl_version, nccl_graph, dtype, redop,
+        protocol, times, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
     )  # fmt: skip
     with forced(force):
         run(request, plot, tuner_csv, as_json=json)
@@ -88,7 +95,8 @@ def command(
 def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
-    check_outputs((plot, csv), inputs=[request.cluster, request.nccl_graph or ""])
+    read = [request.cluster, request.calibration, request.nccl_graph or "", request.anchor or ""]
+    check_outputs((plot, csv), inputs=read)
     options = Options(
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
     )
@@ -104,33 +112,76 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
         check_function(kind)
         comms = _communicators(request, libraries)
         default = default_of(libraries.__getitem__, *words)
-    times = times_of(libraries.__getitem__, *words)
+    times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)
+
+    def picked(nodes: list[int], asked: list[int]) -> list[Pick]:
+        return pick(times, nodes, asked, error=doubt, default=default, by=request.by)
+
     with console.simulating("simulating"):
-        picks = pick(times, counts, sizes, default=default)
+        picks = picked(counts, sizes)
+    by_own = True
     if csv:
-        write_file(csv, _rules(request, comms, picks, times, json=csv.suffix == ".json"))
-    notes = dict.fromkeys(note for comm in comms.values() for note in comm.notes)
+        by_own = all(not one.calibrated for one in libraries.values() if isinstance(one, Nccl))
+        write_file(csv, _rules(request, comms, sizes, picked, by_own=by_own, json=csv.suffix == ".json"))
+    notes = dict.fromkeys(_notes(libraries))
     if plot:
         from ringside.pictures.picks import draw_picks
 
         draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
     version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
     _print(request, name, version, picks, list(notes), as_json=as_json)
+    if csv and not by_own and not as_json:
+        print("\n".join(_followed(csv, picks)))
 
 
 def _rules(
-    request: Request, comms: dict[int, Communicator], picks: list[Pick], times: Times, *, json: bool
+    request: Request,
+    comms: dict[int, Communicator],
+    sizes: list[int],
+    picked: Callable[[list[int], list[int]], list[Pick]],
+    *,
+    by_own: bool,
+    json: bool,
 ) -> str:
-    """The rules of NCCLX's tuner or of NCCL's example plugin; those of NCCL's own times are exact."""
+    """The rules of NCCLX's tuner or of NCCL's example plugin; those of NCCL's own times are exact.
+
+    By measured times NCCL's own choice stands where it is not certain to lose.
+    """
     kind, types = kind_of(request.collective), (request.dtype, request.redop)
-    picked = {}
+    found = {}
     for nodes, comm in comms.items():
-        mine = [pick for pick in picks if pick.nodes == nodes]
-        if request.times in (None, "tuner"):
-            picked[nodes] = own_stretches(comm, kind, *types)
+
+        def taken(asked: list[int], nodes: int = nodes) -> list[Pair]:
+            return [one.pair if request.times else one.advised for one in picked([nodes], asked)]
+
+        if by_own and request.times in (None, "tuner"):
+            found[nodes] = own_stretches(comm, kind, *types)
         else:
-            picked[nodes] = picked_stretches(comm, kind, mine, times, *types)
-    return tuner_json(comms, kind, picked) if json else tuner_csv(comms, kind, picked, *types)
+            found[nodes] = picked_stretches(comm, kind, sizes, taken, *types)
+    return tuner_json(comms, kind, found) if json else tuner_csv(comms, kind, found, *types)
+
+
+def _followed(csv: Path, picks: list[Pick]) -> list[str]:
+    """Where the rules depart from NCCL's own choice."""
+    found = []
+    for nodes in dict.fromkeys(one.nodes for one in picks):
+        moved = [one for one in picks if one.nodes == nodes and one.advised != one.default]
+        where = ", ".join(f"{format_size(one.nbytes)} {'/'.join(one.advised)}" for one in moved) or "nowhere"
+        found.append(
+            f"# {csv}: measured times followed on {nodes} nodes: {where}; elsewhere NCCL's own choice"
+        )
+    return found
+
+
+def _notes(libraries: Mapping[int, Library]) -> list[str]:
+    """On what the times rest."""
+    found = []
+    for library in libraries.values():
+        if isinstance(library, Nccl) and library.calibrated:
+            found.append(f"times as measured ({library.calibrated.name})")
+        if isinstance(library, Nccl):
+            found += library.notes
+    return found
 
 
 def _libraries(request: Request, name: str, counts: list[int], options: Options) -> dict[int, Library]:
@@ -142,8 +193,10 @@ def _libraries(request: Request, name: str, counts: list[int], options: Options)
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
+    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
     return {
-        count: find_library(name, f"{request.cluster}:{count}", values, options=options) for count in counts
+        count: find_library(name, f"{request.cluster}:{count}", values, options=options, calibration=found)
+        for count in counts
     }
 
 
@@ -169,9 +222,11 @@ def _print(
     request: Request, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
 ) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
+    inputs["anchor"] = str(request.anchor or "")
+    is_measured = any(note.startswith("times as measured") for note in notes)
     if library == "nccl":
         inputs |= {
-            "times": request.times or CLOCKS[0],
+            "times": request.times or ("measured" if is_measured else CLOCKS[0]),
             "nccl_version": version,
         }
     del inputs["sweep"]
@@ -183,13 +238,15 @@ def _print(
         (
             *(r.nodes, format_size(r.min_bytes), format_size(r.max_bytes), r.algorithm, r.protocol),
             f"{r.margin:.1%}" if math.isfinite(r.margin) else "alone",
+            "/".join(r.next_best) if r.next_best else "-",
             "too close to call in places" if r.too_close else "clear",
         )
-        for r in ranges(picks)
+        for r in ranges(picks, request.by)
     ]
+    within = "within what the measurements leave open" if is_measured else f"under {ERROR:.0%}"
     comments = [
         console.spelled(inputs),
-        f"margin: by how much the next takes longer; under {ERROR:.0%} is too close to call; not calibrated",
+        f"margin: by how much the runner-up takes longer; {within} is too close to call",
         *notes,
     ]
     console.print_table(comments, HEADS, cells)
@@ -197,7 +254,8 @@ def _print(
         if one.loss:
             default, best = "/".join(one.default or ()), "/".join(one.pair)
             where = f"{one.nodes} nodes, {format_size(one.nbytes)}"
-            print(f"# {where}: NCCL's default {default} takes {one.loss:.1%} longer than {best}")
+            sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
+            print(f"# {where}: NCCL's default {default} takes {one.loss:.1%} longer than {best}{sure}")
 
 
 def _row(one: Pick) -> dict[str, Any]:
@@ -212,4 +270,6 @@ def _row(one: Pick) -> dict[str, Any]:
         "too_close_to_call": one.too_close,
         "default": "/".join(one.default) if one.default else None,
         "default_loss": one.loss,
+        "margin_error": one.error,
+        "default_loss_error": one.loss_error,
     }

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from sim import calibration as calibrations
+from ringside.calibrations import find_calibration
+from sim.calibration import Calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library
@@ -21,6 +22,7 @@ from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
+BAND = (("lo", "(us)"), ("hi", "(us)"))
 WAY = (("algorithm", ""), ("protocol", ""))
 
 
@@ -43,6 +45,7 @@ class Request:
     dtype: str
     redop: str
     calibration: str
+    anchor: Path | None
     trace: Path | None
 
 
@@ -65,7 +68,8 @@ def command(
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
-    calibration: options.CalibrationFile = "none",
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -74,7 +78,8 @@ def command(
     console.check_sizes(context)
     request = Request(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
-        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, trace,
+        algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
+        trace,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -85,19 +90,20 @@ def run(request: Request, *, as_json: bool) -> None:
     sizes = console.sizes(*request.sweep)
     if request.trace:
         inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace], inputs=inputs)
+        check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
-    found = None if request.calibration == "none" else calibrations.read(Path(request.calibration))
+    values = parse_settings(list(request.settings))
+    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
     library = find_library(
-        request.library, request.cluster, parse_settings(list(request.settings)), ranks=request.ranks,
+        request.library, request.cluster, values, ranks=request.ranks,
         options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
         calibration=found,
     )  # fmt: skip
     predictions = _predictions(request, library, sizes)
-    if library.name != "nccl" and found is None:
+    if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth(predictions)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
@@ -122,20 +128,28 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
     if library.name == "nccl":
-        whose = "the engine's" if request.engine == "simpy" else "the tuner's"
-        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
-        if isinstance(library, Nccl):
-            note = "; ".join([note, *library.notes])
+        is_measured = any(p.engine == "measured" for p in predictions)
+        note = _note(library, request.engine, is_measured=is_measured) if isinstance(library, Nccl) else ""
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, "rows": rows}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
-        heads = [*SIZE, *WAY, ("channels", ""), ("engine", "")]
+        heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
-        cells = [(*_cells(row), *_weighed(row, pairs)) for row in rows]
+        cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
     if as_json:
         console.print_json("simulate", content)
     else:
         console.print_table(comments, heads, cells)
+
+
+def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
+    """On what the times rest."""
+    if library.calibrated and is_measured:
+        note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
+    else:
+        whose = "the engine's" if engine == "simpy" else "the tuner's"
+        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+    return "; ".join((note, *library.notes))
 
 
 def _inputs(request: Request, library: Library) -> dict[str, Any]:
@@ -174,6 +188,10 @@ def _row(library: Library, p: Prediction) -> dict[str, Any]:
 def _cells(row: dict[str, Any]) -> tuple[console.Cell, ...]:
     ways = [row[key] for key in ("algorithm", "protocol", "channels", "engine") if key in row]
     return (row["size_bytes"], row["time_s"] * 1e6, row["algbw_GBps"], row["busbw_GBps"], *ways)
+
+
+def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
+    return row["time_lo_s"] * 1e6, row["time_hi_s"] * 1e6
 
 
 def _weighed(row: dict[str, Any], pairs: Sequence[str]) -> tuple[console.Cell, ...]:

@@ -10,6 +10,7 @@ import typer
 
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console, options
+from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
 from sim.engine.effort import forced
 from sim.libraries.find import find_library
@@ -97,6 +98,8 @@ def command(
     contention: Annotated[
         float, typer.Option(help="Share of compute that a running collective takes: channels / SMs.")
     ] = 0.0,
+    calibration: options.CalibrationFile = "auto",
+    anchor: options.Anchor = None,
     sweep: Annotated[
         str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
     ] = None,
@@ -118,7 +121,7 @@ def command(
     with forced(force):
         run(
             cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
-            plot=plot, trace=trace, as_json=json,
+            calibration=calibration, anchor=anchor, plot=plot, trace=trace, as_json=json,
         )  # fmt: skip
 
 
@@ -131,6 +134,8 @@ def run(
     ranks: int | None,
     library: str,
     sweep: str | None,
+    calibration: str,
+    anchor: Path | None,
     plot: Path | None,
     trace: Path | None,
     as_json: bool,
@@ -146,7 +151,8 @@ def run(
     _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
-    libraries = [find_library(name, one, figures, ranks=ranks) for one in counted]
+    found = find_calibration(calibration, anchor, cluster, figures)
+    libraries = [find_library(name, one, figures, ranks=ranks, calibration=found) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster, figures))
     rows = _rows(training, gpu, libraries, caps)
@@ -159,12 +165,12 @@ def run(
         write_file(trace, rows[0].step.dumps())
     notes = list(dict.fromkeys(note for one in libraries if isinstance(one, Nccl) for note in one.notes))
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
-              "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
+              "calibration": calibration, "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
     if as_json:
-        _print_json(inputs, rows, held, best, notes)
+        _print_json(inputs, rows, held, best, [*_measured(libraries), *notes])
     else:
         _print(inputs, rows, held, gpu, best, notes)
 
@@ -262,7 +268,7 @@ def _print(
     best: float | None,
     notes: list[str],
 ) -> None:
-    first = rows[0].step
+    first, library = rows[0].step, rows[0].library
     if len(rows) == 1:
         lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
         bounds = f"the step takes {lower} if everything overlaps, {upper} if nothing does"
@@ -278,7 +284,7 @@ def _print(
     comments = [
         bounds,
         f"{inputs['strategy']} of {first.workload} on {' '.join([inputs['cluster'], *inputs['settings']])}; "
-        f"collectives of {inputs['library']}{_caveat(inputs['library'])}",
+        f"collectives of {inputs['library']}{_caveat(library)}",
         f"{first.samples // first.ranks} samples a rank and step, {compute}, {inputs['optimizer']}"
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
@@ -294,8 +300,19 @@ def _gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
-def _caveat(library: str) -> str:
-    return ", as its tuner believes, which no measurement has calibrated" if library == "nccl" else ""
+def _measured(libraries: list[Library]) -> list[str]:
+    """By which measurements the times are."""
+    found = (one.calibrated for one in libraries if isinstance(one, Nccl))
+    return list(dict.fromkeys(f"times as measured ({one.name})" for one in found if one))
+
+
+def _caveat(library: Library) -> str:
+    """On what NCCL's times rest."""
+    if not isinstance(library, Nccl):
+        return ""
+    if library.calibrated:
+        return f", as measured ({library.calibrated.name})"
+    return ", as its tuner believes, which no measurement has calibrated"
 
 
 def _cells(row: Outcome) -> tuple[console.Cell, ...]:

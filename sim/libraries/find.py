@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.calibration import Calibration
+from sim.calibration import Calibration, CalibrationError
 from sim.libraries.gloo import Gloo
 from sim.libraries.ideal import Ideal
 from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import communicator_of, is_machine, is_read
-from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.library import CLOCKS, Nccl
+from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from sim.libraries.nccl.library import CLOCKS, Calibrated, Nccl
+from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION
 from topologies import Topology, load
@@ -58,12 +60,13 @@ def find_library(
     *,
     ranks: int | None = None,
     options: Options | None = None,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | str | None" = AUTO,
 ) -> Library:
     """The library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
 
     ``values`` change the named cluster's figures. Without a name it is the cluster's own, see
-    `default_library`.
+    `default_library`. ``calibration`` is one that was read, ``None`` for the library's bare belief, or
+    ``auto``: what is shipped of the machine.
     """
     options = options or Options()
     if name is None:
@@ -73,11 +76,15 @@ def find_library(
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
     if name == "nccl":
-        if calibration:
-            raise ValueError("NCCL's times are not calibrated yet; leave --calibration out")
         comm = communicator_of(cluster, values or {}, ranks, options.settings(), options.nccl_graph)
-        return Nccl(comm, clock=CLOCKS[0] if options.times is None else options.times)
+        if options.times is not None:
+            return Nccl(comm, clock=options.times)
+        found, why = _calibrated(comm, calibration)
+        return Nccl(comm, clock=CLOCKS[0], calibrated=found, uncalibrated=why)
     _refuse_nccls(name, options)
+    calibration = None if calibration == AUTO else calibration
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     make = Gloo if name == "gloo" else Ideal
     return make(graph, ranks, algorithm=options.algorithm, calibration=calibration)
@@ -94,3 +101,27 @@ def _refuse_nccls(name: str, options: Options) -> None:
     found = ", ".join(option for option, is_given in given.items() if is_given)
     if found:
         raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")
+
+
+def _calibrated(
+    comm: Communicator | None, calibration: "Calibration | str | None"
+) -> tuple[Calibrated | None, str]:
+    """What answers in place of NCCL's belief, or why nothing does."""
+    if comm is None or calibration is None:
+        return None, ""
+    if isinstance(calibration, str):
+        if calibration != AUTO:
+            raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+        name = comm.system.name
+        found = shipped(name)
+        if found is None:
+            return None, why_not(name)
+        if comm.system != SYSTEMS.get(name):
+            return None, f"these are not the figures of the {name} that was measured"
+        calibration = found
+    if calibration.nccl is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
+            "write --calibration none"
+        )
+    return Calibrated(calibration.nccl.model(), calibration.nccl.described), ""

@@ -26,13 +26,19 @@ class Candidate:
     belief_us: float | None = None
     caveat: str = ""
 
+    @property
+    def name(self) -> str:
+        """The algorithm, with its protocol where there are several: ``tree/ll128``."""
+        return self.algorithm if self.protocol == "auto" else f"{self.algorithm}/{self.protocol}"
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """How long a candidate takes, in seconds, and by which engine.
 
-    Nine of ten rows that the calibration was fitted to lay between ``time_lo_s`` and ``time_hi_s``;
-    both equal ``time_s`` where nothing was calibrated. ``algorithm`` is the schedule's own name, or the
+    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
+    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
+    ``algorithm`` is the schedule's own name, or the
     candidate's; ``channels`` are those that carry bytes.
     """
 

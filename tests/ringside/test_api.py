@@ -74,7 +74,7 @@ def results() -> dict[str, list[ringside.Result]]:
         "train": [ringside.train("resnet50", "star:2"), ringside.train("resnet50", "star:4", library="gloo")],
         "read": list(records),
         "compare": list(ringside.compare(records, "abci-a100")),
-        "calibrate": list(ringside.calibrate(records, "abci-a100").fits),
+        "calibrate": [ringside.calibrate(records, "abci-a100").nccl],
     }
 
 
@@ -89,7 +89,7 @@ COLUMNS = {
     "train": {"workload", "ranks", "step_s", "exposed_s", "throughput", "overlap_efficiency"},
     "read": {"library", "collective", "ranks", "nbytes", "time_s", "busbw", "spread"},
     "compare": {"library", "nbytes", "time_s", "predicted_s", "error", "set"},
-    "calibrate": {"library", "algorithm", "alpha", "beta", "rows", "median_error"},
+    "calibrate": {"machine", "rows", "sites", "noise", "median_error"},
 }
 
 

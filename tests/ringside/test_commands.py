@@ -95,11 +95,16 @@ def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(ri
     assert channels[63] == {"channel": 63, "ring": [0, 1], "tree_parent": [-1, 0]}
 
 
-def test_nccl_is_the_default_on_machines_and_says_that_it_is_not_calibrated(ringside):
-    code, out, err = ringside(*"simulate all_reduce --cluster dgx-h100:2 --size 1M".split())
+def test_nccl_is_the_default_on_machines_and_says_on_what_its_times_rest(ringside):
+    bare = "simulate all_reduce --cluster dgx-h100:2 --size 1M --calibration none"
+    code, out, err = ringside(*bare.split())
     assert code == 0, err
     assert "not calibrated" in out
-    (row,) = rows_of(ringside(*"simulate all_reduce --cluster dgx-h100:2 --size 1M --json".split()))
+    _, out, _ = ringside(*"simulate all_reduce --cluster dgx-h100:2 --size 1M".split())
+    assert "time_s as measured (dgx-h100: " in out
+    _, out, _ = ringside(*"simulate all_reduce --cluster azure-ndv5:2 --size 1M".split())
+    assert "no measurement of azure-ndv5 is shipped; family:dgx-h100 has the same box" in out
+    (row,) = rows_of(ringside(*bare.split(), "--json"))
     assert (row["algorithm"], row["protocol"]) == ("tree", "ll128")
     assert row["tuner_us"] == min(row["choices_us"].values())
     assert row["time_s"] == pytest.approx(row["tuner_us"] * 1e-6 + 2e-6)

@@ -22,7 +22,7 @@ def test_a_log_alone_is_compared_on_the_machine_that_its_gpus_tell(ringside, log
     first, *_, last = out.splitlines()
     assert first == "# machine: dgx-b200, by NVIDIA B200, 4 a node; inside a node the same as gcp-a4"
     assert re.fullmatch(
-        r"# unfitted: 3 rows, typically [\d.]+x off, nine of ten within [\d.]+x, worst [\d.]+x", last
+        r"# held_out: 3 rows, typically [\d.]+x off, nine of ten within [\d.]+x, worst [\d.]+x", last
     )
 
 
@@ -30,7 +30,7 @@ def test_rows_name_what_was_predicted_and_show_what_is_unknown(ringside, log):
     _, out, _ = ringside("compare", log("NVIDIA B200"))
     words = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if not line.startswith("#")]
     for size, nodes, ranks, _, ran, choice, measured, spread, predicted, off, busbw, expected, group in words:
-        assert (nodes, ranks, ran, spread, group) == ("1", "4", "nccl's own", "-", "unfitted")
+        assert (nodes, ranks, ran, spread, group) == ("1", "4", "nccl's own", "-", "held_out")
         assert re.fullmatch(r"(ring|tree|nvls)/(ll|ll128|simple)", choice)
         ratio = float(predicted) / float(measured)
         assert off == f"{max(ratio, 1 / ratio):.2f}x {'long' if ratio > 1 else 'short'}"

@@ -1,8 +1,9 @@
 import pytest
 
+from sim.libraries.nccl.measured.shipped import BOXES
 from sim.record import Record, RecordError
 from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-from topologies.gpus import BOARDS, GPUS, gpus_in
+from topologies.gpus import GPUS, gpus_in
 from validation.machines import infer_machine, other_gpus
 from validation.published import published
 
@@ -17,8 +18,8 @@ def record(gpu: str, ranks: int = 8, nodes: int = 1, cluster: str = "") -> Recor
 def test_every_machine_with_a_gpu_says_which() -> None:
     assert set(GPUS) <= set(MAKERS)
     assert set(GPUS) >= set(COMPUTE_CAPABILITY)
-    for board, alike in BOARDS.items():
-        assert {gpus_in(machine) for machine in (board, *alike)} == {8}
+    for box in BOXES.values():
+        assert {gpus_in(machine) for machine in box} == {8}
 
 
 @pytest.mark.parametrize(

@@ -207,8 +207,13 @@ def test_every_published_row_comes_through(path: Path) -> None:
 
 def test_all_published_rows_together() -> None:
     records = published()
-    assert (len(PUBLISHED), len(records)) == (62, 1338)
-    assert Counter(record.dtype for record in records) == {"float32": 1229, "float64": 50, "": 59}
+    assert (len(PUBLISHED), len(records)) == (95, 1959)
+    assert Counter(record.dtype for record in records) == {
+        "float32": 1283,
+        "float16": 567,
+        "float64": 50,
+        "": 59,
+    }
     assert {record.library_version for record in records} >= {"2.8.4", "2.26.2", "2.29.2", ""}
 
 

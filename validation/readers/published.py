@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sim.collective import KINDS, kind_of
 from sim.record import Record, RecordError
+from validation.readers.nccl_tests.run import launched
 from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, complaint, dtype_of, seconds, sound
 
 _KEPT = (
@@ -99,6 +100,13 @@ def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
         in_place=out_of_place is None,
         time_s=time_s,
         statistic=run.statistic or NCCL_TESTS_STATISTIC,
-        fingerprint={key: str(value) for key, value in print_.items() if value is not None},
+        fingerprint={key: str(value) for key, value in print_.items() if value is not None}
+        | launched(*(_option(letter, run.command or "") for letter in "tg")),
     )
     return sound(record, place)
+
+
+def _option(letter: str, command: str) -> int:
+    """What nccl-tests' ``-t`` or ``-g`` is in a command, 1 where it is not there."""
+    found = re.search(rf"(?<!\S)-{letter}\s*(\d{{1,4}})(?!\S)", command)
+    return int(found[1]) if found else 1

@@ -84,6 +84,8 @@ class Constants:
     LL128 and one GPU a node. ``ll_inside`` multiplies the latency of LL inside nodes where there are
     several. ``plateau_by_ranks`` and ``plateau`` say when, and by how much, large Simple rings wait
     longer. ``crossings`` is by how many nodes the network hops of a ring are counted too high.
+    ``dealt_in_cells`` says whether small data are dealt to few channels, ``tree_by_depth`` whether a Simple
+    tree's chunks shrink with the data.
     """
 
     release: str
@@ -115,6 +117,8 @@ class Constants:
     plateau_by_ranks: bool = False
     ll128_capabilities: tuple[int, ...] = ()
     ll128_over_nvb: bool = True
+    dealt_in_cells: bool = True
+    tree_by_depth: bool = False
 
 
 V230 = Constants(

@@ -2,11 +2,13 @@
 
     time = what NCCL's tuner, or the engine, says + `LAUNCH_S`
 
-No time here is calibrated. The tuner's is NCCL's belief, by which it chooses; the engine's is the
-pipeline over the tuner's latencies and the search's bandwidths, after the tuner's base latency.
+The tuner's time is NCCL's belief, by which it chooses; the engine's is the pipeline over the tuner's
+latencies and the search's bandwidths, after the tuner's base latency. Where the machine was measured, the
+time is the measured model's in their place, and the choice stays the tuner's.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sim.collective import Collective
 from sim.engine.laws import check_time
@@ -20,6 +22,8 @@ from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from sim.libraries.nccl.graph.system import nvlink_in_datasheet
+from sim.libraries.nccl.measured.model import Measured
+from sim.libraries.nccl.measured.work import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.channels import launch
@@ -45,21 +49,42 @@ ALONE = Candidate("none", "none", 0, 0.0)
 """One rank talks to nobody: NCCL copies the buffer, if it does anything."""
 
 
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A measured model in use, and ``name``, what answers call it."""
+
+    model: Measured
+    name: str
+
+
 class Nccl:
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
     By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
     all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
-    either clock.
+    either clock. ``calibrated`` takes the clock's place for every pair that it has a form of, and then
+    they alone are candidates; ``uncalibrated`` says why there is none. ``launch`` is how the host starts
+    it, to which only the measured model pays heed.
     """
 
     name = "nccl"
 
-    def __init__(self, comm: Communicator | None, *, clock: str = "tuner") -> None:
+    def __init__(
+        self,
+        comm: Communicator | None,
+        *,
+        clock: str = "tuner",
+        calibrated: Calibrated | None = None,
+        uncalibrated: str = "",
+        launch: Launch = ONE_GPU,
+    ) -> None:
         if clock not in CLOCKS:
             raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
-        self.comm = comm
+        self.comm = calibrated.model.facts.on(comm) if calibrated and comm else comm
         self.clock = clock
+        self.calibrated = calibrated
+        self.uncalibrated = uncalibrated
+        self.launch = launch
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
 
@@ -71,7 +96,7 @@ class Nccl:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was taken on trust, in sentences."""
-        return self.comm.notes if self.comm else ()
+        return tuple(filter(None, (self.uncalibrated, *(self.comm.notes if self.comm else ()))))
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
@@ -80,7 +105,7 @@ class Nccl:
             return [self.choose(collective)]
         table = _table(self.comm, collective)
         times = table.times_us(collective.nbytes)
-        return [
+        found = [
             Candidate(
                 algorithm,
                 protocol,
@@ -92,6 +117,7 @@ class Nccl:
             if table.rate(algorithm, protocol)
             and (self.clock == "tuner" or has_closed_form(self.comm, collective.kind, algorithm))
         ]
+        return [one for one in found if self.is_measured(collective, one)] or found
 
     def choose(self, collective: Collective) -> Candidate:
         """What the tuner takes."""
@@ -113,17 +139,36 @@ class Nccl:
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
-        """What must cross the links of a GPU and of a node, whatever NCCL does; and the launch."""
-        return LAUNCH_S + (traffic_bound(self.comm, collective) if self.comm else 0.0)
+        """What must cross the links of a GPU and of a node, whatever NCCL does; and the clock's launch."""
+        launch_s = 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
+        return launch_s + (traffic_bound(self.comm, collective) if self.comm else 0.0)
+
+    def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
+        """By which fraction the ratio of two pairs' measured times may be off; ``None`` if one has none."""
+        pairs = one, other
+        if not (self.calibrated and self.comm and all(has_form(collective.kind, pair) for pair in pairs)):
+            return None
+        tasks = (Task(self.comm, collective.kind, collective.nbytes, pair, self.launch) for pair in pairs)
+        return self.calibrated.model.doubt(*tasks)
+
+    def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
+        """Whether the measured model answers for this candidate."""
+        pair = candidate.algorithm, candidate.protocol
+        return self.calibrated is not None and has_form(collective.kind, pair)
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
-        """By the clock, or by the engine if it says ``simpy``; the timeline is the slowest channel's."""
+        """As measured, or by the clock where nothing was or ``model`` is asked for, or by the engine.
+
+        The engine's timeline is the slowest channel's.
+        """
         check_engine(engine)
         check_ranks(self, collective)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
+        if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
+            return self._measured(self.calibrated.model, self.comm, collective, candidate)
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S
@@ -141,7 +186,22 @@ class Nccl:
         what = f"NCCL's {candidate.algorithm}/{candidate.protocol} {collective.kind} of {collective.nbytes} B"
         check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
         taken = "model" if engine == "auto" else engine
-        return Estimate(seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline)
+        beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
+        return Estimate(
+            seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
+        )
+
+    def _measured(
+        self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
+    ) -> Estimate:
+        """By the measured model, within what the links can carry; four of five lie between the ends."""
+        pair = candidate.algorithm, candidate.protocol
+        task = Task(comm, collective.kind, collective.nbytes, pair, self.launch)
+        answer, least = model.predict([task]), self.bound(collective, candidate)
+        low, seconds, high = (
+            max(float(ends[0]), least) for ends in (answer.lo_s, answer.time_s, answer.hi_s)
+        )
+        return Estimate(seconds, low, high, "measured", candidate.algorithm, candidate.channels)
 
 
 def simulated(

@@ -8,6 +8,7 @@ does not know them are reckoned as the newest generation that it knows.
 
 import re
 from dataclasses import replace
+from functools import cache
 
 from sim.libraries.nccl.constants import V230, Constants, Row, Table
 
@@ -86,6 +87,7 @@ _V221 = replace(
     network_exposed=False,
     crossings=1,
     ll128_capabilities=(70, 80, 90),
+    dealt_in_cells=False,
 )
 _AMPERE_LL = V230.ll_max[1]
 _V220 = replace(
@@ -105,6 +107,7 @@ _V218 = replace(
         collnet_direct=(8.0, 8.0, 10.7),
         collnet_chain=(4.75, 8.0, 14.0),
     ),
+    tree_by_depth=True,
 )
 
 _AMPERE_TREE = (24.0, 23.6, 17.8)
@@ -173,6 +176,7 @@ OLDEST = next(iter(RELEASES))
 _NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
 
 
+@cache
 def release_of(version: str) -> str:
     """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
 

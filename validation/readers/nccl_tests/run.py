@@ -87,7 +87,7 @@ class Row:
 class Run:
     """What holds for all rows of one run.
 
-    ``per_process`` is how many ranks one process drives, ``tests`` nccl-tests' own version.
+    One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
     ``variables`` are the NCCL_* variables that are known to have been set. ``ranks`` is how many there are
     where no device is listed.
     """
@@ -96,12 +96,18 @@ class Run:
     source: str
     collective: str
     devices: tuple[Device, ...]
-    per_process: int = 1
+    threads: int = 1
+    gpus: int = 1
     nccl: str = ""
     tests: str = ""
     iterations: int = 0
     variables: dict[str, str] = field(default_factory=dict)
     ranks: int = 0
+
+    @property
+    def per_process(self) -> int:
+        """How many ranks one process drives."""
+        return max(self.threads * self.gpus, 1)
 
     def reading(self, rows: Iterable[Row]) -> Reading:
         """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
@@ -111,7 +117,7 @@ class Run:
         except ValueError as error:
             raise RecordError(f"{self.place}: {error}") from None
         gpu = " + ".join(sorted({device.gpu for device in self.devices}))
-        print_ = {"gpu": gpu, "nccl_tests": self.tests, **self.variables}
+        print_ = {"gpu": gpu, "nccl_tests": self.tests, **launched(self.threads, self.gpus), **self.variables}
         shared = Record(
             source=self.source,
             cluster=gpu,
@@ -155,6 +161,12 @@ class Run:
             return len(mine), nodes
         # a process's list of devices is cut off where it grows long (MAX_LINE in nccl-tests), its first never
         return -(-(max(numbers) + 1) // self.per_process) * self.per_process, nodes
+
+
+def launched(threads: int, gpus: int) -> dict[str, str]:
+    """How the host launches, for a fingerprint: what is more than one."""
+    print_ = {"threads_per_process": threads, "gpus_per_thread": gpus}
+    return {name: str(count) for name, count in print_.items() if count > 1}
 
 
 def nccl_version(code: int) -> str:

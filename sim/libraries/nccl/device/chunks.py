@@ -59,6 +59,8 @@ def chunking(
     match algorithm:
         case "tree" if protocol == "ll128":
             chunk = _tree_ll128(comm, nbytes // channels, chunk)
+        case "tree" if protocol == "simple" and comm.constants.tree_by_depth:
+            chunk = _tree_by_depth(comm, nbytes // channels, chunk)
         case "nvls":
             chunk = _nvls(comm, nbytes, channels)
         case "nvls_tree":
@@ -108,6 +110,12 @@ def _heads(comm: Communicator) -> int:
 def _tree_ll128(comm: Communicator, part: int, chunk: int) -> int:
     hops = comm.nodes.bit_length() + 0.1 * comm.gpus
     return _halved(part, chunk, (hops * 64 / comm.gpus, 128 * KIB), (hops * 16 / comm.gpus, 32 * KIB))
+
+
+def _tree_by_depth(comm: Communicator, part: int, chunk: int) -> int:
+    """Up to v2.18: the deeper the tree, the smaller the chunks of what is not much."""
+    depth = comm.gpus + comm.nodes.bit_length() - 1
+    return _halved(part, chunk, (8 * depth, 128 * KIB), (4 * depth, 64 * KIB), (depth, 32 * KIB))
 
 
 def _halved(part: int, chunk: int, *rules: tuple[float, int]) -> int:

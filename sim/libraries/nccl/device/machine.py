@@ -23,7 +23,8 @@ import networkx as nx
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.shares import paths_of
 from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import Link, Node
+from sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
+from sim.libraries.nccl.graph.system import nvlink_link
 from sim.libraries.nccl.tuning.figures import hop_us
 from topologies import Routes, Topology
 from topologies.graph import Hop
@@ -76,6 +77,8 @@ class Machine(Routes):
         """Where the GPU of each local rank stands among the machine's."""
         self._ports = [self._paths.ports_of(gpu) for gpu in range(comm.gpus)]
         self._channel = 0
+        self._of_channel: dict[int, Machine] = {}
+        self._copied: set[tuple[int, int, int]] = set()
         self.graph = self._drawn(hops, channels, nvlink)
         super().__init__(self.graph)
 
@@ -86,18 +89,38 @@ class Machine(Routes):
 
     def on(self, channel: int) -> "Machine":
         """The same ways, by the cards of a channel."""
-        if channel and self.many_ports:
-            other = copy(self)
-            other._channel = channel
-            return other
-        return self
+        if channel not in self._of_channel:
+            self._of_channel[channel] = copy(self)
+            self._of_channel[channel]._channel = channel
+        return self._of_channel[channel]
+
+    def copy_in_blocks(self, connections: Iterable[tuple[int, int, int]]) -> None:
+        """Have a thread block, no faster than one NVLink, copy what each connection sends over NVLink."""
+        speed = nvlink_link(self._comm.system.compute_capability)
+        for src, dst, channel in connections:
+            gpu, block = self._block(src, dst, channel)
+            if {self.graph.edges[hop]["kind"] for hop in self.route(src, dst)} == {"nvlink"}:
+                self._copied.add((src, dst, channel))
+                self.graph.add_node(block, kind="cpu")  # there is no nearer kind
+                self.graph.add_edge(gpu, block, kind="memory", bandwidth=speed, latency=0.0)
+                self.graph.add_edge(block, gpu, kind="memory", bandwidth=LOCAL, latency=0.0)
+
+    def _block(self, src: int, dst: int, channel: int) -> tuple[str, str]:
+        """The names of the GPU and of the thread block for what it sends to a rank on a channel."""
+        node, local = divmod(src, self._comm.gpus)
+        gpu = self._name(node, self._paths.nodes.of["gpu"][self._gpu[local]])
+        return gpu, f"{gpu}/to{dst}/channel{channel}"
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """From rank to rank."""
         (here, a), (there, b) = divmod(src, self._comm.gpus), divmod(dst, self._comm.gpus)
         a, b = self._gpu[a], self._gpu[b]
         if here == there:
-            return self._along(here, self._paths.gpus[a][b].links, a)
+            way = self._along(here, self._paths.gpus[a][b].links, a)
+            if (src, dst, self._channel) not in self._copied:
+                return way
+            gpu, block = self._block(src, dst, self._channel)
+            return ((gpu, block), (block, gpu), *way)
         into = self._port(b)
         out = into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)
         return (*self._leaving(here, a, out), *self._landing(there, b, into))

@@ -1,7 +1,7 @@
 """Point-to-point collectives: all_to_all, gather, scatter and sendrecv, which NCCL's tuner never sees.
 
 NCCL runs them as sends and receives, up to eight peers in one batch (src/enqueue.cc, src/graph/paths.cc,
-v2.30.7); it predicts no time for them. The time here is a plain estimate of ours:
+v2.30.7), which `p2p_schedule` has; it predicts no time for them. The time here is a plain estimate of ours:
 
     base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
 

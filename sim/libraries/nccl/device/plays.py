@@ -31,7 +31,9 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     """
     if algorithm == "p2p":
         machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
-        yield Play(p2p_schedule(comm, collective), machine.graph, machine)
+        plan = p2p_schedule(comm, collective)
+        machine.copy_in_blocks(plan.connections())
+        yield Play(plan, machine.graph, machine)
         return
     check_schedulable(comm, collective, algorithm, protocol)
     if algorithm in ("ring", "tree"):

@@ -62,10 +62,11 @@ def loops(
     comm: Communicator, kind: str, algorithm: str, channel: int, count: int, first: int, per_block: int
 ) -> Iterator[Step]:
     """A channel's loops over ``count`` pieces of a block, which begin at ``first`` of its ``per_block``."""
-    moves = _Moves(comm, algorithm, channel)
     if algorithm == "collnet_chain":
         yield from waves(_chains(comm, channel), range(first, first + count), channel=channel)
-    elif kind == "all_reduce":
+        return
+    moves = _Moves(comm, algorithm, channel)
+    if kind == "all_reduce":
         order = heads(comm, algorithm)
         for begin in range(first, first + count, len(order)):
             yield from moves.all_reduce(

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-import numpy as np
-
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.tuner import cost_table
-from sim.pick import Pair, Pick, Times
+from sim.pick import Pair
 
 MOST = 2**60
 """Above so many bytes nothing changes any more."""
@@ -19,6 +17,9 @@ NEAR = 1 / 64
 """How near, as a fraction of the size, a switch is found by times that are not the tuner's own."""
 
 Value = TypeVar("Value")
+
+Picked = Callable[[list[int]], list[Pair]]
+"""The pair to be taken at each of some sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,16 @@ def own_stretches(comm: Communicator, kind: str, dtype: str, redop: str) -> list
 
 
 def picked_stretches(
-    comm: Communicator, kind: str, picks: Sequence[Pick], times: Times, dtype: str, redop: str
+    comm: Communicator, kind: str, sizes: Sequence[int], picked: Picked, dtype: str, redop: str
 ) -> list[Stretch]:
-    """The quickest pair by some times between the least and the largest size of ``picks``.
+    """What is ``picked`` between the least and the largest of ``sizes``.
 
     Below and above them stands NCCL's own choice. Switches come as close as `NEAR` to where the winner
-    changes, if it changes once between two sizes that were picked for.
+    changes, if it changes once between two neighbouring sizes.
     """
-    known = {pick.nbytes: pick.pair for pick in picks}
-    sizes = sorted(known)
+    sizes = sorted(sizes)
     table = cost_table(comm, kind, dtype, redop)
-    inside = changes(
-        list(pairwise(sizes)), lambda asked: _quickest(comm.nodes, asked, times), known, close=NEAR
-    )
+    inside = changes(list(pairwise(sizes)), picked, {}, close=NEAR)
     jumps = table.jumps(MOST)
     below = _parts([0, *(jump for jump in jumps if jump < sizes[0]), sizes[0]])
     above = _parts([sizes[-1] + 1, *(jump for jump in jumps if jump > sizes[-1] + 1), MOST])
@@ -113,9 +111,3 @@ def _stretches(starts: list[tuple[int, Pair]]) -> list[Stretch]:
     parted = [start for place, start in enumerate(starts) if not place or starts[place - 1][1] != start[1]]
     ends = [start - 1 for start, _ in parted[1:]]
     return [Stretch(start, end, pair) for (start, pair), end in zip(parted, [*ends, MOST - 1], strict=True)]
-
-
-def _quickest(nodes: int, sizes: list[int], times: Times) -> list[Pair]:
-    table = times(nodes, sizes)
-    pairs, least = list(table), np.array(list(table.values())).argmin(axis=0)
-    return [pairs[place] for place in least]

@@ -14,7 +14,7 @@ from sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
 from sim.libraries.nccl.device.p2p import KINDS
 from sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
 from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.library import simulated, traffic_bound
+from sim.libraries.nccl.library import overhead_s, simulated, traffic_bound
 from sim.proof import prove
 from topologies import check
 
@@ -142,6 +142,17 @@ def test_all_to_all_behind_nvswitch_is_the_estimate_without_its_base_latency():
     taken, _ = simulated(comm, asked, "p2p", "simple")
     estimate = point_to_point(comm, "all_to_all", 64 * M).time_us - 8.4
     assert taken * 1e6 == pytest.approx(estimate, rel=0.01)
+
+
+# nccl-tests' sendrecv on 8 H100 (github.com/xxrjun/nccl-tests-cluster, single-node, NCCL 2.29.2)
+@pytest.mark.parametrize(
+    ("nbytes", "measured_us"),
+    [(32 * M, 422.19), (64 * M, 820.17), (128 * M, 825.74), (256 * M, 896.4), (512 * M, 1509.11)],
+)
+def test_sends_to_the_next_rank_are_within_8_per_cent_of_what_was_measured(nbytes, measured_us):
+    comm = communicator("dgx-h100")
+    taken, _ = simulated(comm, Collective("sendrecv", 8, nbytes, 4), "p2p", "simple")
+    assert (taken + overhead_s(comm, "p2p", "simple")) * 1e6 == pytest.approx(measured_us, rel=0.08)
 
 
 def test_with_very_many_peers_a_rank_sends_to_a_batch_after_the_one_before():

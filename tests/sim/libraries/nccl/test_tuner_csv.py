@@ -107,7 +107,11 @@ def test_by_other_times_rules_switch_near_where_the_winner_changes():
     picks = pick(times, list(comms), SIZES)
     for nodes, comm in comms.items():
         mine = [one for one in picks if one.nodes == nodes]
-        stretches = picked_stretches(comm, "all_reduce", mine, times, "float32", "sum")
+
+        def picked(sizes, nodes=nodes):
+            return [one.pair for one in pick(times, [nodes], sizes)]
+
+        stretches = picked_stretches(comm, "all_reduce", SIZES, picked, "float32", "sum")
         assert (stretches[0].min_bytes, stretches[-1].max_bytes) == (0, 2**60 - 1)
         for one in mine:
             (here,) = [s for s in stretches if s.min_bytes <= one.nbytes <= s.max_bytes]

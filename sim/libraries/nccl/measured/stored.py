@@ -1,0 +1,157 @@
+"""A measured model as a calibration file holds it: figures that people read, and two tables as text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from sim.libraries.nccl.measured.correction import Correction
+from sim.libraries.nccl.measured.facts import Facts
+from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Measured
+from sim.libraries.nccl.measured.parameters import priors
+from sim.libraries.nccl.measured.work import PAIRS, Task
+
+Floats = NDArray[np.float64]
+
+NAMES = tuple(prior.name for prior in priors(SYSTEMS["dgx-h100"]))
+"""Every parameter of every machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A `Measured` in numbers and text.
+
+    ``parameters`` gives each parameter's value and between which ends four of five lie. ``correlations``
+    has a line for each parameter that the rows told something of: its name, and its row of the
+    correlations' Cholesky factor. ``correction`` has a line for each row fitted: algorithm, protocol, 1 for
+    one node alone, base-2 logarithms of message and channels, what the form left and how sure that is.
+
+    ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the rows fitted, and
+    ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond what was expected.
+    ``anchor`` has a line for each row of a user's own site: see `Anchor`.
+    """
+
+    machine: str
+    rows: int
+    sites: tuple[str, ...]
+    releases: tuple[str, ...]
+    nodes: tuple[int, ...]
+    pooled: bool
+    facts: Facts
+    noise: float
+    median_error: float
+    p90_error: float
+    worst: tuple[str, ...]
+    left_prior: tuple[str, ...]
+    parameters: dict[str, tuple[float, float, float]]
+    correlations: str = field(repr=False)
+    correction: str = field(repr=False)
+    anchor: str = ""
+
+    def __post_init__(self) -> None:
+        if set(self.parameters) != set(NAMES):
+            odd = sorted(set(self.parameters) ^ set(NAMES))
+            raise ValueError(f"parameters: {odd[0]} is missing or unknown; make the file anew with calibrate")
+        for name, (value, low, high) in self.parameters.items():
+            if not 0 < low <= value <= high < np.inf:
+                raise ValueError(
+                    f"{name} is {value} from {low} to {high}; write three rising numbers above 0"
+                )
+        if not 0 < self.noise < np.inf or not self.nodes or min(self.nodes) < 1:
+            raise ValueError("noise and nodes must be above 0; make the file anew with calibrate")
+        self.model()
+
+    @property
+    def described(self) -> str:
+        """In words, for whoever reads an answer that rests on it."""
+        nodes = ", ".join(map(str, self.nodes))
+        anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
+        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes} nodes{anchored}"
+
+    def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
+        """The same, scaled to a site by rows that were measured there."""
+        found = self.model().anchored(tasks, seconds).anchor
+        assert found
+        columns = found.latency, found.bandwidth, found.left, found.sigma
+        lines = [" ".join(f"{figure:.4g}" for figure in row) for row in zip(*columns, strict=True)]
+        return replace(self, anchor="\n".join(lines) + "\n")
+
+    def model(self) -> Measured:
+        """The model that predicts."""
+        return Measured(
+            {name: self.parameters[name][0] for name in NAMES},
+            self._covariance(),
+            self._correction(),
+            self.facts,
+            self.noise,
+            self.nodes,
+            self.pooled,
+            self._anchor(),
+        )
+
+    def _anchor(self) -> Anchor | None:
+        if not self.anchor:
+            return None
+        try:
+            figures = np.array([line.split() for line in self.anchor.splitlines()], dtype=np.float64)
+            return Anchor(*figures.reshape(-1, 4).T)
+        except ValueError:
+            raise ValueError("anchor cannot be read; make the file anew with calibrate") from None
+
+    def _covariance(self) -> Floats:
+        lines = [line.split() for line in self.correlations.splitlines()]
+        factor = np.eye(len(NAMES))
+        try:
+            known = [NAMES.index(name) for name, *_ in lines]
+            for place, (_, *figures) in zip(known, lines, strict=True):
+                factor[place, known[: len(figures)]] = np.array(figures, dtype=np.float64)
+        except (ValueError, IndexError):
+            raise ValueError("correlations cannot be read; make the file anew with calibrate") from None
+        ends = np.array([self.parameters[name][1:] for name in NAMES])
+        sigma = np.log(ends[:, 1] / ends[:, 0]) / (2 * EIGHTY)
+        factor *= sigma[:, None]
+        found: Floats = factor @ factor.T
+        return found
+
+    def _correction(self) -> Correction:
+        try:
+            lines = [line.split() for line in self.correction.splitlines()]
+            way = [2 * PAIRS.index((line[0], line[1])) + int(line[2]) for line in lines]
+            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 4)
+        except (ValueError, IndexError):
+            raise ValueError("correction cannot be read; make the file anew with calibrate") from None
+        return Correction(np.array(way, dtype=np.int64), *figures.T)
+
+
+def interval(value: float, sigma: float) -> tuple[float, float, float]:
+    """A value and the ends within which four of five lie, with as many digits as a file has."""
+    factor = float(np.exp(EIGHTY * sigma))
+    low, middle, high = (float(f"{end:.5g}") for end in (value / factor, value, value * factor))
+    return middle, min(low, middle), max(high, middle)
+
+
+def correlations(names: Sequence[str], covariance: Floats) -> str:
+    """The table of the parameters named, all of which are in the covariance."""
+    sigma = np.sqrt(np.diag(covariance))
+    factor = np.linalg.cholesky(covariance / np.outer(sigma, sigma))
+    lines = [[name, *(f"{entry:.4g}" for entry in row[: place + 1])]
+             for place, (name, row) in enumerate(zip(names, factor, strict=True))]  # fmt: skip
+    return "".join(" ".join(line) + "\n" for line in lines)
+
+
+def correction_lines(correction: Correction) -> str:
+    """The table of a correction."""
+    rows = zip(
+        correction.way,
+        correction.message,
+        correction.channels,
+        correction.left,
+        correction.sigma,
+        strict=True,
+    )
+    return "".join(
+        f"{' '.join(PAIRS[way // 2])} {way % 2} {message:.4f} {channels:.4f} {left:.4f} {sigma:.4g}\n"
+        for way, message, channels, left, sigma in rows
+    )

@@ -1,0 +1,150 @@
+"""The forms and the correction of NCCL's measured model, by what must hold whatever the figures."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.libraries.nccl import SYSTEMS, Settings, communicator
+from sim.libraries.nccl.measured.correction import AMPLITUDE, corrected
+from sim.libraries.nccl.measured.facts import Facts
+from sim.libraries.nccl.measured.forms import time_us
+from sim.libraries.nccl.measured.model import Measured, log_form
+from sim.libraries.nccl.measured.parameters import priors
+from sim.libraries.nccl.measured.work import KINDS, PAIRS, Launch, Task, has_form, work_of
+
+MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
+
+
+def expected(machine):
+    return {prior.name: prior.value for prior in priors(SYSTEMS[machine])}
+
+
+@st.composite
+def tasks(draw):
+    machine = draw(st.sampled_from(MACHINES))
+    comm = communicator(machine, draw(st.sampled_from((1, 2, 3, 8, 512))))
+    pairs = [pair for pair in PAIRS if pair[0] != ("nvls_tree" if comm.nodes == 1 else "nvls")]
+    if comm.graph("nvls") is None:
+        pairs = pairs[:6]
+    kind = draw(st.sampled_from(KINDS))
+    pair = draw(st.sampled_from([pair for pair in pairs if kind == "all_reduce" or pair[0] == "ring"]))
+    return machine, Task(comm, kind, draw(st.integers(1, 2**33)), pair)
+
+
+@given(tasks())
+@settings(max_examples=60)
+def test_every_time_is_a_time_and_slower_parts_make_it_no_shorter(drawn):
+    machine, task = drawn
+    values, work = expected(machine), work_of([task])
+    (usual,) = time_us(work, values)
+    assert 0 < usual < np.inf
+    for name, value in values.items():
+        worse = (
+            value / 2 if "GBps" in name or "rate" in name or name.endswith(("_ll", "_ll128")) else value * 2
+        )
+        if name in ("tree_one", "tree_two", "tree_many", "nvls_gather"):
+            worse = value / 2
+        (slower,) = time_us(work, values | {name: worse})
+        assert slower >= usual * (1 - 1e-12), name
+
+
+@given(tasks())
+@settings(max_examples=30)
+def test_slopes_are_those_of_the_time(drawn):
+    machine, task = drawn
+    values, work = expected(machine), work_of([task])
+    _, slopes = log_form(work, values)
+    assert slopes.shape == (len(values), 1)
+    # every parameter that a time is made of is a cost or a rate: together they cannot exceed the whole
+    assert np.abs(slopes).max() <= 1.01
+
+
+def test_a_slow_host_takes_over_from_a_quick_kernel():
+    comm = communicator("dgx-h100", 1)
+    alone, driven, threads = (
+        Task(comm, "all_reduce", 8, ("tree", "ll"), launch)
+        for launch in (Launch(), Launch(gpus=8), Launch(threads=8))
+    )
+    quick, slow, middle = time_us(work_of([alone, driven, threads]), expected("dgx-h100"))
+    assert quick < middle < slow
+    assert slow == pytest.approx(8 * 4.7, rel=0.02)
+    large = [
+        Task(comm, "all_reduce", 2**30, ("nvls", "simple"), launch) for launch in (Launch(), Launch(gpus=8))
+    ]
+    one, eight = time_us(work_of(large), expected("dgx-h100"))
+    assert eight == pytest.approx(one, rel=1e-6)
+
+
+def test_the_correction_follows_its_rows_and_ends_where_there_are_none():
+    comm = communicator("abci-v100", 4)
+    rows = work_of([Task(comm, "all_reduce", size, ("ring", "simple")) for size in (2**24, 2**25, 2**26)])
+    found = corrected(rows, np.array([0.1, 0.1, 0.1]), np.full(3, 0.05))
+    mean, sigma = found.predict(rows)
+    assert mean == pytest.approx(0.1, abs=0.02)
+    assert (sigma < 0.06).all()
+    others = work_of([Task(comm, "all_reduce", size, ("tree", "ll")) for size in (2**24, 8)])
+    mean, sigma = found.predict(others)
+    assert (mean == 0).all()
+    assert sigma == pytest.approx(AMPLITUDE)
+
+
+def test_one_row_far_off_the_others_moves_the_correction_little():
+    comm = communicator("abci-v100", 4)
+    sizes = [2**20 + 2**10 * step for step in range(9)]
+    rows = work_of([Task(comm, "all_reduce", size, ("ring", "simple")) for size in sizes])
+    left = np.zeros(9)
+    left[4] = 2.0
+    mean, _ = corrected(rows, left, np.full(9, 0.05)).predict(rows)
+    assert np.abs(mean).max() < 0.1
+
+
+def test_facts_change_what_is_between_nodes_and_nothing_else():
+    alone, many = communicator("alps-gh200", 1), communicator("alps-gh200", 4, settings=Settings("2.23"))
+    facts = Facts(ll128=False, channels=16)
+    assert facts.on(alone) is alone
+    assert facts.on(many).channels == 16
+    assert Facts().on(many) == many
+    with pytest.raises(ValueError, match="write 1 to 64"):
+        Facts(channels=0)
+
+
+def test_what_has_no_form_is_said():
+    assert has_form("all_reduce", ("ring", "ll"))
+    assert not has_form("broadcast", ("ring", "ll"))
+    assert not has_form("all_gather", ("pat", "simple"))
+
+
+def bare(nodes, *, pooled):
+    values = expected("dgx-h100")
+    rows = work_of([Task(communicator("dgx-h100", 2), "all_reduce", 8, ("tree", "ll"))])
+    correction = corrected(rows, np.zeros(1), np.full(1, 0.05))
+    return Measured(values, 1e-4 * np.eye(len(values)), correction, Facts(), 0.03, nodes, pooled)
+
+
+def test_intervals_grow_with_the_distance_from_what_was_measured():
+    model = bare((2,), pooled=False)
+    spread = []
+    for nodes in (2, 4, 64):
+        answer = model.predict(
+            [Task(communicator("dgx-h100", nodes), "all_reduce", 2**30, ("ring", "simple"))]
+        )
+        assert answer.lo_s < answer.time_s < answer.hi_s
+        spread.append(float(answer.hi_s[0] / answer.lo_s[0]))
+    assert spread[0] < spread[1] < spread[2]
+    sited = bare((2,), pooled=True).predict(
+        [Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))]
+    )
+    assert sited.hi_s / sited.lo_s > 2
+
+
+def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
+    model = bare((2,), pooled=True)
+    comm = communicator("dgx-h100", 2)
+    small = Task(comm, "all_reduce", 8, ("tree", "ll"))
+    large = Task(comm, "all_reduce", 2**30, ("ring", "simple"))
+    before = model.predict([small, large])
+    after = model.anchored([small], [2 * before.time_s[0]]).predict([small, large])
+    assert 1.5 < after.time_s[0] / before.time_s[0] < 2
+    assert after.time_s[1] == pytest.approx(before.time_s[1], rel=0.05)
+    assert after.hi_s[0] / after.lo_s[0] < before.hi_s[0] / before.lo_s[0]

@@ -1,0 +1,75 @@
+"""NCCL's measured model on published rows that were kept back from its fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import validation.published
+from validation.measured.fit import fit
+from validation.measured.observed import choose, observed
+from validation.readers import read
+
+FILES = Path(validation.published.__file__).parent
+
+
+def rows(machine, *patterns):
+    files = [file for pattern in patterns for file in sorted(FILES.glob(f"{pattern}.json"))]
+    assert len(files) >= len(patterns)
+    return observed([record for file in files for record in read(file).records], machine, {})
+
+
+def judged(found, kept_back):
+    """Absolute relative errors, and which part of the rows lies in its interval."""
+    chosen = choose(kept_back, found.model.facts)
+    answer = found.model.predict(chosen.tasks)
+    seconds = np.array([kept_back[place].record.time_s for place in chosen.kept])
+    inside = (answer.lo_s <= seconds) & (seconds <= answer.hi_s)
+    return np.abs(answer.time_s / seconds - 1), inside.mean()
+
+
+FOLDS = {
+    "abci-v100": ("abci2_v100_all_reduce_n{}_*", (1, 2, 4), (8,), 0.04),
+    "abci-a100": ("abci2_a100_all_reduce_n{}_*", (1, 2), (4,), 0.08),
+    "alps-gh200": ("alps_gh200_aws1130_all_reduce_n{}_*", (1, 2, 4), (8,), 0.05),
+}
+
+
+@pytest.mark.parametrize("machine", FOLDS)
+def test_more_nodes_than_were_fitted_are_predicted(machine):
+    pattern, fitted, kept_back, most = FOLDS[machine]
+    found = fit(rows(machine, *(pattern.format(nodes) for nodes in fitted)))
+    errors, inside = judged(found, rows(machine, *(pattern.format(nodes) for nodes in kept_back)))
+    assert np.median(errors) < most
+    assert inside >= 0.65
+
+
+def test_every_other_size_tells_the_ones_between():
+    medians, covered = [], []
+    for machine, pattern in (("abci-a100", "abci2_a100_all_reduce_n4_*"), ("dgx-h100", "together_h100*ring"),
+                             ("dgx-a100", "oke_*"), ("rtx4090-pcie", "rtx*")):  # fmt: skip
+        run = rows(machine, pattern)
+        errors, inside = judged(fit(run[::2]), run[1::2])
+        medians.append(np.median(errors))
+        covered.append(inside)
+    assert np.mean(medians) < 0.025
+    assert np.mean(covered) > 0.65
+
+
+def test_alps_has_sixteen_channels_and_no_ll128_between_nodes_as_its_times_betray():
+    found = fit(rows("alps-gh200", "alps_gh200_aws1130_all_reduce_n*"))
+    assert found.model.facts.ll128 is False
+    assert found.model.facts.channels == 16
+
+
+def test_the_answer_does_not_depend_on_the_order_of_the_rows():
+    run = rows("abci-v100", "abci2_v100_all_reduce_n2_*", "abci2_v100_all_reduce_n1_*")
+    there, back = fit(run), fit(run[::-1])
+    for name, value in there.model.values.items():
+        assert back.model.values[name] == pytest.approx(value, rel=0.02), name
+
+
+def test_all_gather_at_more_nodes_follows_from_all_reduce_and_fewer():
+    fitted = rows("polaris-a100", "polaris_all_reduce_*_set5*", "polaris_all_gather_n2_*_set5*")
+    errors, _ = judged(fit(fitted), rows("polaris-a100", "polaris_all_gather_n8_*_set5*"))
+    assert np.median(errors) < 0.2

@@ -1,0 +1,105 @@
+"""What anybody would predict with less effort: simple rules on the same rows as the measured model."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.libraries.nccl.library import LAUNCH_S
+from sim.libraries.nccl.tuning.figures import steps
+from sim.libraries.nccl.tuning.tuner import cost_table
+from validation.measured.observed import Observed
+
+Floats = NDArray[np.float64]
+
+Baseline = Callable[[Sequence[Observed], Sequence[Observed]], Floats]
+"""Seconds of the second rows by what the first took; not a number where the rule says nothing."""
+
+
+def alpha_beta_ring(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+    """A ring of messages that cost a latency and their bytes: both fitted, every row weighing the same."""
+    seconds = _seconds(fitted)
+    slopes = _ring(fitted) / seconds[:, None]
+    found, *_ = np.linalg.lstsq(slopes, np.ones(len(fitted)), rcond=None)
+    times: Floats = _ring(asked) @ np.maximum(found, 0.0)
+    return np.where(times > 0, times, np.nan)
+
+
+def tuner(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+    """What NCCL's tuner believes of its choice, and a launch of 2 us; nothing is fitted."""
+    return np.array([_believed(row) for row in asked])
+
+
+def linear_in_log_nodes(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+    """At each size a straight line in the logarithm of the nodes; level where one count was measured."""
+
+    def line(row: Observed) -> float:
+        same = [one for one in fitted if _alike(one, row) and one.record.nbytes == row.record.nbytes]
+        same = [one for one in same if one.comm.nodes > 1] or same
+        if not same:
+            return np.nan
+        nodes, seconds = np.log2([one.comm.nodes for one in same]), _seconds(same)
+        if len(set(nodes)) == 1:
+            return float(seconds.mean())
+        found = float(np.polyval(np.polyfit(nodes, seconds, 1), np.log2(row.comm.nodes)))
+        return found if found > 0 else np.nan
+
+    return np.array([line(row) for row in asked])
+
+
+def interpolated(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+    """Along the sizes of the runs on as many ranks, straight lines between logarithms; level outside."""
+
+    def between(row: Observed) -> float:
+        same = [one for one in fitted if _alike(one, row) and one.comm.ranks == row.comm.ranks]
+        return _along(same, row.record.nbytes)
+
+    return np.array([between(row) for row in asked])
+
+
+def pooled_curve(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+    """One curve of time over size through all rows of the collective, whatever ran them."""
+    return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in asked])
+
+
+BASELINES: dict[str, Baseline] = {
+    "alpha-beta ring": alpha_beta_ring,
+    "tuner + 2 us": tuner,
+    "linear in log2 N": linear_in_log_nodes,
+    "log-log interpolation": interpolated,
+    "pooled curve": pooled_curve,
+}
+
+
+def _alike(one: Observed, other: Observed) -> bool:
+    """Whether two rows are of one collective, pinned to one algorithm."""
+    return (one.record.collective, one.record.algorithm) == (other.record.collective, other.record.algorithm)
+
+
+def _along(rows: Sequence[Observed], nbytes: int) -> float:
+    """The median time at each size, straight between sizes in logarithms."""
+    if not rows:
+        return np.nan
+    at: dict[int, list[float]] = {}
+    for row in rows:
+        at.setdefault(row.record.nbytes, []).append(np.log(row.record.time_s))
+    sizes = sorted(at)
+    middles = [float(np.median(at[size])) for size in sizes]
+    return float(np.exp(np.interp(np.log(nbytes), np.log(sizes), middles)))
+
+
+def _ring(rows: Sequence[Observed]) -> Floats:
+    """What multiplies a message's latency, and a byte's time."""
+    hops = np.array([steps(row.record.collective, row.comm.ranks) for row in rows], dtype=np.float64)
+    nbytes = np.array([row.record.nbytes / row.comm.ranks for row in rows])
+    return np.stack([hops, hops * nbytes], axis=1)
+
+
+def _seconds(rows: Sequence[Observed]) -> Floats:
+    return np.array([row.record.time_s for row in rows])
+
+
+def _believed(row: Observed) -> float:
+    record = row.record
+    table = cost_table(row.comm, record.collective, record.dtype or "float32", record.redop or "sum")
+    return float(table.times_us(record.nbytes).min()) * 1e-6 + LAUNCH_S

@@ -1,0 +1,107 @@
+"""Rows of NCCL's own from records: the communicator that ran, how it was launched, what it took."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.libraries.find import Options
+from sim.libraries.nccl.cluster import communicator_of
+from sim.libraries.nccl.communicator import Communicator, Settings
+from sim.libraries.nccl.measured.facts import Facts
+from sim.libraries.nccl.measured.work import KINDS, Launch, Task, has_form
+from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
+from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.record import Record
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A record with the communicator that made it. ``run`` tells one run from another."""
+
+    record: Record
+    comm: Communicator
+    launch: Launch
+    run: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chosen:
+    """What the tuner took of each observation, and how clear that was.
+
+    ``kept`` are the places of those whose pair has a form; ``sure`` is 1 where the second best belief lies a
+    tenth or more above the best: nearer than that a coin decides which one ran.
+    """
+
+    tasks: list[Task]
+    kept: list[int]
+    sure: Floats
+
+
+_CLEAR = 0.1
+
+
+def observed(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> list[Observed]:
+    """The records that NCCL made of collectives with a form, on the named machine."""
+    communicators: dict[tuple[str | int, ...], Communicator | None] = {}
+    found = []
+    for record in records:
+        if not is_observable(record):
+            continue
+        key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
+        if key not in communicators:
+            name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+            communicators[key] = communicator_of(name, values, record.ranks, settings_of(record))
+        comm = communicators[key]
+        if comm:
+            found.append(Observed(record, comm, launch_of(record), run_of(record)))
+    return found
+
+
+def is_observable(record: Record) -> bool:
+    """Whether NCCL made the record of a collective that may have a form."""
+    return record.library == "nccl" and record.collective in KINDS and record.ranks > 1
+
+
+def settings_of(record: Record) -> Settings:
+    """NCCL as the record says it was set up; of an unknown release the newest."""
+    release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
+    return Options(record.algorithm, record.protocol, release).settings()
+
+
+def launch_of(record: Record) -> Launch:
+    """How the record's processes launched."""
+    told = record.fingerprint
+    return Launch(int(told.get("gpus_per_thread", 1)), int(told.get("threads_per_process", 1)))
+
+
+def run_of(record: Record) -> str:
+    """What all rows of one run have in common."""
+    told = record.fingerprint.get("id", "")
+    return f"{record.source} {told} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
+
+
+def choose(rows: Sequence[Observed], facts: Facts) -> Chosen:
+    """What NCCL took of each row under these facts; left out is what it cannot do, or what has no form."""
+    alike: dict[tuple[int, str, str, str], list[int]] = {}
+    for place, row in enumerate(rows):
+        record = row.record
+        key = id(row.comm), record.collective, record.dtype or "float32", record.redop or "sum"
+        alike.setdefault(key, []).append(place)
+    found: dict[int, tuple[Task, float]] = {}
+    for (_, kind, dtype, redop), places in alike.items():
+        comm = facts.on(rows[places[0]].comm)
+        sizes = [rows[place].record.nbytes for place in places]
+        beliefs = cost_table(comm, kind, dtype, redop).times_us(sizes).reshape(len(sizes), -1)
+        order = np.argsort(beliefs, axis=1, kind="stable")
+        for place, nbytes, belief, (best, second, *_) in zip(places, sizes, beliefs, order, strict=True):
+            pair = list(ALGORITHMS)[best // len(PROTOCOLS)], list(PROTOCOLS)[best % len(PROTOCOLS)]
+            if np.isfinite(belief[best]) and has_form(kind, pair):
+                sure = float(np.clip(np.log(belief[second] / belief[best]) / _CLEAR, 0.1, 1.0))
+                found[place] = Task(comm, kind, nbytes, pair, rows[place].launch), sure
+    kept = sorted(found)
+    return Chosen([found[place][0] for place in kept], kept, np.array([found[place][1] for place in kept]))

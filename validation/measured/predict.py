@@ -1,0 +1,31 @@
+"""What a calibrated NCCL says of records: the library of each, with its release, its pins and its launch."""
+
+from collections.abc import Mapping
+
+from sim.libraries.library import Candidate, Estimate
+from sim.libraries.nccl.library import Calibrated, Nccl
+from sim.libraries.nccl.measured.model import Measured
+from sim.record import Record
+from topologies.catalogue import split
+from validation.measured.observed import observed
+from validation.rows import collective_of
+
+
+class Libraries:
+    """NCCL as each record had it, on one machine."""
+
+    def __init__(self, cluster: str, values: Mapping[str, str], model: Measured | None) -> None:
+        self._machine, self._values = split(cluster)[0], values
+        self._calibrated = Calibrated(model, self._machine) if model else None
+
+    def predict(self, record: Record) -> tuple[Candidate, Estimate, bool]:
+        """What NCCL takes for the record's collective, how long, and whether that rests on measurements."""
+        library = self._of(record)
+        collective = collective_of(record)
+        candidate = library.choose(collective)
+        estimate = library.time(collective, candidate)
+        return candidate, estimate, library.is_measured(collective, candidate)
+
+    def _of(self, record: Record) -> Nccl:
+        (row,) = observed([record], self._machine, self._values)
+        return Nccl(row.comm, calibrated=self._calibrated, launch=row.launch)

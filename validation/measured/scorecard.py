@@ -1,0 +1,196 @@
+"""How far the measured model is off on rows that were kept back from its fit, beside simple rules.
+
+Every question fits some rows of a machine and judges others: more nodes, another site, the sizes between.
+No row is ever judged by a fit that it took part in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.record import Record
+from validation.measured.baselines import BASELINES
+from validation.measured.fit import fit
+from validation.measured.observed import Observed, choose, is_observable, observed
+from validation.published.calibrations import mates_of
+
+KIB, MIB = 1024, 1024**2
+SMALL, LARGE = 64 * KIB, 64 * MIB
+"""The gap that is kept back of a run."""
+
+HALF = 4 * MIB
+"""Up to here a run is fitted, above judged."""
+
+_LEAST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Rows to fit and rows to judge of one machine; ``factor`` is by how many times the nodes grow."""
+
+    name: str
+    machine: str
+    fitted: list[Observed]
+    judged: list[Observed]
+    pooled: bool = False
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One row: what was measured, and what the model and each baseline said; NaN is nothing."""
+
+    question: str
+    machine: str
+    factor: float
+    record: Record
+    time_s: float
+    lo_s: float
+    hi_s: float
+    baselines: dict[str, float]
+
+    @property
+    def error(self) -> float:
+        """Absolute relative error of the model."""
+        return abs(self.time_s / self.record.time_s - 1)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured time lies in the interval."""
+        return self.lo_s <= self.record.time_s <= self.hi_s
+
+    def baseline_error(self, name: str) -> float:
+        """The same of a baseline."""
+        return abs(self.baselines[name] / self.record.time_s - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of some rows: the model's median, 90th percentile and coverage, each baseline's median."""
+
+    group: str
+    name: str
+    rows: int
+    median: float
+    p90: float
+    inside: float
+    baselines: dict[str, float]
+
+
+def questions(records: Sequence[Record]) -> Iterator[Question]:
+    """All that the published rows allow to ask."""
+    usable = [record for record in records if is_observable(record)]
+    for machine in sorted({record.cluster for record in usable}):
+        own = observed([record for record in usable if record.cluster == machine], machine, {})
+        mates = [r for r in usable if r.cluster in mates_of(machine) and r.num_nodes == 1]
+        yield from _more_nodes(machine, own)
+        yield from _other_sites(machine, own, observed(mates, machine, {}))
+        for run in dict.fromkeys(row.run for row in own):
+            yield from _of_run(machine, [row for row in own if row.run == run])
+
+
+def judge(question: Question) -> list[Judged]:
+    """Fit, predict, and lay beside what was measured."""
+    model = fit(question.fitted, pooled=question.pooled).model
+    chosen = choose(question.judged, model.facts)
+    if not chosen.tasks:
+        return []
+    answer = model.predict(chosen.tasks)
+    rows = [question.judged[place] for place in chosen.kept]
+    others = {name: rule(question.fitted, rows) for name, rule in BASELINES.items()}
+    return [
+        Judged(
+            *(question.name, question.machine, question.factor, row.record),
+            *(float(answer.time_s[i]), float(answer.lo_s[i]), float(answer.hi_s[i])),
+            {name: float(seconds[i]) for name, seconds in others.items()},
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def scores(judged: Sequence[Judged]) -> list[Score]:
+    """Every question, and the rows of more nodes and other sites parted by what they are."""
+    far = [row for row in judged if row.question in ("more nodes", "another site")]
+    parted: list[tuple[str, Sequence[Judged], Callable[[Judged], str]]] = [
+        ("question", judged, lambda row: row.question),
+        ("size", far, lambda row: size_class(row.record.nbytes)),
+        ("machine", far, lambda row: row.machine),
+        ("collective", far, lambda row: row.record.collective),
+        (
+            "nodes",
+            [row for row in far if row.question == "more nodes"],
+            lambda row: f"{row.factor:g} x as many",
+        ),
+    ]
+    found = []
+    for group, rows, key in parted:
+        names = dict.fromkeys(sorted(map(key, rows), key=_order))
+        found += [_score(group, name, [row for row in rows if key(row) == name]) for name in names]
+    return found
+
+
+def size_class(nbytes: int) -> str:
+    """The class of a size."""
+    for most, name in ((64 * KIB, "to 64 KiB"), (4 * MIB, "to 4 MiB"), (128 * MIB - 1, "to 128 MiB")):
+        if nbytes <= most:
+            return name
+    return "128 MiB and more"
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Names in their own order, sizes and factors by what they count."""
+    told = ["to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more"]
+    if name in told:
+        return told.index(name), name
+    factor = name.partition(" x ")[0]
+    return (int(float(factor) * 100), "") if factor != name else (0, name)
+
+
+def _score(group: str, name: str, rows: Sequence[Judged]) -> Score:
+    errors = [row.error for row in rows]
+    others = {rule: np.array([row.baseline_error(rule) for row in rows]) for rule in BASELINES}
+    return Score(
+        *(group, name, len(rows), float(np.median(errors)), float(np.percentile(errors, 90))),
+        float(np.mean([row.inside for row in rows])),
+        {
+            rule: float(np.nanmedian(found)) if np.isfinite(found).mean() >= 0.5 else float("nan")
+            for rule, found in others.items()
+        },
+    )
+
+
+def _more_nodes(machine: str, own: Sequence[Observed]) -> Iterator[Question]:
+    """Fit the smaller node counts, judge the larger: each count but the first two is a place to part."""
+    counts = sorted({row.comm.nodes for row in own})
+    for most in counts[1:-1] if len(counts) > 2 else counts[:1] * (len(counts) == 2 and counts[0] > 1):
+        fitted = [row for row in own if row.comm.nodes <= most]
+        if len(fitted) < _LEAST or machine == "dgx-b200":
+            continue
+        for nodes in (count for count in counts if count > most):
+            rows = [row for row in own if row.comm.nodes == nodes]
+            yield Question("more nodes", machine, fitted, rows, factor=nodes / most)
+
+
+def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed]) -> Iterator[Question]:
+    """Fit all sites of the box but one, judge that one."""
+    for site in dict.fromkeys(row.record.site for row in own):
+        others = [row for row in (*own, *mates) if row.record.site != site]
+        judged = [row for row in own if row.record.site == site]
+        if len(others) >= _LEAST:
+            yield Question("another site", machine, others, judged, pooled=True)
+
+
+def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Question]:
+    """Sizes between, a gap in the middle, and all that is larger."""
+    if len({row.record.nbytes for row in run}) < 12:
+        return
+    ordered = sorted(run, key=lambda row: row.record.nbytes)
+    yield Question("every other size", machine, ordered[::2], ordered[1::2])
+    outside = [row for row in ordered if not SMALL < row.record.nbytes < LARGE]
+    gap = [row for row in ordered if SMALL < row.record.nbytes < LARGE]
+    if outside and outside[0].record.nbytes <= SMALL and outside[-1].record.nbytes >= LARGE:
+        yield Question("a gap of sizes", machine, outside, gap)
+    lower = [row for row in ordered if row.record.nbytes <= HALF]
+    if len(lower) >= _LEAST and len(lower) < len(ordered):
+        yield Question("larger sizes", machine, lower, ordered[len(lower) :])

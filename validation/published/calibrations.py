@@ -1,0 +1,78 @@
+"""The calibrations that are shipped, made from the published measurements.
+
+``python -m validation.published.calibrations`` writes them. What is inside a node is shared by all machines
+of one box, what is between nodes belongs to the name.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.calibration import Calibration, digest
+from sim.libraries.nccl.measured.shipped import BOXES, folder
+from sim.record import Record
+from validation.measured.calibrate import calibrate_nccl
+from validation.measured.observed import is_observable
+from validation.published import published
+
+DATE = "2026-11-22"
+"""When the data were last added to."""
+
+
+def calibrations() -> dict[str, Calibration]:
+    """A calibration for every machine that rows with a form were published of."""
+    records = usable()
+    machines = sorted({record.cluster for record in records})
+    return {machine: calibration(machine, of_machine(machine, records)) for machine in machines}
+
+
+def usable() -> list[Record]:
+    """The published rows that calibrations are made from."""
+    return [record for record in published() if is_observable(record) and not _is_left_out(record)]
+
+
+def _is_left_out(record: Record) -> bool:
+    """Polaris was measured with two settings of libfabric, a quarter apart: the later one counts."""
+    return "_set4_" in record.fingerprint["id"]
+
+
+def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
+    """The rows that a machine is calibrated by: its own, and its box mates' of one node.
+
+    A single site that was measured on one node and on several needs nobody else's.
+    """
+    own = [record for record in records if record.cluster == machine]
+    counts, sites = {record.num_nodes for record in own}, {record.site for record in own}
+    mates = () if len(sites) == 1 and len(counts) > 1 and 1 in counts else mates_of(machine)
+    return own + [record for record in records if record.cluster in mates and record.num_nodes == 1]
+
+
+def mates_of(machine: str) -> tuple[str, ...]:
+    """The other machines of the same box."""
+    return tuple(mate for box in BOXES.values() if machine in box for mate in box if mate != machine)
+
+
+def calibration(machine: str, records: Sequence[Record]) -> Calibration:
+    """Fit these rows as one machine's."""
+    return Calibration(
+        cluster=machine,
+        topology=machine,
+        date=DATE,
+        sources={record.fingerprint["id"]: record.source for record in records},
+        fingerprint={},
+        fits=(),
+        used=tuple(sorted(digest(record) for record in records)),
+        nccl=calibrate_nccl(records, machine, {}),
+    )
+
+
+def main(where: Path | None = None) -> None:
+    """Write one file a machine."""
+    for machine, found in calibrations().items():
+        path = (where or folder()) / f"{machine}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        found.write(path)
+        print(path.name, found.nccl.described if found.nccl else "")
+
+
+if __name__ == "__main__":
+    main()
