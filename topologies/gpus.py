@@ -5,7 +5,7 @@ import re
 from topologies.catalogue import make
 from topologies.graph import ranks
 
-_A100_40, _A100_80 = r"A100-SXM4?-40GB", r"A100-SXM4?-80GB"
+_A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
 _H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"
 
 GPUS = {
