@@ -45,8 +45,18 @@ def test_import_ringside_is_light():
 
 
 COMMANDS = (
-    *("", "topo", "simulate", "pick", "train", "measure"),
-    *("calibrate", "compare", "pairs", "validate", "demo"),
+    "",
+    "topo",
+    "simulate",
+    "pick",
+    "train",
+    "measure",
+    "calibrate",
+    "compare",
+    "pairs",
+    "scorecard",
+    "validate",
+    "demo",
 )
 
 

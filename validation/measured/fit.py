@@ -126,7 +126,7 @@ def _candidates(rows: Sequence[Observed]) -> list[Facts]:
         return []
     lacking = [False] if any(Facts(ll128=False).on(comm) != comm for comm in between) else []
     count = between[0].channels
-    counts = [other for other in (2 * count, count // 2) if 1 <= other <= MAX_CHANNELS]
+    counts = [other for other in (2 * count, 4 * count) if other <= MAX_CHANNELS]
     return [Facts(ll128, channels) for channels in (None, *counts) for ll128 in (True, *lacking)][1:]
 
 

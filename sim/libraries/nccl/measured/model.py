@@ -77,8 +77,9 @@ class Measured:
         corrected, uncertain = self.correction.predict(work)
         beyond = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
         beyond = beyond / max(sum(count > 1 for count in self.nodes), 1)
-        variance = uncertain**2 + self.noise**2 + (PER_DOUBLING * beyond) ** 2
-        variance = variance + np.sum(slopes * (self.covariance @ slopes), axis=0)
+        # near its rows the correction takes up what the parameters leave open, so these are not added
+        open_still = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
+        variance = open_still + self.noise**2 + (PER_DOUBLING * beyond) ** 2
         mean = bare + corrected
         if self.pooled or self.anchor:
             latency, bandwidth = self.parts(work)

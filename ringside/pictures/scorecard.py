@@ -1,0 +1,47 @@
+"""The picture of a scorecard: a row for each kind of question, a mark for the model and each simple rule."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from ringside.pictures.style import STYLE, save
+from validation.measured.scorecard import Score
+
+_MARKS = ("s", "^", "D", "v", "P")
+"""Shapes tell the simple rules apart where there is no colour."""
+
+
+def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
+    """Median errors on a logarithmic scale; the model's has a line to its 90th percentile."""
+    groups = list(dict.fromkeys(score.group for score in scores))
+    names = list(scores[0].baselines)
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(8.4, 0.27 * len(scores) + 0.34 * len(groups) + 1.5))
+        axes = figure.subplots()
+        place, ticks = 0.0, list[tuple[float, str]]()
+        for group in groups:
+            for score in (score for score in scores if score.group == group):
+                ticks.append((place, f"{score.name}  ({score.rows})"))
+                axes.plot([score.median, score.p90], [place, place], color="#08306b", lw=1.4, marker="")
+                axes.plot(score.median, place, "o", color="#08306b", ms=7, zorder=3)
+                for name, mark in zip(names, _MARKS, strict=True):
+                    axes.plot(score.baselines[name], place, mark, mfc="white", mec="0.45", ms=5, zorder=2)
+                place += 1.0
+            axes.axhline(place - 0.35, color="0.8", lw=0.6)
+            place += 0.3
+        axes.plot([], [], "o-", color="#08306b", ms=7, label="measured model, to its 90th percentile")
+        for name, mark in zip(names, _MARKS, strict=True):
+            axes.plot([], [], mark, mfc="white", mec="0.45", ms=5, ls="", label=name)
+        axes.set_xscale("log")
+        axes.set_xlim(0.015, 10)
+        axes.set_xticks(shown := [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5], [f"{at:.0%}" for at in shown])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+        axes.set_ylim(place, -0.8)
+        axes.grid(visible=True, axis="x")
+        axes.set_xlabel("median error on rows kept back (number of rows)")
+        figure.legend(loc="outside upper center", ncols=3, fontsize=8)
+        save(figure, path)
