@@ -17,6 +17,7 @@ COMMANDS = {
     "measure": "Measure a collective, or steps of DistributedDataParallel (ddp), for real.",
     "calibrate": "Fit a cluster's parameters to measurements.",
     "compare": "Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp.",
+    "explain": "Say why a log's bus bandwidth is low: which part departs from its family, and what to try.",
     "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
     "scorecard": "Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",

@@ -53,6 +53,7 @@ COMMANDS = (
     "measure",
     "calibrate",
     "compare",
+    "explain",
     "pairs",
     "scorecard",
     "validate",

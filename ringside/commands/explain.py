@@ -1,0 +1,234 @@
+"""``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot tell."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ringside import console, options
+from ringside.calibrations import find_calibration
+from sim.calibration import Calibration
+from sim.engine.effort import forced
+from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
+from sim.record import Record, RecordError
+from topologies import parse_settings
+from topologies.catalogue import split
+from topologies.units import format_size
+
+if TYPE_CHECKING:
+    from validation.explain.verdict import Candidate, Told, Verdict
+
+HEADS = (
+    ("looked at", ""),
+    ("fits best where", ""),
+    ("rows off by", ""),
+    ("", ""),
+)
+
+_KIB, _MIB = 2**10, 2**20
+
+
+def command(
+    files: options.Files,
+    cluster: options.AnyCluster = None,
+    settings: options.Settings = None,
+    calibration: options.CalibrationFile = "auto",
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Say why a log's bus bandwidth is low: which part departs from its family, and what to try."""
+    with forced(force):
+        run(files, cluster, settings or [], calibration, as_json=json)
+
+
+def run(
+    files: list[Path], cluster: str | None, settings: list[str], calibration: str, *, as_json: bool
+) -> None:
+    """Read, try every cause, print."""
+    from ringside.commands.calibrate import read_all
+    from validation.explain.nccl import NcclFamily
+    from validation.explain.verdict import judge
+    from validation.machines import infer_machine, other_gpus
+    from validation.rows import check_one_cluster
+
+    records, values = read_all(files), parse_settings(settings)
+    if cluster is None:
+        cluster, why = infer_machine(records)
+    else:
+        why = "as was said"
+        if others := other_gpus(records, cluster):
+            print(
+                f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr
+            )
+    check_one_cluster(records, cluster, pool_sites=False)
+    machine = split(cluster)[0]
+    found = find_calibration(calibration, None, cluster, values)
+    found = shipped(machine) if found == AUTO else found
+    if not isinstance(found, Calibration) or found.nccl is None:
+        raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
+    with console.simulating("trying causes"):
+        family = NcclFamily(records, machine, values, found.nccl.model())
+        verdict = judge(family)
+    if as_json:
+        inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
+        console.print_json("explain", {"inputs": inputs, "machine": machine, **_content(verdict)})
+    else:
+        comments = [
+            f"machine: {machine}, {why}; family: {found.nccl.described}",
+            f"rows: {len(verdict.records)} of {len(records)} are explained",
+        ]
+        console.print_table(comments, HEADS, _table(verdict))
+        print("\n".join(f"# {line}" for line in lines(verdict)))
+
+
+def lines(verdict: "Verdict") -> list[str]:
+    """The answer in sentences."""
+    return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "cannot tell:", *_untold(verdict)]
+
+
+def _answer(verdict: "Verdict") -> list[str]:
+    if verdict.named:
+        several = len(verdict.named) > 1
+        found = [
+            f"slower than the family: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
+            "one of these causes, which the rows cannot tell apart:" if several else "cause:",
+        ]
+        for one in verdict.named:
+            found += [f"  {sentence(one)}", f"    to settle it: {one.cause.settle}"]
+        return [
+            *found,
+            f"  rows are then typically {verdict.named[0].left:.2f}x off; {verdict.left:.2f}x without a cause",
+        ]
+    if verdict.departs:
+        return [
+            f"slower than the family: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
+            "no single cause that is known here explains it",
+        ]
+    how = (
+        f"typically {max(verdict.typical, 1 / verdict.typical):.2f}x as long"
+        if verdict.typical >= 1
+        else (f"typically {1 / verdict.typical:.2f}x as fast")
+    )
+    return [f"nothing departs from the family: {how}, within what it leaves open"]
+
+
+def sentence(one: "Candidate") -> str:
+    """A cause with its value."""
+    return one.cause.sentence(one.value)
+
+
+def _of_bound(verdict: "Verdict") -> list[str]:
+    """The largest size beside what the links can carry."""
+    place = max(range(len(verdict.records)), key=lambda row: verdict.records[row].nbytes)
+    record = verdict.records[place]
+    bound = verdict.bound_s[place]
+    share, family = bound / record.time_s, bound / verdict.family_s[place]
+    found = [
+        f"hardware's bound at {format_size(record.nbytes)}: {record.busbw / 1e9:.4g} GB/s on the bus is "
+        f"{share:.0%} of what the links carry, the family reaches {family:.0%}"
+    ]
+    if share > 1.05:
+        found.append("  more than the links carry: this is not the machine, or the rows are wrong")
+    return found
+
+
+def _told(verdict: "Verdict") -> list[str]:
+    told = verdict.told
+    if told is None:
+        return []
+    if not told.rows:
+        return [f"as the log says, {told.says}: at these sizes that costs less than 5 %"]
+    agree = "the rows show it" if told.shown else "the rows do not show it"
+    where = _where(verdict, told.rows)
+    return [
+        f"as the log says, {told.says}: up to {told.factor:.2f}x the time of one process a GPU and nothing pinned in {where}; {agree}"
+    ]
+
+
+def _untold(verdict: "Verdict") -> list[str]:
+    sizes = [record.nbytes for record in verdict.records]
+    found = []
+    if max(sizes) < 64 * _MIB:
+        found.append(
+            f"  what links carry: the largest size is {format_size(max(sizes))}; measure up to 1 GiB"
+        )
+    if min(sizes) > 64 * _KIB:
+        found.append(f"  latencies: the smallest size is {format_size(min(sizes))}; measure from 8 B")
+    if all(record.num_nodes == 1 for record in verdict.records):
+        found.append("  anything of the network: there is one node")
+    else:
+        found.append("  which node or link it is: measure every two nodes, then ringside pairs")
+    if any(not record.library_version for record in verdict.records):
+        found.append("  what NCCL's release changes: the log does not name it, the newest was taken")
+    found.append("  two causes at once: each is tried alone")
+    return found
+
+
+def _where(verdict: "Verdict", rows: Sequence[int]) -> str:
+    sizes = sorted({verdict.records[row].nbytes for row in rows})
+    count = f"{len(rows)} of {len(verdict.records)} rows"
+    if len(sizes) == 1:
+        return f"{count}, {format_size(sizes[0])}"
+    return f"{count}, {format_size(sizes[0])} to {format_size(sizes[-1])}"
+
+
+def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
+    def mark(one: "Candidate") -> str:
+        if one in verdict.named:
+            return "explains it"
+        return "does not" if verdict.named or verdict.departs else "-"
+
+    return [
+        ("(the family)", "nothing is changed", f"{verdict.left:.2f}x", ""),
+        *((one.cause.looks_at, sentence(one), f"{one.left:.2f}x", mark(one)) for one in verdict.tried),
+    ]
+
+
+def _content(verdict: "Verdict") -> dict[str, Any]:
+    slow = set(verdict.rows)
+    return {
+        "departs": verdict.departs or bool(verdict.named),
+        "slower": verdict.slower,
+        "typical": verdict.typical,
+        "causes": [_cause(one) for one in verdict.named],
+        "tried": [_cause(one) for one in verdict.tried],
+        "told": _told_content(verdict.told),
+        "cannot_tell": [line.strip() for line in _untold(verdict)],
+        "rows": [
+            {
+                **_row(record), "family_s": family, "family_lo_s": low, "family_hi_s": high, "bound_s": bound,
+                "slow": place in slow,
+            }
+            for place, (record, family, low, high, bound) in enumerate(
+                zip(verdict.records, verdict.family_s, verdict.lo_s, verdict.hi_s, verdict.bound_s, strict=True)
+            )
+        ],
+    }  # fmt: skip
+
+
+def _cause(one: "Candidate") -> dict[str, Any]:
+    return {
+        "cause": one.cause.key,
+        "value": one.value,
+        "says": sentence(one),
+        "settle": one.cause.settle,
+        "cost": one.cost,
+        "left": one.left,
+    }
+
+
+def _told_content(told: "Told | None") -> dict[str, Any] | None:
+    return told and {"says": told.says, "factor": told.factor, "rows": list(told.rows), "shown": told.shown}
+
+
+def _row(record: Record) -> dict[str, Any]:
+    return {
+        "size_bytes": record.nbytes,
+        "num_nodes": record.num_nodes or None,
+        "ranks": record.ranks,
+        "collective": record.collective,
+        "measured_s": record.time_s,
+        "measured_busbw": record.busbw,
+    }

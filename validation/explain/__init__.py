@@ -1,0 +1,1 @@
+"""Why a log is slower than its family of machines: single causes, each tried on all of its rows."""

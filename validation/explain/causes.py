@@ -1,0 +1,111 @@
+"""What may make collectives slow: how each cause is said, over which values it is sought, how it is settled."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SLOWER = tuple(float(share) for share in 2.0 ** -np.arange(0.25, 5.01, 0.25))
+"""Shares of a bandwidth."""
+
+LONGER = tuple(float(factor) for factor in 2.0 ** np.arange(0.5, 5.01, 0.25))
+"""Factors on a latency."""
+
+WAITS = tuple(float(wait) for wait in 2.0 ** np.arange(1, 12.01, 0.5))
+"""Microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """``says`` holds the value as ``{0}``; ``free`` tells that the value is fitted, else there is nothing to fit.
+
+    ``looks_at`` is what of the machine it concerns.
+    """
+
+    key: str
+    looks_at: str
+    says: str
+    settle: str
+    values: tuple[float | str, ...]
+    free: bool = True
+
+    def sentence(self, value: float | str) -> str:
+        """The cause with its value."""
+        return self.says.format(value)
+
+
+LINK = Cause(
+    "link_rate",
+    "link rate between nodes",
+    "what a node's cards carry is {0:.2f} of the family's",
+    "ib_write_bw or sendrecv_perf between two nodes; link speed and width, GPUDirect, congestion",
+    SLOWER,
+)
+INSIDE = Cause(
+    "inside_rate",
+    "link rate inside a node",
+    "what a GPU's links inside the node carry is {0:.2f} of the family's",
+    "nvidia-smi nvlink -s, nvidia-smi topo -m; NCCL_P2P_LEVEL, NCCL_P2P_DISABLE; power and clock limits",
+    SLOWER,
+)
+BETWEEN_LATENCY = Cause(
+    "between_latency",
+    "latency between nodes",
+    "a hop between nodes takes {0:.1f} times the family's latency",
+    "ib_write_lat between two nodes; NCCL_DEBUG=INFO names the network plugin; GPUDirect, switch hops, proxy's CPU",
+    LONGER,
+)
+INSIDE_LATENCY = Cause(
+    "inside_latency",
+    "latency inside a node",
+    "a hop inside a node takes {0:.1f} times the family's latency",
+    "nvidia-smi topo -m for the paths; GPU clocks; NCCL_P2P_LEVEL",
+    LONGER,
+)
+WAIT = Cause(
+    "wait",
+    "what each collective waits for",
+    "every collective takes {0:.3g} us more, whatever its size",
+    "run with one process a GPU; CPU binding and load of each host; leave one host out after the other",
+    WAITS,
+)
+CHANNELS = Cause(
+    "channels",
+    "channels in use",
+    "{0:.0f} channels at most are in use",
+    "NCCL_DEBUG=INFO tells the channels; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS; GPUs with fewer SMs",
+    (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0),
+)
+PROTOCOL = Cause(
+    "protocol",
+    "protocol",
+    "one protocol is used at every size: {0}",
+    "unset NCCL_PROTO, look into nccl.conf; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING tells the choice",
+    ("ll", "ll128", "simple"),
+    free=False,
+)
+ALGORITHM = Cause(
+    "algorithm",
+    "algorithm",
+    "one algorithm is used at every size: {0}",
+    "unset NCCL_ALGO and NCCL_NVLS_ENABLE, look into nccl.conf; NCCL_DEBUG_SUBSYS=TUNING tells the choice",
+    ("ring", "tree"),
+    free=False,
+)
+PROCESS = Cause(
+    "process",
+    "GPUs of one process",
+    "one thread launches on {0:.0f} GPUs in turn",
+    "one process for each GPU: mpirun or srun with -g 1",
+    (2.0, 4.0, 8.0),
+)
+
+
+def cards(number: int) -> Cause:
+    """Of a node with so many network cards."""
+    return Cause(
+        "cards",
+        "network cards",
+        f"{{0:.0f}} of a node's {number} network cards are in use",
+        "NCCL_DEBUG=INFO lists the cards in use; NCCL_IB_HCA, NCCL_SOCKET_IFNAME; ibstat on each node",
+        tuple(float(count) for count in range(1, number)),
+    )

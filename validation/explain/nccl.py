@@ -1,0 +1,178 @@
+"""NCCL's collectives asked anew under a cause: by the family's measured model, with one thing changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.graph.graph import Graph
+from sim.libraries.nccl.library import traffic_bound
+from sim.libraries.nccl.measured.facts import Facts
+from sim.libraries.nccl.measured.model import Measured
+from sim.libraries.nccl.measured.work import Launch, Work, work_of
+from sim.libraries.nccl.pins import Pins
+from sim.record import Record, RecordError
+from validation.explain.causes import (
+    ALGORITHM,
+    BETWEEN_LATENCY,
+    CHANNELS,
+    INSIDE,
+    INSIDE_LATENCY,
+    LINK,
+    PROCESS,
+    PROTOCOL,
+    WAIT,
+    Cause,
+    cards,
+)
+from validation.explain.verdict import Prediction
+from validation.measured.observed import Observed, choose, observed
+from validation.rows import collective_of
+
+Floats = NDArray[np.float64]
+
+_SCALED = {
+    LINK.key: ("between_GBps", "nvls_tree_two_GBps", "nvls_tree_GBps"),
+    INSIDE.key: ("inside_GBps", "nvls_GBps"),
+    BETWEEN_LATENCY.key: ("between", "nvls_tree"),
+    INSIDE_LATENCY.key: ("inside", "nvls"),
+}
+"""Which of the model's parameters a cause multiplies."""
+
+
+class NcclFamily:
+    """The rows of one log as their family would have them, and as it would under a cause."""
+
+    def __init__(
+        self, records: Sequence[Record], machine: str, values: Mapping[str, str], model: Measured
+    ) -> None:
+        rows = observed(records, machine, values)
+        kept = choose(rows, model.facts).kept
+        if not kept:
+            raise RecordError(
+                "none of these rows has a form in the measured model: all_reduce, all_gather and "
+                "reduce_scatter of NCCL on two ranks or more are explained"
+            )
+        self._model = model
+        self._rows = [rows[place] for place in kept]
+        self.records = [row.record for row in self._rows]
+        self.runs = len({row.run for row in self._rows})
+        self.as_family = self._ask(self._rows, model)
+        self.bound_s = np.array([traffic_bound(row.comm, collective_of(row.record)) for row in self._rows])
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """What may be asked of these rows: nothing that the log itself rules out."""
+        comms = [row.comm for row in self._rows]
+        several = any(comm.nodes > 1 for comm in comms)
+        nics = min(comm.system.nics for comm in comms)
+        unpinned = [comm.settings.pins for comm in comms]
+        return (
+            *((LINK, BETWEEN_LATENCY) if several else ()),
+            *((cards(nics),) if several and nics > 1 else ()),
+            *((INSIDE, INSIDE_LATENCY) if any(comm.gpus > 1 for comm in comms) else ()),
+            *(WAIT, CHANNELS),
+            *(() if any(pins.protocol for pins in unpinned) else (PROTOCOL,)),
+            *(() if any(pins.algorithm for pins in unpinned) else (ALGORITHM,)),
+            *(() if any(row.launch != Launch() for row in self._rows) else (PROCESS,)),
+        )
+
+    def under(self, cause: Cause, value: float | str) -> Prediction:
+        """What the family would take under the cause; not a number where NCCL cannot run so."""
+        model = self._model
+        if cause.key in _SCALED:
+            scaled = {name: model.values[name] * float(value) for name in _SCALED[cause.key]}
+            return self._ask(self._rows, replace(model, values={**model.values, **scaled}))
+        if cause.key == WAIT.key:
+            later = np.logaddexp(self.as_family.mean, np.log(float(value) * 1e-6))
+            return Prediction(later, self.as_family.sigma)
+        if cause.key == PROCESS.key:
+            launch = Launch(gpus=int(value))
+            return self._ask([replace(row, launch=launch) for row in self._rows], model)
+        if cause.key == "cards":
+            return self._with_cards(int(value))
+        if cause.key == CHANNELS.key:
+            capped = replace(model, facts=_at_most(model.facts, int(value)))
+            return self._ask(self._changed(lambda comm: _capped(comm, int(value))), capped)
+        pins = {cause.key: str(value)}
+        return self._ask(self._changed(lambda comm: _pinned(comm, pins)), model)
+
+    def as_usual(self) -> Prediction:
+        """What the family takes with a process for each GPU and nothing pinned."""
+        rows = self._changed(lambda comm: replace(comm, settings=replace(comm.settings, pins=Pins())))
+        return self._ask([replace(row, launch=Launch()) for row in rows], self._model)
+
+    @property
+    def told(self) -> str:
+        """What the log says of itself that is not as usual, as one writes it; empty where nothing is."""
+        said = {
+            text
+            for row in self._rows
+            for text in (
+                f"one thread launches on {row.launch.gpus} GPUs (-g {row.launch.gpus})"
+                * (row.launch.gpus > 1),
+                f"one process has {row.launch.threads} threads (-t {row.launch.threads})"
+                * (row.launch.threads > 1),
+                f"NCCL_ALGO={row.comm.settings.pins.algorithm}" * bool(row.comm.settings.pins.algorithm),
+                f"NCCL_PROTO={row.comm.settings.pins.protocol}" * bool(row.comm.settings.pins.protocol),
+            )
+        }
+        return ", ".join(sorted(said - {""}))
+
+    def _with_cards(self, count: int) -> Prediction:
+        share = count / min(row.comm.system.nics for row in self._rows)
+        model, facts = self._model, self._model.facts
+        if facts.channels is not None:
+            facts = replace(facts, channels=max(round(facts.channels * share), 1))
+        scaled = {name: model.values[name] * share for name in _SCALED[LINK.key]}
+        rows = self._changed(lambda comm: _fewer_channels(comm, share))
+        return self._ask(rows, replace(model, values={**model.values, **scaled}, facts=facts))
+
+    def _changed(self, change: Callable[[Communicator], Communicator]) -> list[Observed]:
+        """The rows on other communicators, one for each that there was."""
+        made: dict[int, Communicator] = {}
+        for row in self._rows:
+            if id(row.comm) not in made:
+                made[id(row.comm)] = change(row.comm)
+        return [replace(row, comm=made[id(row.comm)]) for row in self._rows]
+
+    def _ask(self, rows: Sequence[Observed], model: Measured) -> Prediction:
+        chosen = choose(rows, model.facts)
+        mean, sigma = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        if chosen.kept:
+            work: Work = work_of(chosen.tasks)
+            logs, sigma[chosen.kept] = model.log_us(work)
+            mean[chosen.kept] = logs + np.log(1e-6)
+        return Prediction(mean, sigma)
+
+
+def _at_most(facts: Facts, channels: int) -> Facts:
+    return facts if facts.channels is None else replace(facts, channels=min(facts.channels, channels))
+
+
+def _capped(comm: Communicator, channels: int) -> Communicator:
+    settings = comm.settings
+    fewer = replace(
+        settings,
+        min_ctas=min(settings.min_ctas, channels),
+        max_ctas=min(settings.max_ctas, channels),
+    )
+    return replace(comm, settings=fewer)
+
+
+def _pinned(comm: Communicator, pins: Mapping[str, str]) -> Communicator:
+    return replace(comm, settings=replace(comm.settings, pins=replace(comm.settings.pins, **pins)))
+
+
+def _fewer_channels(comm: Communicator, share: float) -> Communicator:
+    """As with fewer cards: the search finds as many rings and trees fewer."""
+    if comm.nodes == 1:
+        return comm
+
+    def fewer(graph: Graph) -> Graph:
+        return replace(graph, channels=max(round(graph.channels * share), 1))
+
+    graphs = comm.graphs
+    return replace(comm, graphs=replace(graphs, ring=fewer(graphs.ring), tree=fewer(graphs.tree)))
