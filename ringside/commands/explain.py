@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ringside import console, options
 from ringside.calibrations import find_calibration
 from sim.calibration import Calibration
 from sim.engine.effort import forced
 from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
-from sim.record import Record, RecordError
+from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.units import format_size
 
 if TYPE_CHECKING:
-    from validation.explain.verdict import Candidate, Told, Verdict
+    from validation.explain.verdict import Candidate, Family, Told, Verdict
 
 HEADS = (
     ("looked at", ""),
@@ -49,6 +47,7 @@ def run(
     """Read, try every cause, print."""
     from ringside.commands.calibrate import read_all
     from validation.explain.nccl import NcclFamily
+    from validation.explain.schedules import ScheduleFamily
     from validation.explain.verdict import judge
     from validation.machines import infer_machine, other_gpus
     from validation.rows import check_one_cluster
@@ -63,20 +62,24 @@ def run(
                 f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr
             )
     check_one_cluster(records, cluster, pool_sites=False)
-    machine = split(cluster)[0]
     found = find_calibration(calibration, None, cluster, values)
-    found = shipped(machine) if found == AUTO else found
-    if not isinstance(found, Calibration) or found.nccl is None:
-        raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
+    found = shipped(split(cluster)[0]) if found == AUTO else found
+    if not isinstance(found, Calibration):
+        raise RecordError(f"nothing to lay the log beside: {why_not(split(cluster)[0])}; write --calibration")
+    family: Family
     with console.simulating("trying causes"):
-        family = NcclFamily(records, machine, values, found.nccl.model())
+        if found.nccl and any(record.library == "nccl" for record in records):
+            family = NcclFamily(records, split(cluster)[0], values, found.nccl.model())
+        else:
+            family = ScheduleFamily(records, cluster, values, found)
         verdict = judge(family)
     if as_json:
         inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
-        console.print_json("explain", {"inputs": inputs, "machine": machine, **_content(verdict)})
+        console.print_json("explain", {"inputs": inputs, "machine": cluster, **_content(verdict)})
     else:
+        described = found.nccl.described if found.nccl else f"the calibration of {found.cluster}"
         comments = [
-            f"machine: {machine}, {why}; family: {found.nccl.described}",
+            f"machine: {cluster}, {why}; family: {described}",
             f"rows: {len(verdict.records)} of {len(records)} are explained",
         ]
         console.print_table(comments, HEADS, _table(verdict))
@@ -99,7 +102,8 @@ def _answer(verdict: "Verdict") -> list[str]:
             found += [f"  {sentence(one)}", f"    to settle it: {one.cause.settle}"]
         return [
             *found,
-            f"  rows are then typically {verdict.named[0].left:.2f}x off; {verdict.left:.2f}x without a cause",
+            f"  rows are then typically {verdict.named[0].left:.2f}x off; "
+            f"without a cause {verdict.left:.2f}x",
         ]
     if verdict.departs:
         return [
@@ -142,9 +146,8 @@ def _told(verdict: "Verdict") -> list[str]:
         return [f"as the log says, {told.says}: at these sizes that costs less than 5 %"]
     agree = "the rows show it" if told.shown else "the rows do not show it"
     where = _where(verdict, told.rows)
-    return [
-        f"as the log says, {told.says}: up to {told.factor:.2f}x the time of one process a GPU and nothing pinned in {where}; {agree}"
-    ]
+    usual = "the time of one process a GPU and nothing pinned"
+    return [f"as the log says, {told.says}: up to {told.factor:.2f}x {usual}, in {where}; {agree}"]
 
 
 def _untold(verdict: "Verdict") -> list[str]:
@@ -187,7 +190,6 @@ def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
 
 
 def _content(verdict: "Verdict") -> dict[str, Any]:
-    slow = set(verdict.rows)
     return {
         "departs": verdict.departs or bool(verdict.named),
         "slower": verdict.slower,
@@ -196,16 +198,8 @@ def _content(verdict: "Verdict") -> dict[str, Any]:
         "tried": [_cause(one) for one in verdict.tried],
         "told": _told_content(verdict.told),
         "cannot_tell": [line.strip() for line in _untold(verdict)],
-        "rows": [
-            {
-                **_row(record), "family_s": family, "family_lo_s": low, "family_hi_s": high, "bound_s": bound,
-                "slow": place in slow,
-            }
-            for place, (record, family, low, high, bound) in enumerate(
-                zip(verdict.records, verdict.family_s, verdict.lo_s, verdict.hi_s, verdict.bound_s, strict=True)
-            )
-        ],
-    }  # fmt: skip
+        "rows": [_row(verdict, place) for place in range(len(verdict.records))],
+    }
 
 
 def _cause(one: "Candidate") -> dict[str, Any]:
@@ -220,10 +214,13 @@ def _cause(one: "Candidate") -> dict[str, Any]:
 
 
 def _told_content(told: "Told | None") -> dict[str, Any] | None:
-    return told and {"says": told.says, "factor": told.factor, "rows": list(told.rows), "shown": told.shown}
+    if told is None:
+        return None
+    return {"says": told.says, "factor": told.factor, "rows": list(told.rows), "shown": told.shown}
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(verdict: "Verdict", place: int) -> dict[str, Any]:
+    record = verdict.records[place]
     return {
         "size_bytes": record.nbytes,
         "num_nodes": record.num_nodes or None,
@@ -231,4 +228,9 @@ def _row(record: Record) -> dict[str, Any]:
         "collective": record.collective,
         "measured_s": record.time_s,
         "measured_busbw": record.busbw,
+        "family_s": verdict.family_s[place],
+        "family_lo_s": verdict.lo_s[place],
+        "family_hi_s": verdict.hi_s[place],
+        "bound_s": verdict.bound_s[place],
+        "slow": place in verdict.rows,
     }

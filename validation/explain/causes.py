@@ -1,4 +1,4 @@
-"""What may make collectives slow: how each cause is said, over which values it is sought, how it is settled."""
+"""What may make collectives slow: how each cause is said, where it is sought, what settles it."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ WAITS = tuple(float(wait) for wait in 2.0 ** np.arange(1, 12.01, 0.5))
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """``says`` holds the value as ``{0}``; ``free`` tells that the value is fitted, else there is nothing to fit.
+    """``looks_at`` is what of the machine it concerns; ``says`` holds the value as ``{0}``.
 
-    ``looks_at`` is what of the machine it concerns.
+    ``values`` are those tried; ``free`` tells that one is fitted among them, and not named by what is said.
     """
 
     key: str
@@ -51,7 +51,7 @@ BETWEEN_LATENCY = Cause(
     "between_latency",
     "latency between nodes",
     "a hop between nodes takes {0:.1f} times the family's latency",
-    "ib_write_lat between two nodes; NCCL_DEBUG=INFO names the network plugin; GPUDirect, switch hops, proxy's CPU",
+    "ib_write_lat between two nodes; NCCL_DEBUG=INFO names the network plugin; GPUDirect, the proxy's CPU",
     LONGER,
 )
 INSIDE_LATENCY = Cause(
@@ -109,3 +109,26 @@ def cards(number: int) -> Cause:
         "NCCL_DEBUG=INFO lists the cards in use; NCCL_IB_HCA, NCCL_SOCKET_IFNAME; ibstat on each node",
         tuple(float(count) for count in range(1, number)),
     )
+
+
+HOST_LINKS = Cause(
+    "host_links",
+    "one host's links",
+    "the links of one host, or one of them, carry {0:.2f} of what they should",
+    "iperf3 or sendrecv between every two hosts; ethtool for speed and errors; ringside pairs names the host",
+    SLOWER,
+)
+ALL_LINKS = Cause(
+    "all_links",
+    "all links",
+    "every link carries {0:.2f} of what it should",
+    "iperf3 between some hosts: if all pairs are slow it is the network, or other traffic on it",
+    SLOWER,
+)
+MESSAGE = Cause(
+    "message_latency",
+    "latency of a message",
+    "a message takes {0:.1f} times the latency that it should",
+    "ping or sockperf between hosts; CPU frequency, interrupt moderation, load of a host",
+    LONGER,
+)

@@ -35,7 +35,7 @@ _LEAST_SIGMA = 0.05
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prediction:
-    """Log seconds of each row, and how far the family leaves them open; not a number where NCCL cannot run so."""
+    """Log seconds of each row, and how far the family leaves them open; NaN where nothing can run so."""
 
     mean: Floats
     sigma: Floats
@@ -47,7 +47,7 @@ class Family(Protocol):
     ``bound_s`` is what the links need at the least, ``runs`` how many runs the rows are of.
     """
 
-    records: Sequence[Record]
+    records: list[Record]
     as_family: Prediction
     bound_s: Floats
     runs: int
@@ -69,7 +69,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cause at the value that fits best; ``left`` is the factor by which rows are typically off under it."""
+    """A cause at the value that fits best; ``left`` is by what factor rows are typically off under it."""
 
     cause: Cause
     value: float | str
@@ -95,8 +95,8 @@ class Told:
 class Verdict:
     """``rows`` are those that lie above what the family leaves open, ``slower`` by how much, typically.
 
-    ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that explain
-    it and cannot be told apart: one, several, or none; ``tried`` are all, best first.
+    ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that
+    explain it and cannot be told apart: one, several, or none; ``tried`` are all, best first.
     """
 
     records: tuple[Record, ...]

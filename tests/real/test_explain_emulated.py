@@ -1,0 +1,68 @@
+"""A network with one slow link, or one slow host, is measured for real, and the log is explained."""
+
+import pytest
+
+pytest.importorskip("torch")
+from real.collective.emulated import cluster
+from real.collective.measure import Measurement
+from real.emulate import available
+from real.launch.forks import Forks
+from real.launch.torchrun import WorldSpec
+from sim.record import Record
+from topologies import Topology, star
+from validation.calibrate import calibrate
+from validation.explain.schedules import ScheduleFamily
+from validation.explain.verdict import Verdict, judge
+
+pytestmark = pytest.mark.netadmin
+
+RATE = 12.5e6
+SIZES = [2**power for power in range(10, 21, 2)]
+
+
+def log(forks: Forks, slow: tuple[tuple[str, str], ...]) -> list[Record]:
+    """All-reduce by a ring of four hosts, with some directions of cables at a third of the rate."""
+    graph: Topology = star(4, bandwidth=RATE)
+    for link in slow:
+        graph.edges[link]["bandwidth"] /= 3
+    what = Measurement(
+        collective="all_reduce", algorithm="ring", world=WorldSpec(4), sizes=SIZES, iterations=5, warmup=1
+    )
+    records: list[Record] = []
+    with cluster(graph, forks) as up:
+        up.measure(what, records.append)
+    return records
+
+
+@pytest.fixture(scope="module")
+def forks():
+    if reason := available():
+        pytest.skip(reason)
+    with Forks() as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def sound(forks: Forks):
+    return calibrate(log(forks, ()), "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"})
+
+
+def explained(records, sound) -> Verdict:
+    return judge(ScheduleFamily(records, "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"}, sound))
+
+
+@pytest.mark.parametrize(
+    "slow", [(("gpu1", "switch"),), (("gpu2", "switch"), ("switch", "gpu2"))], ids=["link", "host"]
+)
+def test_a_slow_link_or_host_is_found_and_that_a_ring_cannot_tell_it_from_all(forks, sound, slow) -> None:
+    verdict = explained(log(forks, slow), sound)
+    named = {one.cause.key: one.value for one in verdict.named}
+    assert set(named) == {"host_links", "all_links"}
+    assert 0.25 <= named["host_links"] <= 0.45  # a third
+    assert max(verdict.records[row].nbytes for row in verdict.rows) == SIZES[-1]
+
+
+def test_of_the_same_network_again_nothing_is_named(forks, sound) -> None:
+    verdict = explained(log(forks, ()), sound)
+    assert not verdict.named
+    assert not verdict.departs

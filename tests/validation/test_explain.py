@@ -1,0 +1,152 @@
+"""Logs whose cause is known: made slow by NCCL's engine with noise, or published."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.collective import Collective
+from sim.libraries.find import Options, find_library
+from sim.libraries.nccl.communicator import Settings, communicator
+from sim.libraries.nccl.graph.systems import SYSTEMS
+from sim.libraries.nccl.library import Nccl
+from sim.libraries.nccl.measured.shipped import shipped
+from sim.record import Record, RecordError
+from validation.explain.nccl import NcclFamily
+from validation.explain.verdict import Verdict, judge
+from validation.readers import read
+
+PUBLISHED = Path(__file__).parents[2] / "validation" / "published"
+NOISE = 0.04
+
+
+def engine(machine: str, nodes: int, settings: Settings, **figures: object) -> Nccl:
+    """NCCL by its engine's closed forms, which know nothing of what was measured."""
+    system = replace(SYSTEMS[machine], **figures)
+    return Nccl(communicator(system, nodes, system.gpus, settings=settings), clock="pipeline")
+
+
+def log(
+    machine: str, nodes: int, pins: Options = Options(), settings: Settings = Settings(), **figures: object
+) -> list[Record]:
+    """All-reduce from 8 B to 1 GiB: the family's times, times what the engine says the change costs."""
+    random = np.random.default_rng(7)
+    whole, broken = engine(machine, nodes, Settings()), engine(machine, nodes, settings, **figures)
+    family = find_library("nccl", f"{machine}:{nodes}", ranks=whole.ranks, options=pins)
+
+    def seconds(library: Nccl, collective: Collective) -> float:
+        return library.time(collective, library.choose(collective)).time_s
+
+    records = []
+    for power in range(3, 31):
+        asked = Collective("all_reduce", whole.ranks, 2**power, 4, dtype="float32")
+        slower = seconds(broken, asked) / seconds(whole, asked)
+        records.append(
+            Record(
+                source="made", cluster=machine, library="nccl", library_version=family.version,
+                collective="all_reduce", num_nodes=nodes, ranks=whole.ranks, nbytes=asked.nbytes,
+                dtype="float32", redop="sum", statistic="mean",
+                time_s=float(seconds(family, asked) * slower * np.exp(NOISE * random.normal())),
+            )  # fmt: skip
+        )
+    return records
+
+
+def explained(records: list[Record]) -> Verdict:
+    machine = records[0].cluster
+    return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model()))
+
+
+def causes(records: list[Record]) -> dict[str, object]:
+    return {one.cause.key: one.value for one in explained(records).named}
+
+
+@pytest.mark.parametrize("machine", ["abci-a100", "polaris-a100", "alps-gh200", "dgx-a100"])
+def test_of_a_sound_log_nothing_is_named(machine: str) -> None:
+    verdict = explained(log(machine, 2))
+    assert not verdict.named
+    assert not verdict.departs
+
+
+@pytest.mark.parametrize("machine", ["abci-a100", "dgx-a100"])
+def test_half_the_cards_are_found(machine: str) -> None:
+    cards = SYSTEMS[machine].nics // 2
+    found = causes(log(machine, 4, nics=cards))
+    assert found["cards"] == cards
+    assert set(found) <= {"cards", "link_rate", "channels"}
+
+
+def test_links_at_half_their_rate_are_found() -> None:
+    found = causes(log("polaris-a100", 4, nic=SYSTEMS["polaris-a100"].nic / 2))
+    assert 0.35 <= found["link_rate"] <= 0.6
+
+
+@pytest.mark.parametrize(("machine", "protocol"), [("abci-a100", "simple"), ("alps-gh200", "ll")])
+def test_one_protocol_is_found(machine: str, protocol: str) -> None:
+    found = causes(log(machine, 4, Options(protocol=protocol)))
+    assert found["protocol"] == protocol
+
+
+def test_few_channels_are_found_and_what_they_cannot_be_told_from_is_named() -> None:
+    found = causes(log("abci-a100", 4, settings=Settings(max_ctas=1)))
+    assert found["channels"] <= 2
+    assert "link_rate" in found  # from a distance one channel is a slow link
+
+
+def test_a_log_that_pins_a_protocol_is_not_asked_for_it_again() -> None:
+    records = [replace(record, protocol="simple") for record in log("abci-a100", 4, Options(protocol="simple"))]
+    verdict = explained(records)
+    assert not verdict.named
+    assert verdict.told.says == "NCCL_PROTO=simple"
+    assert verdict.told.factor > 2
+    assert verdict.told.shown
+    assert "protocol" not in {one.cause.key for one in verdict.tried}
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "factor"),
+    [
+        ("a100_thanos_g8_singleproc", "(-g 8)", 1.8),
+        ("superbench_a100_n1_r8_all_gather", "(-g 8)", 1.5),
+        ("aiconfigurator_a100_n1_r8_all_gather", "(-t 8)", 1.05),
+    ],
+)
+def test_public_logs_of_one_process_are_bound_by_their_host_at_small_sizes(name, says, factor) -> None:
+    verdict = explained(list(read(PUBLISHED / f"{name}.json").records))
+    assert not verdict.named
+    assert says in verdict.told.says
+    assert verdict.told.factor > factor
+    assert verdict.told.shown
+    assert max(verdict.records[row].nbytes for row in verdict.told.rows) <= 2**21
+
+
+def test_one_process_that_the_log_does_not_tell_of_is_found() -> None:
+    records = [
+        replace(record, fingerprint={"id": "a"})
+        for record in read(PUBLISHED / "rtx4090x8_p2p.json").records
+        + read(PUBLISHED / "together_h100_g8_all_reduce_ring.json").records
+        if record.cluster == "dgx-h100"
+    ]
+    found = causes(records)
+    assert set(found) & {"process", "wait"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "abci2_a100_all_reduce_n1_r8", "abci2_a100_all_reduce_n4_r32", "abci2_v100_all_reduce_n8_r32",
+        "alps_gh200_aws1130_all_reduce_n8_r32", "aws_p5_h100_all_reduce_n2_r16_v2223",
+        "nt309_dell_h100_n2_r16", "oke_a100_n2_r16", "polaris_all_reduce_n8_r32_set5_nccl218",
+        "together_h100_g8_all_reduce_nvls", "xxrjun_h100_n1_r8_all_reduce",
+    ],
+)  # fmt: skip
+def test_of_public_logs_that_are_as_their_family_nothing_is_named(name: str) -> None:
+    verdict = explained(list(read(PUBLISHED / f"{name}.json").records))
+    assert not verdict.named
+    assert not verdict.departs
+
+
+def test_what_has_no_form_is_refused() -> None:
+    with pytest.raises(RecordError, match="all_reduce, all_gather and reduce_scatter"):
+        explained(list(read(PUBLISHED / "dgx2_v100_g12_broadcast.json").records))

@@ -1,0 +1,86 @@
+"""Ringside's schedules and gloo's rings asked anew under a cause: on their network, one thing changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sim.calibration import Calibration
+from sim.libraries.scheduled import evaluate
+from sim.parameters import Parameters
+from sim.record import Record, RecordError
+from topologies import Topology
+from topologies.graph import ranks
+from validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, Cause
+from validation.explain.verdict import Prediction
+from validation.rows import Row, rows
+
+_NINE_OF_TEN = 1.645
+
+
+class ScheduleFamily:
+    """The rows of one log as the network's calibration would have them, and as it would under a cause."""
+
+    runs = 1
+    told = ""
+    causes: Sequence[Cause] = (HOST_LINKS, ALL_LINKS, MESSAGE, WAIT)
+
+    def __init__(
+        self, records: Sequence[Record], cluster: str, values: Mapping[str, str], calibration: Calibration
+    ) -> None:
+        self._rows: list[tuple[Row, Parameters]] = []
+        self.records: list[Record] = []
+        sigmas = []
+        for row in rows(records, cluster, values):
+            record = row.record
+            fit = calibration.fit_for(record.library, record.algorithm, record.protocol)
+            if fit:
+                self._rows.append((row, fit.parameters))
+                self.records.append(record)
+                sigmas.append(float(np.log(fit.band[1] / fit.band[0])) / 2 / _NINE_OF_TEN)
+        if not self._rows:
+            raise RecordError("the calibration has no fit for these rows; write another --calibration")
+        self._sigma = np.array(sigmas)
+        self.as_family = self._ask()
+        self.bound_s = np.array([_bound(row, parameters) for row, parameters in self._rows])
+
+    def under(self, cause: Cause, value: float | str) -> Prediction:
+        """What they would take."""
+        factor = float(value)
+        if cause is WAIT:
+            later = np.logaddexp(self.as_family.mean, np.log(factor * 1e-6))
+            return Prediction(later, self._sigma)
+        if cause is MESSAGE:
+            return self._ask(alpha=factor)
+        return self._ask(share=factor, hosts=1 if cause is HOST_LINKS else None)
+
+    def as_usual(self) -> Prediction:
+        """The same: these logs say nothing of themselves that is not as usual."""
+        return self.as_family
+
+    def _ask(self, alpha: float = 1.0, share: float = 1.0, hosts: int | None = None) -> Prediction:
+        seconds = []
+        for row, parameters in self._rows:
+            later = replace(parameters, alpha=parameters.alpha * alpha)
+            graph = later.on(row.placed.graph, row.placed.routes)
+            slow = _with_slow_links(graph, share, hosts)
+            seconds.append(evaluate(row.schedule, slow, later, "simpy", routes=row.placed.routes)[0])
+        return Prediction(np.log(seconds), self._sigma)
+
+
+def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topology:
+    """The links of the first ``hosts`` hosts, of all by default, at a share of their rates."""
+    names = set(ranks(graph)[:hosts])
+    for src, dst, link in graph.edges(data=True):
+        if hosts is None or {src, dst} & names:
+            link["bandwidth"] *= share
+    return graph
+
+
+def _bound(row: Row, parameters: Parameters) -> float:
+    """Bytes that must enter or leave one rank, over what its links carry by the topology."""
+    graph = row.placed.graph
+    rate = min(
+        sum(link["bandwidth"] for *_, link in graph.out_edges(rank, data=True)) for rank in ranks(graph)
+    )
+    return row.collective.nbytes / float(rate)
