@@ -94,9 +94,10 @@ def lines(verdict: "Verdict") -> list[str]:
 def _answer(verdict: "Verdict") -> list[str]:
     if verdict.named:
         several = len(verdict.named) > 1
+        perhaps = "" if verdict.clear else "perhaps, for the family leaves these rows wide open: "
         found = [
             f"slower than the family: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
-            "one of these causes, which the rows cannot tell apart:" if several else "cause:",
+            perhaps + ("one of these causes, which the rows cannot tell apart:" if several else "cause:"),
         ]
         for one in verdict.named:
             found += [f"  {sentence(one)}", f"    to settle it: {one.cause.settle}"]
@@ -180,7 +181,7 @@ def _where(verdict: "Verdict", rows: Sequence[int]) -> str:
 def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
     def mark(one: "Candidate") -> str:
         if one in verdict.named:
-            return "explains it"
+            return "explains it" if verdict.clear else "may explain it"
         return "does not" if verdict.named or verdict.departs else "-"
 
     return [
@@ -191,7 +192,8 @@ def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
 
 def _content(verdict: "Verdict") -> dict[str, Any]:
     return {
-        "departs": verdict.departs or bool(verdict.named),
+        "departs": verdict.departs,
+        "clear": verdict.clear,
         "slower": verdict.slower,
         "typical": verdict.typical,
         "causes": [_cause(one) for one in verdict.named],

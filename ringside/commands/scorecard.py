@@ -3,13 +3,16 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringside import console, options
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
 from validation.measured.baselines import BASELINES
-from validation.measured.scorecard import Judged, Score, judge, questions, scores
 from validation.published import published
+
+if TYPE_CHECKING:  # help must not wait for scipy
+    from validation.measured.scorecard import Judged, Score
 
 HEADS = (
     *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
@@ -24,6 +27,8 @@ def command(plot: options.Plot = None, json: options.Json = False) -> None:
 
 def run(plot: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
+    from validation.measured.scorecard import judge, questions, scores
+
     check_format(plot)
     check_outputs([plot], inputs=[])
     asked = list(questions(published()))
@@ -50,7 +55,7 @@ def run(plot: Path | None, *, as_json: bool) -> None:
     console.print_table(comments, HEADS, map(_cells, found))
 
 
-def _beaten(found: list[Score]) -> list[str]:
+def _beaten(found: "list[Score]") -> list[str]:
     """Where a simple rule does better, by name."""
     lines = []
     for score in found:
@@ -60,7 +65,7 @@ def _beaten(found: list[Score]) -> list[str]:
     return lines
 
 
-def _cells(score: Score) -> tuple[console.Cell, ...]:
+def _cells(score: "Score") -> tuple[console.Cell, ...]:
     others = (error * 100 if math.isfinite(error) else "-" for error in score.baselines.values())
     return (
         *(score.group, score.name, score.rows, score.median * 100, score.p90 * 100, score.inside * 100),
@@ -68,6 +73,6 @@ def _cells(score: Score) -> tuple[console.Cell, ...]:
     )
 
 
-def _row(score: Score) -> dict[str, object]:
+def _row(score: "Score") -> dict[str, object]:
     others = {name: error if math.isfinite(error) else None for name, error in score.baselines.items()}
     return asdict(score) | {"baselines": others}

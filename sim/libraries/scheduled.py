@@ -188,7 +188,8 @@ class Scheduled:
     def _fit(self, calibration: Calibration, algorithm: str) -> Fit:
         fit = calibration.fit_for(self.name, algorithm, "auto")
         if fit is None:
-            fitted = ", ".join(sorted({f"{fit.library}/{fit.algorithm}" for fit in calibration.fits}))
+            fits = {f"{fit.library}/{fit.algorithm}" for fit in calibration.fits}
+            fitted = ", ".join(sorted(fits | ({"nccl"} if calibration.nccl else set())))
             raise CalibrationError(
                 f"the calibration of {calibration.cluster} has no fit for {self.name}/{algorithm}, only for "
                 f"{fitted}; write one of these, or --calibration none"

@@ -21,8 +21,11 @@ Floats = NDArray[np.float64]
 
 PER_RUN = 10
 
-CLEAR = 10.0
+CLEAR = 12.0
 """By how much a cause's cost must be below the family's. Of all public runs none comes so far by chance."""
+
+HINT = 3.0
+"""By how much at least where the rows are slow but the family leaves them wide open."""
 
 ALIKE = 3.0
 """Causes whose costs are nearer than this cannot be told apart."""
@@ -96,7 +99,8 @@ class Verdict:
     """``rows`` are those that lie above what the family leaves open, ``slower`` by how much, typically.
 
     ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that
-    explain it and cannot be told apart: one, several, or none; ``tried`` are all, best first.
+    explain it and cannot be told apart: one, several, or none; ``clear`` says whether they do so beyond
+    doubt, or the family leaves such rows too wide open. ``tried`` are all, best first.
     """
 
     records: tuple[Record, ...]
@@ -108,6 +112,7 @@ class Verdict:
     slower: float
     typical: float
     departs: bool
+    clear: bool
     left: float
     named: tuple[Candidate, ...]
     tried: tuple[Candidate, ...]
@@ -124,8 +129,12 @@ def judge(family: Family) -> Verdict:
     cost = _cost(family, measured, expected)
     tried = sorted((_best(family, measured, cause) for cause in family.causes), key=lambda one: one.cost)
     tried = [one for one in tried if np.isfinite(one.cost)]
-    clear = bool(tried) and cost - tried[0].cost >= CLEAR and slower >= WORTH
-    named = [one for one in tried if clear and one.cost <= tried[0].cost + ALIKE and cost - one.cost >= CLEAR]
+    gain = cost - tried[0].cost if tried else 0.0
+    departs = slower >= WORTH and len(slow) >= max(len(over) / 6, 2)
+    clear = slower >= WORTH and gain >= CLEAR
+    least = CLEAR if clear else HINT
+    told_apart = tried[0].cost + ALIKE if clear or departs else -np.inf
+    named = [one for one in tried if one.cost <= min(told_apart, cost - least)]
     wide = EIGHTY * expected.sigma
     return Verdict(
         tuple(family.records),
@@ -134,7 +143,8 @@ def judge(family: Family) -> Verdict:
         rows=tuple(map(int, slow)),
         slower=float(np.exp(slower)),
         typical=float(np.exp(np.median(over))),
-        departs=bool(slower >= WORTH and len(slow) >= max(len(over) / 4, 2)),
+        departs=clear or departs,
+        clear=clear,
         left=_left(over),
         named=tuple(named),
         tried=tuple(tried),

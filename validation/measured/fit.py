@@ -28,6 +28,9 @@ ONE_SITE, POOLED = 0.05, 0.12
 DIGITISED = 0.006
 """The same of points read off a smooth curve in a figure."""
 
+_SURE = 30.0
+"""So many deviations off such a point still counts in full: no outlier was ever drawn."""
+
 GAIN = 12.0
 """By how much a fact of the graphs must lower the cost before it is believed against the preset."""
 
@@ -83,17 +86,18 @@ def _map(
     work, kept = work_of(chosen.tasks), [rows[place] for place in chosen.kept]
     measured = np.log([row.record.time_s * 1e6 for row in kept])
     scale = _spread(kept, pooled) / chosen.sure / np.sqrt(_weights(kept, pooled))
+    reach = np.where([_is_digitised(row) for row in kept], _SURE, 1.0)
     centre, sigma = np.log([prior.value for prior in expected]), np.array([prior.sigma for prior in expected])
     names = [prior.name for prior in expected]
 
     def residuals(x: Floats) -> Floats:
         off = (np.log(time_us(work, dict(zip(names, np.exp(x), strict=True)))) - measured) / scale
-        return np.concatenate([_soft(off), (x - centre) / sigma])
+        return np.concatenate([reach * _soft(off / reach), (x - centre) / sigma])
 
     def slopes(x: Floats) -> Floats:
         times, by_value = log_form(work, dict(zip(names, np.exp(x), strict=True)))
         off = (times - measured) / scale
-        return np.vstack([(by_value * (_soft_slope(off) / scale)).T, np.diag(1 / sigma)])
+        return np.vstack([(by_value * (_soft_slope(off / reach) / scale)).T, np.diag(1 / sigma)])
 
     begin = centre if start is None else start
     solved = least_squares(
@@ -133,7 +137,11 @@ def _candidates(rows: Sequence[Observed]) -> list[Facts]:
 def _spread(rows: Sequence[Observed], pooled: bool) -> Floats:
     """The log spread about the form that each row is expected to have."""
     usual = POOLED if pooled else ONE_SITE
-    return np.array([DIGITISED if "digitised" in row.record.source else usual for row in rows])
+    return np.array([DIGITISED if _is_digitised(row) else usual for row in rows])
+
+
+def _is_digitised(row: Observed) -> bool:
+    return "digitised" in row.record.source
 
 
 def _weights(rows: Sequence[Observed], pooled: bool) -> Floats:

@@ -14,7 +14,7 @@ from sim.libraries.nccl.measured.work import Work
 
 Floats = NDArray[np.float64]
 
-AMPLITUDE = 0.25
+AMPLITUDE = 0.2
 """Standard deviation of log time that the form is expected to leave."""
 
 MESSAGE_OCTAVES = 0.8

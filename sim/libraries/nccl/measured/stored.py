@@ -66,9 +66,9 @@ class Stored:
     @property
     def described(self) -> str:
         """In words, for whoever reads an answer that rests on it."""
-        nodes = ", ".join(map(str, self.nodes))
+        nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
-        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes} nodes{anchored}"
+        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}"
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
         """The same, scaled to a site by rows that were measured there."""
