@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HEADS = (
     ("looked at", ""),
     ("fits best where", ""),
-    ("rows off by", ""),
+    ("slow rows", "off by"),
     ("", ""),
 )
 
@@ -80,7 +80,7 @@ def run(
         described = found.nccl.described if found.nccl else f"the calibration of {found.cluster}"
         comments = [
             f"machine: {cluster}, {why}; family: {described}",
-            f"rows: {len(verdict.records)} of {len(records)} are explained",
+            f"rows: {len(verdict.records)} of {len(records)} are judged",
         ]
         console.print_table(comments, HEADS, _table(verdict))
         print("\n".join(f"# {line}" for line in lines(verdict)))
@@ -103,7 +103,7 @@ def _answer(verdict: "Verdict") -> list[str]:
             found += [f"  {sentence(one)}", f"    to settle it: {one.cause.settle}"]
         return [
             *found,
-            f"  rows are then typically {verdict.named[0].left:.2f}x off; "
+            f"  these rows are then typically {verdict.named[0].left:.2f}x off; "
             f"without a cause {verdict.left:.2f}x",
         ]
     if verdict.departs:

@@ -19,6 +19,7 @@ from validation.readers import read
 
 PUBLISHED = Path(__file__).parents[2] / "validation" / "published"
 NOISE = 0.04
+FREE, UNSET = Options(), Settings()
 
 
 def engine(machine: str, nodes: int, settings: Settings, **figures: object) -> Nccl:
@@ -28,11 +29,11 @@ def engine(machine: str, nodes: int, settings: Settings, **figures: object) -> N
 
 
 def log(
-    machine: str, nodes: int, pins: Options = Options(), settings: Settings = Settings(), **figures: object
+    machine: str, nodes: int, pins: Options = FREE, settings: Settings = UNSET, **figures: object
 ) -> list[Record]:
     """All-reduce from 8 B to 1 GiB: the family's times, times what the engine says the change costs."""
     random = np.random.default_rng(7)
-    whole, broken = engine(machine, nodes, Settings()), engine(machine, nodes, settings, **figures)
+    whole, broken = engine(machine, nodes, UNSET), engine(machine, nodes, settings, **figures)
     family = find_library("nccl", f"{machine}:{nodes}", ranks=whole.ranks, options=pins)
 
     def seconds(library: Nccl, collective: Collective) -> float:
@@ -56,7 +57,7 @@ def log(
                 redop="sum",
                 statistic="mean",
                 time_s=float(seconds(family, asked) * slower * np.exp(NOISE * random.normal())),
-            )  # fmt: skip
+            )
         )
     return records
 

@@ -71,7 +71,7 @@ WAIT = Cause(
 CHANNELS = Cause(
     "channels",
     "channels in use",
-    "{0:.0f} channels at most are in use",
+    "no more than {0:.0f} of a GPU's channels are in use",
     "NCCL_DEBUG=INFO tells the channels; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS; GPUs with fewer SMs",
     (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0),
 )

@@ -18,11 +18,12 @@ from sim.record import Record
 from validation.explain.causes import Cause
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 PER_RUN = 10
 
-CLEAR = 12.0
-"""By how much a cause's cost must be below the family's. Of all public runs none comes so far by chance."""
+CLEAR = 10.0
+"""By how much a cause's cost must be below the family's. No public run comes so far, and they are sound."""
 
 HINT = 3.0
 """By how much at least where the rows are slow but the family leaves them wide open."""
@@ -30,8 +31,8 @@ HINT = 3.0
 ALIKE = 3.0
 """Causes whose costs are nearer than this cannot be told apart."""
 
-WORTH = 0.18
-"""Log time by which the rows that show a cause must be slow: a fifth."""
+WORTH = 0.223
+"""Log time by which the rows that show a cause must be slow, typically: a quarter."""
 
 _LEAST_SIGMA = 0.05
 
@@ -72,7 +73,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cause at the value that fits best; ``left`` is by what factor rows are typically off under it."""
+    """A cause at the value that fits best; ``left`` is by what factor slow rows are off under it."""
 
     cause: Cause
     value: float | str
@@ -127,7 +128,9 @@ def judge(family: Family) -> Verdict:
     slow = np.flatnonzero(over > EIGHTY * np.maximum(expected.sigma, _LEAST_SIGMA))
     slower = float(np.median(over[slow])) if len(slow) else 0.0
     cost = _cost(family, measured, expected)
-    tried = sorted((_best(family, measured, cause) for cause in family.causes), key=lambda one: one.cost)
+    tried = sorted(
+        (_best(family, measured, cause, slow) for cause in family.causes), key=lambda one: one.cost
+    )
     tried = [one for one in tried if np.isfinite(one.cost)]
     gain = cost - tried[0].cost if tried else 0.0
     departs = slower >= WORTH and len(slow) >= max(len(over) / 6, 2)
@@ -145,20 +148,20 @@ def judge(family: Family) -> Verdict:
         typical=float(np.exp(np.median(over))),
         departs=clear or departs,
         clear=clear,
-        left=_left(over),
+        left=_left(over, slow),
         named=tuple(named),
         tried=tuple(tried),
         told=_told(family, measured, cost),
     )
 
 
-def _best(family: Family, measured: Floats, cause: Cause) -> Candidate:
+def _best(family: Family, measured: Floats, cause: Cause, slow: Places) -> Candidate:
     """A fitted value costs one."""
     found = []
     for value in cause.values:
         prediction = family.under(cause, value)
         cost = _cost(family, measured, prediction) + float(cause.free)
-        left = _left(measured - prediction.mean)
+        left = _left(measured - prediction.mean, slow)
         found.append(Candidate(cause, value, cost, left, _seconds(prediction.mean)))
     return min(found, key=lambda one: one.cost)
 
@@ -181,8 +184,9 @@ def _told(family: Family, measured: Floats, cost: float) -> Told | None:
     return Told(family.told, factor, tuple(map(int, rows)), cost < _cost(family, measured, usual))
 
 
-def _left(over: Floats) -> float:
-    return float(np.exp(np.median(np.abs(over))))
+def _left(over: Floats, slow: Places) -> float:
+    """By what factor the slow rows, or all where none is slow, are typically off."""
+    return float(np.exp(np.median(np.abs(over[slow] if len(slow) else over))))
 
 
 def _seconds(logs: Floats) -> tuple[float, ...]:

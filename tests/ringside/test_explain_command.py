@@ -1,0 +1,62 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.record import write
+from validation.readers import read
+
+TOP = Path(__file__).parents[2]
+PUBLISHED = TOP / "validation" / "published"
+EXAMPLES = re.findall(
+    r"```\n\$ ringside explain (\S+)\n(.*?)```", (TOP / "docs" / "explain.md").read_text(), re.S
+)
+
+
+@pytest.mark.parametrize(("file", "answer"), EXAMPLES)
+def test_the_page_shows_what_is_printed(ringside, file, answer):
+    code, out, err = ringside("explain", TOP / file)
+    assert (code, err) == (0, "")
+    assert [line.rstrip() for line in out.splitlines()] == answer.splitlines()
+
+
+def test_the_page_has_examples():
+    assert len(EXAMPLES) == 2
+
+
+def test_json_says_the_same(ringside):
+    code, out, _ = ringside("explain", PUBLISHED / "azure_h100_n1_r8_all_reduce.json", "--json")
+    content = json.loads(out)
+    assert (code, content["schema"]) == (0, "ringside.explain/1")
+    assert (content["departs"], content["clear"]) == (True, False)
+    assert content["causes"][0]["cause"] == "process"
+    slow = [row for row in content["rows"] if row["slow"]]
+    assert slow
+    assert all(row["measured_s"] > row["family_hi_s"] for row in slow)
+
+
+def test_a_slow_log_is_given_its_cause_and_what_settles_it(ringside, tmp_path):
+    records = read(PUBLISHED / "abci2_a100_all_reduce_n4_r32.json").records
+    write([replace(r, time_s=r.time_s + 200e-6) for r in records], tmp_path / "late.jsonl")
+    code, out, _ = ringside("explain", "late.jsonl")
+    assert code == 0
+    wait = re.search(r"#   every collective takes (\d+) us more, whatever its size", out)
+    assert wait
+    assert 150 <= int(wait[1]) <= 260
+    assert "to settle it: run with one process a GPU" in out
+
+
+def test_what_cannot_be_explained_is_refused(ringside):
+    run = PUBLISHED / "abci2_a100_all_reduce_n4_r32.json"
+    for words, said in {
+        ("nowhere.log",): "no such file",
+        (run, "--calibration", "none"): "--calibration",
+        (run, "--cluster", "dgx-h100"): "not of dgx-h100",
+        (PUBLISHED / "dgx2_v100_g12_broadcast.json",): "all_reduce, all_gather and reduce_scatter",
+    }.items():
+        code, out, err = ringside("explain", *words)
+        assert (code, out) == (2, ""), words
+        assert said in err
+        assert "Traceback" not in err
