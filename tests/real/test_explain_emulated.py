@@ -54,10 +54,11 @@ def explained(records, sound) -> Verdict:
 @pytest.mark.parametrize(
     "slow", [(("gpu1", "switch"),), (("gpu2", "switch"), ("switch", "gpu2"))], ids=["link", "host"]
 )
-def test_a_slow_link_or_host_is_found_and_that_a_ring_cannot_tell_it_from_all(forks, sound, slow) -> None:
+def test_a_slow_link_or_host_is_found_if_only_beside_all_links(forks, sound, slow) -> None:
     verdict = explained(log(forks, slow), sound)
     named = {one.cause.key: one.value for one in verdict.named}
-    assert set(named) == {"host_links", "all_links"}
+    assert "host_links" in named
+    assert set(named) <= {"host_links", "all_links"}
     assert 0.25 <= named["host_links"] <= 0.45  # a third
     assert max(verdict.records[row].nbytes for row in verdict.rows) == SIZES[-1]
 

@@ -13,7 +13,10 @@ from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.library import Nccl
 from sim.libraries.nccl.measured.shipped import shipped
 from sim.record import Record, RecordError
+from topologies import star
+from validation.calibrate import calibrate
 from validation.explain.nccl import NcclFamily
+from validation.explain.schedules import ScheduleFamily
 from validation.explain.verdict import Verdict, judge
 from validation.readers import read
 
@@ -173,3 +176,33 @@ def test_of_public_logs_that_are_as_their_family_nothing_is_named(name: str) -> 
 def test_what_has_no_form_is_refused() -> None:
     with pytest.raises(RecordError, match="all_reduce, all_gather and reduce_scatter"):
         explained(list(read(PUBLISHED / "dgx2_v100_g12_broadcast.json").records))
+
+
+def on_star(share: float) -> list[Record]:
+    """A ring of four over a star, by the simulator, one host's uplink at a share of its rate."""
+    graph = star(4)
+    graph.edges["gpu2", "switch"]["bandwidth"] *= share
+    library = find_library("ideal", graph, options=Options("ring"))
+    random, records = np.random.default_rng(3), []
+    for power in range(10, 25, 2):
+        asked = Collective("all_reduce", 4, 2**power, 4, dtype="float32")
+        seconds = library.time(asked, library.choose(asked), "simpy").time_s
+        records.append(
+            Record(
+                source="made", cluster="star", library="ideal", collective="all_reduce", algorithm="ring",
+                num_nodes=4, ranks=4, nbytes=2**power, dtype="float32", statistic="mean",
+                time_s=float(seconds * np.exp(NOISE * random.normal())),
+            )
+        )  # fmt: skip
+    return records
+
+
+def test_one_slow_link_under_a_schedule_is_found() -> None:
+    sound = calibrate(on_star(1.0), "star")
+    assert not judge(ScheduleFamily(on_star(1.0), "star:4", {}, sound)).departs
+    verdict = judge(ScheduleFamily(on_star(0.5), "star:4", {}, sound))
+    named = {one.cause.key: one.value for one in verdict.named}
+    assert verdict.clear
+    assert "host_links" in named
+    assert set(named) <= {"host_links", "all_links"}
+    assert named["host_links"] == pytest.approx(0.5, rel=0.2)
