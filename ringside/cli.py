@@ -17,6 +17,7 @@ COMMANDS = {
     "measure": "Measure a collective, or steps of DistributedDataParallel (ddp), for real.",
     "calibrate": "Fit a cluster's parameters to measurements.",
     "compare": "Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp.",
+    "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
     "scorecard": "Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",

@@ -5,7 +5,6 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from ringside.commands.compare import way
 from topologies.units import format_duration, format_rate, format_size
 from validation.compare import Compared, summaries
 
@@ -52,10 +51,10 @@ def _cells(row: Compared) -> tuple[str, ...]:
     record = row.record
     return (
         str(record.ranks),
-        way(row).replace("_", " "),
+        row.way.replace("_", " "),
         format_size(record.nbytes),
         format_duration(record.time_s, 3),
-        f"{record.spread:.0%}",
+        f"{record.spread:.0%}" if record.spread else "-",
         format_duration(row.predicted_s, 3),
         f"{row.error:+.1%}",
         format_rate(record.busbw, 3),

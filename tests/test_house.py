@@ -53,6 +53,7 @@ COMMANDS = (
     "measure",
     "calibrate",
     "compare",
+    "pairs",
     "scorecard",
     "validate",
     "demo",

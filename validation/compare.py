@@ -21,13 +21,17 @@ SETS = ("fitted", "held_out", "unfitted")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band."""
+    """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band.
+
+    ``choice`` is what was predicted, by name: an algorithm, with its protocol where there are several.
+    """
 
     record: Record
     predicted_s: float
     lo_s: float
     hi_s: float
     set: str
+    choice: str = ""
 
     def __post_init__(self) -> None:
         record = self.record
@@ -39,12 +43,34 @@ class Compared:
         """Predicted over measured time, less one."""
         return self.predicted_s / self.record.time_s - 1
 
+    @property
+    def factor(self) -> float:
+        """How many times too long or too short the prediction is, at least 1."""
+        return max(self.predicted_s / self.record.time_s, self.record.time_s / self.predicted_s)
+
+    @property
+    def predicted_busbw(self) -> float:
+        """The bus bandwidth of the predicted time, in bytes/s."""
+        return self.record.busbw * self.record.time_s / self.predicted_s
+
+    @property
+    def way(self) -> str:
+        """What carried the collective out: a schedule, or a library of its own accord or as it was told."""
+        record = self.record
+        if record.library == "ideal":
+            return record.algorithm
+        if record.algorithm == record.protocol == "auto":
+            return f"{record.library}'s own"
+        pins = [word for word in (record.algorithm, record.protocol) if word != "auto"]
+        return f"{record.library} {'/'.join(pins)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Relative errors of a set of rows, of absolute values, and the median of the rows' own spread.
 
-    ``geomean_error`` is the geometric mean of the factors by which rows are off, less one.
+    ``geomean_error`` is the geometric mean of the factors by which rows are off, less one; factors are
+    `Compared.factor`. ``median_spread`` is of the rows whose spread is known, 0 if none.
     """
 
     rows: int
@@ -52,6 +78,9 @@ class Summary:
     geomean_error: float
     p90_error: float
     worst_error: float
+    typical_factor: float
+    p90_factor: float
+    worst_factor: float
     median_spread: float
 
 
@@ -83,9 +112,9 @@ def compare(
     for record, is_one in zip(records, of_nccl, strict=True):
         fitted = "fitted" if digest(record) in used else "held_out"
         if is_one:
-            found, is_measured = libraries.predict(record)
+            choice, found, is_measured = libraries.predict(record)
             ends = found.time_s, found.time_lo_s, found.time_hi_s
-            compared.append(Compared(record, *ends, fitted if is_measured else "unfitted"))
+            compared.append(Compared(record, *ends, fitted if is_measured else "unfitted", choice.name))
         else:
             compared.append(_textbook(next(others), calibration, fitted))
     return compared
@@ -97,7 +126,8 @@ def _textbook(row: Row, calibration: Calibration | None, fitted: str) -> Compare
     fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
     seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
     low, high = fit.band if fit else (1.0, 1.0)
-    return Compared(record, seconds, seconds * low, seconds * high, fitted if fit else "unfitted")
+    ends = seconds, seconds * low, seconds * high
+    return Compared(record, *ends, fitted if fit else "unfitted", row.choice(fitted=fit is not None))
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
@@ -112,11 +142,16 @@ def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
 def _summary(compared: Sequence[Compared]) -> Summary:
     errors = np.array([row.error for row in compared])
     sizes = np.abs(errors)
+    factors = np.array([row.factor for row in compared])
+    spreads = [row.record.spread for row in compared if row.record.spread]
     return Summary(
         rows=len(compared),
         median_error=float(np.median(sizes)),
         geomean_error=float(np.exp(np.abs(np.log1p(errors)).mean()) - 1),
         p90_error=float(np.percentile(sizes, 90)),
         worst_error=float(sizes.max()),
-        median_spread=float(np.median([row.record.spread for row in compared])),
+        typical_factor=float(np.median(factors)),
+        p90_factor=float(np.percentile(factors, 90)),
+        worst_factor=float(factors.max()),
+        median_spread=float(np.median(spreads)) if spreads else 0.0,
     )

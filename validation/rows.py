@@ -18,9 +18,9 @@ from topologies.catalogue import split
 
 
 class SizedCluster:
-    """The cluster with one number of ranks and nodes; drawn when somebody looks at it."""
+    """The cluster with one number of ranks, and of nodes if known; drawn when somebody looks at it."""
 
-    def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int) -> None:
+    def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
         self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
 
     @cached_property
@@ -50,14 +50,22 @@ class Row:
     placed: SizedCluster
 
     @cached_property
+    def textbook(self) -> Library:
+        """The library whose schedule's parameters are fitted."""
+        return _textbook(self.record, self.placed.graph)
+
+    @cached_property
     def schedule(self) -> Schedule:
         """The schedule whose parameters are fitted."""
-        textbook = _textbook(self.record, self.placed.graph)
-        return textbook.schedule(self.collective, textbook.choose(self.collective))
+        return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
     def preset_time(self) -> float:
         """Predicted seconds without calibration: what the library's model says."""
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
+
+    def choice(self, *, fitted: bool = False) -> str:
+        """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
+        return (self.textbook if fitted else self.library).choose(self.collective).name
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""
@@ -72,7 +80,8 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
-        placed = sized.setdefault(shape, SizedCluster(cluster, settings, *shape))
+        nodes = record.num_nodes or None
+        placed = sized.setdefault(shape, SizedCluster(cluster, settings, record.ranks, nodes))
         way = (
             *(record.library, record.library_version, record.collective),
             *(record.algorithm, record.protocol, *shape),
@@ -111,7 +120,8 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library |
     """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
-    name = f"{split(cluster)[0]}:{record.num_nodes}"
+    machine = split(cluster)[0]
+    name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release)
     return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)

@@ -1,5 +1,7 @@
 """``ringside compare``: predicted beside measured, as a table, a picture and a verdict."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,21 +14,28 @@ from ringside.commands import compare_ddp
 from ringside.commands.calibrate import read_all
 from ringside.pictures.style import check_format
 from sim.engine.effort import forced
+from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
+from sim.record import Record
 from sim.training.ddp.record import is_ddp_record
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
+from validation.machines import infer_machine, other_gpus
 
 HEADS = (
     ("size", "(B)"),
     ("nodes", ""),
     ("ranks", ""),
     ("collective", ""),
-    ("algorithm", ""),
+    ("ran", ""),
+    ("predicted as", ""),
     ("measured", "(us)"),
     ("spread", "(%)"),
     ("predicted", "(us)"),
-    ("error", "(%)"),
+    ("off by", ""),
+    ("busbw", "(GB/s)"),
+    ("predicted", "(GB/s)"),
     ("set", ""),
 )
 
@@ -71,10 +80,17 @@ def run(
             )
         compare_ddp.run(files, plot, limit, as_json=as_json)
         return
-    if cluster is None:
-        raise ValueError("what did the measurements run on? add --cluster, for example star:4")
-    found = find_calibration(calibration, None, cluster, parse_settings(settings))
     records = read_all(files)
+    cluster, comments = _machine(records, cluster)
+    found = find_calibration(calibration, None, cluster, parse_settings(settings))
+    if found == AUTO and any(record.library == "nccl" for record in records):
+        machine = split(cluster)[0]
+        known = (
+            f"times of NCCL as measured ({machine})"
+            if shipped(machine)
+            else f"not calibrated: {why_not(machine)}"
+        )
+        comments.append(known)
     with console.simulating("predicting"):
         rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
     sums = summaries(rows)
@@ -84,14 +100,26 @@ def run(
         draw_comparison(rows, plot)
     if as_json:
         inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
-        content = {"summary": {name: asdict(s) for name, s in sums.items()}, "rows": [_row(r) for r in rows]}
-        console.print_json("compare", {"inputs": inputs, **content})
+        summary = {name: asdict(s) for name, s in sums.items()}
+        content = {"inputs": inputs, "notes": comments, "summary": summary, "rows": [_row(r) for r in rows]}
+        console.print_json("compare", content)
     else:
-        console.print_table([], HEADS, [cells(row) for row in rows])
+        console.print_table(comments, HEADS, [cells(row) for row in rows])
         print("\n".join(summary_lines(sums)))
     over = [name for name, s in sums.items() if limit is not None and not s.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
+
+
+def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[str]]:
+    """What the records are predicted on, and what to say of it; other GPUs than its are warned of."""
+    if cluster is None:
+        cluster, why = infer_machine(records)
+        return cluster, [f"machine: {cluster}, {why}"]
+    others = other_gpus(records, cluster)
+    if others:
+        print(f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr)
+    return cluster, []
 
 
 def percent(text: str) -> float:
@@ -108,39 +136,43 @@ def percent(text: str) -> float:
 def summary_lines(sums: dict[str, Summary]) -> list[str]:
     """One line a set, in nccl-tests' manner."""
     return [
-        f"# {name}: {s.rows} rows, error median {s.median_error:.1%}, geometric mean {s.geomean_error:.1%}, "
-        f"90th percentile {s.p90_error:.1%}, worst {s.worst_error:.1%}"
+        f"# {name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
+        f"{s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x"
         + (f"; the measurements' own spread {s.median_spread:.1%}" if s.median_spread else "")
         for name, s in sums.items()
     ]
 
 
 def cells(row: Compared) -> tuple[console.Cell, ...]:
-    """A row as the table shows it."""
+    """A row as the table shows it; ``-`` is unknown."""
     r = row.record
     return (
-        *(r.nbytes, r.num_nodes, r.ranks, r.collective, way(row), r.time_s * 1e6, r.spread * 100),
-        *(row.predicted_s * 1e6, row.error * 100, row.set),
+        *(r.nbytes, r.num_nodes or "-", r.ranks, r.collective, row.way, row.choice or "-"),
+        *(r.time_s * 1e6, r.spread * 100 if r.spread else "-", row.predicted_s * 1e6, off_by(row)),
+        *(r.busbw / 1e9, row.predicted_busbw / 1e9, row.set),
     )
 
 
-def way(row: Compared) -> str:
-    """What carried the collective out: an algorithm, or a library of its own accord."""
-    return row.record.algorithm if row.record.algorithm != "auto" else row.record.library
+def off_by(row: Compared) -> str:
+    """How many times the predicted time is too long or too short."""
+    return f"{row.factor:.2f}x {'long' if row.error > 0 else 'short'}"
 
 
 def _row(row: Compared) -> dict[str, Any]:
     r = row.record
     return {
         "size_bytes": r.nbytes,
-        "num_nodes": r.num_nodes,
+        "num_nodes": r.num_nodes or None,
         "ranks": r.ranks,
         "collective": r.collective,
         "library": r.library,
         "algorithm": r.algorithm,
         "protocol": r.protocol,
+        "choice": row.choice,
         "measured_s": r.time_s,
-        "spread": r.spread,
+        "spread": r.spread or None,
+        "measured_busbw": r.busbw,
+        "predicted_busbw": row.predicted_busbw,
         "predicted_s": row.predicted_s,
         "predicted_lo_s": row.lo_s,
         "predicted_hi_s": row.hi_s,

@@ -21,7 +21,7 @@ _LOOKS = (("#08306b", "o", "-"), ("#b2182b", "s", "--"), ("#238b45", "^", "-."),
 def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
     """Measured points, predicted lines with their band, residuals below; a column for each rank count."""
     shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
-    ways = list(dict.fromkeys(_way(row) for row in rows))
+    ways = list(dict.fromkeys(_label(row) for row in rows))
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(1.2 + 5.2 * len(shapes), 6.2))
         axes = figure.subplots(
@@ -31,7 +31,7 @@ def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
             above, below = axes[0][column], axes[1][column]
             here = [row for row in rows if (row.record.num_nodes, row.record.ranks) == shape]
             for way, look in zip(ways, _LOOKS * len(ways), strict=False):
-                _draw_way([row for row in here if _way(row) == way], way, look, above, below)
+                _draw_way([row for row in here if _label(row) == way], way, look, above, below)
             nodes = f", {shape[0]} nodes" if shape[0] > 1 else ""
             above.set_title(f"{shape[1]} ranks{nodes}")
             _dress(above, below, sorted({row.record.nbytes for row in here}))
@@ -80,10 +80,6 @@ def _dress(above: Axes, below: Axes, sizes: list[int]) -> None:
     below.set_xlabel("size")
 
 
-def _way(row: Compared) -> str:
-    """What carried the collective out: an algorithm, or a library of its own accord."""
-    record = row.record
-    way = record.algorithm
-    if record.library != "ideal":
-        way = f"{record.library}'s own" if way == "auto" else f"{record.library} {way}"
-    return way.replace("_", " ") if record.collective == "all_reduce" else f"{record.collective}, {way}"
+def _label(row: Compared) -> str:
+    kind, way = row.record.collective, row.way
+    return way.replace("_", " ") if kind == "all_reduce" else f"{kind}, {way}"

@@ -26,6 +26,11 @@ class Candidate:
     belief_us: float | None = None
     caveat: str = ""
 
+    @property
+    def name(self) -> str:
+        """The algorithm, with its protocol where there are several: ``tree/ll128``."""
+        return self.algorithm if self.protocol == "auto" else f"{self.algorithm}/{self.protocol}"
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -1,7 +1,9 @@
 """Every door gives the answer that it gave; see `questions` for how an answer is changed."""
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,22 @@ def test_the_answer_is_as_it_was(question: str, monkeypatch: pytest.MonkeyPatch,
             pytest.approx(fit["parameters"], rel=0.01) for fit in golden
         ]
     else:
-        assert found == golden
+        assert said(found, golden) == golden
+
+
+def said(found: Any, golden: Any) -> Any:
+    """What was found, with numbers as in ``golden`` where they differ in the last digits alone.
+
+    Those depend on where numpy's arrays lie in memory.
+    """
+    match found, golden:
+        case float(), float():
+            return golden if math.isclose(found, golden, rel_tol=1e-12) else found
+        case list(), list() if len(found) == len(golden):
+            return [said(*both) for both in zip(found, golden, strict=True)]
+        case dict(), dict():
+            return {key: said(value, golden.get(key)) for key, value in found.items()}
+    return found
 
 
 def test_no_answer_is_left_over() -> None:

@@ -83,7 +83,7 @@ WORDS = [
     ("measure ddp -o out.json --workers 0", "0 workers; write 1"),
     ("measure ddp -o out.json --model m.py:f", "m.py: no such file; write FILE.py:NAME"),
     ("measure ddp -o out.json --bucket-cap-mb -1", "a bucket cap of -1"),
-    ("compare none.jsonl", "what did the measurements run on? add --cluster"),
+    ("compare none.jsonl", "none.jsonl: no such file"),
     ("train --model m.py:f --cluster star:2", "m.py: no such file; write FILE.py:NAME"),
     ("validate weather", "write collectives or ddp"),
     ("mesure", "No such command"),

@@ -56,7 +56,18 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         LOG.replace("38.14     3.20", "38.14     3.20  7"),
         "line 15: a row of 24 columns.*expected 23",
     ),
-    "no ranks": (LOG.replace("Rank", "Rang"), "line 13: no ranks are listed above; expected a line"),
+    "no ranks": (
+        LOG.replace("Rank", "Rang").replace("reduce_scatter_perf", "broadcast_perf"),
+        "line 13: no ranks are listed above, and its bandwidths fit no number of ranks of broadcast",
+    ),
+    "ranks that no bandwidth fits": (
+        LOG.replace("Rank", "Rang").replace("reduce_scatter_perf", "all_reduce_perf"),
+        "its bandwidths fit no number of ranks of all_reduce",
+    ),
+    "another profiler": (
+        '{"type":"ProfilerLifecycle"}\n{"recordType":"event"}\n',
+        "another profiler's events",
+    ),
     "ranks twice": (LOG.replace("Rank  1", "Rank  0"), "a rank is listed twice"),
     "unknown collective": (LOG.replace("reduce_scatter_perf", "hypercube_perf"), "line 13: 'hypercube_perf'"),
     "unknown program": (LOG.replace("reduce_scatter_perf", "rush"), "'rush' is no known collective"),
@@ -93,7 +104,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "published time": (row(time_us=-4.0), "rows.0: a time of -4e-06 s"),
     "published huge time": (row(time_us=10**400), "rows.0.time_us: "),
     "published ranks": (row(n_ranks=True), "rows.0.n_ranks: Input should be a valid integer"),
-    "published nodes": (row(n_nodes=9), "rows.0: 9 nodes; expected 1 to the ranks"),
+    "published nodes": (row(n_nodes=9), "rows.0: 9 nodes; expected 0 to the ranks"),
     "published nothing": (row(time_us=None, in_place_time_us=float("nan")), "none of its 1 rows"),
     "record cut": (record()[:-9], "line 2: not a record"),
     "record version": (record(record=7), "line 2: record version 7"),

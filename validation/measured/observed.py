@@ -54,9 +54,8 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
             continue
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
         if key not in communicators:
-            communicators[key] = communicator_of(
-                f"{machine}:{record.num_nodes}", values, record.ranks, settings_of(record)
-            )
+            name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+            communicators[key] = communicator_of(name, values, record.ranks, settings_of(record))
         comm = communicators[key]
         if comm:
             found.append(Observed(record, comm, launch_of(record), run_of(record)))

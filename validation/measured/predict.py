@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sim.libraries.library import Estimate
+from sim.libraries.library import Candidate, Estimate
 from sim.libraries.nccl.library import Calibrated, Nccl
 from sim.libraries.nccl.measured.model import Measured
 from sim.record import Record
@@ -18,12 +18,13 @@ class Libraries:
         self._machine, self._values = split(cluster)[0], values
         self._calibrated = Calibrated(model, self._machine) if model else None
 
-    def predict(self, record: Record) -> tuple[Estimate, bool]:
-        """How long the record's collective takes, and whether that rests on measurements."""
+    def predict(self, record: Record) -> tuple[Candidate, Estimate, bool]:
+        """What NCCL takes for the record's collective, how long, and whether that rests on measurements."""
         library = self._of(record)
         collective = collective_of(record)
         candidate = library.choose(collective)
-        return library.time(collective, candidate), library.is_measured(collective, candidate)
+        estimate = library.time(collective, candidate)
+        return candidate, estimate, library.is_measured(collective, candidate)
 
     def _of(self, record: Record) -> Nccl:
         (row,) = observed([record], self._machine, self._values)

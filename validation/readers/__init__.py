@@ -1,9 +1,9 @@
 """Measurements from any file that people have of them, recognised by what is in it.
 
-Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, and the
-JSON of published measurements. A row without a usable time (none given, not a number, or of a
-collective over 0 bytes, which NCCL does not carry out) is skipped and counted; whatever cannot be
-true, or is cut off, is refused with the place where it stands.
+Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
+rccl-tests and of NCCL Inspector, and that of published measurements. A row without a usable time (none
+given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped and
+counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
 """
 
 import json
@@ -13,20 +13,24 @@ from typing import Any
 
 from sim.record import RecordError, from_line
 from topologies.disk import regular
+from validation.readers.inspector import is_operation, read_inspector
 from validation.readers.nccl_tests.json import read_json
 from validation.readers.nccl_tests.text import read_text
 from validation.readers.published import read_published
+from validation.readers.rccl_tests import is_row, read_rccl_tests
 from validation.readers.reading import EXPECTED, Reading, sound
 
+_ARRAY = re.compile(r"\[\s*\{")
+_ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
-__all__ = ["Reading", "read"]
+__all__ = ["Reading", "json_of", "read", "text_of"]
 
 
 def read(path: Path) -> Reading:
     """All measurements in a file; raise `RecordError` if it holds none."""
     try:
-        reading = _read(_text(path), path)
+        reading = _read(text_of(path), path)
     except RecursionError:
         raise RecordError(f"{path}: JSON nested beyond all measure; {EXPECTED}") from None
     if not reading.records:
@@ -36,7 +40,8 @@ def read(path: Path) -> Reading:
     return reading
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a file holds; raise `RecordError` if that is no text."""
     try:
         content = regular(path).read_bytes()
     except FileNotFoundError:
@@ -57,13 +62,17 @@ def _text(path: Path) -> str:
 
 
 def _read(text: str, path: Path) -> Reading:
+    if text.lstrip().startswith("[") and _ARRAY.match(text.lstrip()):
+        return _lines(objects_of(text, path), path)
     if not text.lstrip().startswith("{"):
         return read_text(text, path)
     if _RECORD.search(text.lstrip().partition("\n")[0]):
         numbered = enumerate(text.split("\n"), start=1)
         places = ((f"{path}, line {number}", line) for number, line in numbered if line.strip())
         return Reading(tuple(sound(from_line(line, place), place) for place, line in places))
-    content = _json(text, path)
+    if _ONE_A_LINE.match(text.lstrip()):
+        return _lines(objects_of(text, path), path)
+    content = json_of(text, path)
     if "rows" in content:
         return read_published(content, path)
     if "results" in content:
@@ -71,7 +80,41 @@ def _read(text: str, path: Path) -> Reading:
     raise RecordError(f"{path}: a JSON object with neither 'results' nor 'rows'; {EXPECTED}")
 
 
-def _json(text: str, path: Path) -> dict[str, Any]:
+def _lines(found: list[tuple[str, Any]], path: Path) -> Reading:
+    """What other tools write, an object for each row or operation."""
+    if found and all(is_row(content) for _, content in found):
+        return read_rccl_tests(found, path)
+    if found and all(is_operation(content) for _, content in found):
+        return read_inspector(found, path)
+    raise RecordError(
+        f"{path}: JSON objects that are neither rccl-tests' rows nor all NCCL Inspector's collectives, "
+        f"such as another profiler's events; {EXPECTED}"
+    )
+
+
+def objects_of(text: str, path: Path) -> list[tuple[str, Any]]:
+    """The JSON objects of an array, or that stand one after another, each with its place."""
+    text = text.strip()
+    if text.startswith("["):
+        items = json_of(f'{{"items":{text}}}', path)["items"]
+        return [(f"{path}, item {number}", item) for number, item in enumerate(items, start=1)]
+    decoder, found = json.JSONDecoder(), []
+    at, line = 0, 1
+    while at < len(text):
+        start, place = at, f"{path}, line {line}"
+        try:
+            content, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            raise RecordError(f"{place}: broken or cut off JSON: {error}; {EXPECTED}") from None
+        found.append((place, content))
+        while at < len(text) and text[at].isspace():
+            at += 1
+        line += text.count("\n", start, at)
+    return found
+
+
+def json_of(text: str, path: Path) -> dict[str, Any]:
+    """One JSON object; raise `RecordError` with the place where it breaks off."""
     try:
         content: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:

@@ -67,6 +67,12 @@ class _Output(_Part):
 
 def read_json(content: dict[str, Any], path: Path) -> Reading:
     """All rows of one run."""
+    run, rows = run_of(content, path)
+    return run.reading(rows)
+
+
+def run_of(content: dict[str, Any], path: Path) -> tuple[Run, list[Row]]:
+    """The run and its rows."""
     try:
         output = _Output.model_validate(content)
     except ValidationError as error:
@@ -87,7 +93,7 @@ def read_json(content: dict[str, Any], path: Path) -> Reading:
         variables={name: value for name, value in settings if name.startswith("NCCL_")},
     )
     date = output.start_time.replace(" ", "T")
-    return run.reading(_row(result, f"{path}, results.{i}", date) for i, result in enumerate(output.results))
+    return run, [_row(result, f"{path}, results.{i}", date) for i, result in enumerate(output.results)]
 
 
 def _row(result: _Result, place: str, date: str) -> Row:

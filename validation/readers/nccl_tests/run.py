@@ -88,7 +88,8 @@ class Run:
     """What holds for all rows of one run.
 
     One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
-    ``variables`` are the NCCL_* variables that are known to have been set.
+    ``variables`` are the NCCL_* variables that are known to have been set. ``ranks`` is how many there are
+    where no device is listed.
     """
 
     place: str
@@ -101,6 +102,12 @@ class Run:
     tests: str = ""
     iterations: int = 0
     variables: dict[str, str] = field(default_factory=dict)
+    ranks: int = 0
+
+    @property
+    def per_process(self) -> int:
+        """How many ranks one process drives."""
+        return max(self.threads * self.gpus, 1)
 
     def reading(self, rows: Iterable[Row]) -> Reading:
         """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
@@ -133,7 +140,9 @@ class Run:
         return Reading(records, len(found) - len(records))
 
     def world(self) -> tuple[int, int]:
-        """Ranks and nodes of the communicator that rank 0 belongs to, whose times are printed."""
+        """Ranks and nodes of the communicator that rank 0 belongs to, whose times count; 0 is unknown."""
+        if not self.devices and self.ranks:
+            return self.ranks, int(self.ranks == self.per_process)
         if not self.devices:
             raise RecordError(
                 f"{self.place}: no ranks are listed above; expected a line "
@@ -151,8 +160,7 @@ class Run:
         if len(mine) < len(self.devices):
             return len(mine), nodes
         # a process's list of devices is cut off where it grows long (MAX_LINE in nccl-tests), its first never
-        per_process = max(self.threads * self.gpus, 1)
-        return -(-(max(numbers) + 1) // per_process) * per_process, nodes
+        return -(-(max(numbers) + 1) // self.per_process) * self.per_process, nodes
 
 
 def launched(threads: int, gpus: int) -> dict[str, str]:

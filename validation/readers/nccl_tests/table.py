@@ -2,6 +2,7 @@
 
 Releases differ in the columns before the times (``redop`` and ``root`` once stood only where they
 meant something) and after them (``-I`` adds four a half, bitwise checks one, ``-S`` date and time).
+Until 2019 they had other names, and times stood in milliseconds.
 """
 
 import math
@@ -15,6 +16,7 @@ from validation.readers.reading import seconds
 _ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
 _REST = re.compile(r"[\s\d.+\-eE/NAainf]+")
 _STAMP = re.compile(r"\s(\d{4}-\d\d-\d\d)\s+(\d\d:\d\d:\d\d)\s*$")
+_OLD = {"bytes": "size", "N": "count", "op": "redop", "res": "error"}
 _GAP = 24  # blanks: wider than any gap between two numbers, narrower than a half row left out
 
 
@@ -27,6 +29,8 @@ class Cells:
     out_of_place: dict[str, str]
     in_place: dict[str, str]
     date: str = ""
+    time_us: float = 1.0
+    """The unit of times, in microseconds."""
 
     @property
     def nbytes(self) -> int:
@@ -65,7 +69,8 @@ class Cells:
         return value if math.isfinite(value) else None
 
     def _timing(self, half: dict[str, str]) -> Timing:
-        time_s, min_s, max_s = (seconds(self.number(half, column)) for column in ("time", "i_min", "i_max"))
+        numbers = (self.number(half, column) for column in ("time", "i_min", "i_max"))
+        time_s, min_s, max_s = (None if n is None else seconds(n * self.time_us) for n in numbers)
         return Timing(time_s, min_s or 0.0, max_s or 0.0)
 
 
@@ -78,6 +83,8 @@ class Table:
                 f"{place}: the table holds cputime, which is how long the CPU took to launch; "
                 "expected time: run nccl-tests without -C"
             )
+        self._time_us = 1e3 if columns[0] == "bytes" else 1.0
+        columns = [_OLD.get(column, column) for column in columns]
         first = columns.index("time")
         second = columns.index("time", first + 1)
         self.place = place
@@ -130,6 +137,7 @@ class Table:
             out_of_place=dict(zip(self._half, rest[:width], strict=True)),
             in_place=dict(zip(self._half, rest[width:], strict=True)),
             date=date,
+            time_us=self._time_us,
         )
 
     def _left_out(self, text: str) -> bool:
@@ -141,4 +149,6 @@ def header(text: str) -> list[str] | None:
     """The columns that a header line names; ``None`` if the line is something else."""
     columns = text.lstrip().removeprefix("#").split()
     times = columns.count("time") + columns.count("cputime")
-    return columns if columns[:3] == ["size", "count", "type"] and times == 2 else None
+    return (
+        columns if [_OLD.get(c, c) for c in columns[:3]] == ["size", "count", "type"] and times == 2 else None
+    )

@@ -1,7 +1,8 @@
 """nccl-tests' text output, of any release, as it was printed or as a job's log holds it.
 
 A file may hold several runs after one another. What stands above a table describes it: the ranks,
-the program, versions, and the NCCL_* variables that a shell or NCCL printed. A log that ends
+the program, versions, and the NCCL_* variables that a shell or NCCL printed. Markdown may have
+taken the ``#`` from its lines, and a table may stand alone, without its ranks. A log that ends
 within a row is refused; one that ends between rows (a run that died or was stopped, a table pasted
 without its footer) counts with the rows that it has, which are each complete in themselves.
 """
@@ -10,17 +11,21 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sim.collective import kind_of
 from sim.record import RecordError
-from validation.readers.nccl_tests.collective import infer
+from validation.readers.nccl_tests.collective import factor_fits, infer
 from validation.readers.nccl_tests.lines import RANK, Line, lines
 from validation.readers.nccl_tests.run import PROGRAM, Device, Run, nccl_version
 from validation.readers.nccl_tests.table import Cells, Table, header
+from validation.readers.nccl_tests.world import fitting, ranks_of
 from validation.readers.reading import EXPECTED, Reading
 
 _FACTS = (
-    re.compile(r"# nccl-tests version (?P<tests>\S+)(?:.* nccl-library=(?P<library>\d{4,6})\b)?"),
-    re.compile(r"# Collective test starting: (?P<program>\S+?)(?:_mpi)?(?:\s|$)"),
-    re.compile(r"# nThreads?:? (?P<threads>\d{1,4}) nGpus:? (?P<gpus>\d{1,4})\b"),
+    re.compile(r"nccl-tests version (?P<tests>\S+)(?:.* nccl-library=(?P<library>\d{4,6})\b)?"),
+    re.compile(r"Collective test starting: (?P<program>\S+?)(?:_mpi)?(?:\s|$)"),
+    re.compile(r"_perf(?:_mpi)?\b.*\s(?:-t|--nthreads)[ =]?(?P<threads>\d{1,4})\b"),
+    re.compile(r"_perf(?:_mpi)?\b.*\s(?:-g|--ngpus)[ =]?(?P<gpus>\d{1,4})\b"),
+    re.compile(r"\bnThreads?:? (?P<threads>\d{1,4}) nGpus:? (?P<gpus>\d{1,4})\b"),
     re.compile(r"nThreads?:? .*?(?<!warmup )(?<!agg )\biters: (?P<iterations>\d{1,9})\b"),
     re.compile(r"\bNCCL version (?P<nccl>\d+(?:\.\d+)+)"),
 )
@@ -29,7 +34,7 @@ _VARIABLE = re.compile(
     r"(?P<value>\"[^\"]*\"|'[^']*'|[^\s'\"]*)"
 )
 _UNSET = re.compile(r"\bunset\s+(?P<name>NCCL_[A-Z0-9_]+)")
-_FOOTER = re.compile(r"\s*# (?:Out of bounds values|Avg bus bandwidth)")
+_FOOTER = re.compile(r"\s*#?\s*(?:Out of bounds values|Avg bus bandwidth)")
 
 
 @dataclass(slots=True)
@@ -86,6 +91,13 @@ class _Above:
 
 def read_text(text: str, path: Path) -> Reading:
     """All rows of all runs in a log."""
+    readings = [reading(run, rows, path) for run, rows in runs(text, path)]
+    records = tuple(record for found in readings for record in found.records)
+    return Reading(records, sum(found.skipped for found in readings))
+
+
+def runs(text: str, path: Path) -> list[tuple[Run, list[Cells]]]:
+    """Each run of a log with the rows of its table, which are none where it died before the first."""
     above = _Above()
     tables: list[tuple[Run, Table]] = []
     table = None
@@ -104,15 +116,20 @@ def read_text(text: str, path: Path) -> Reading:
         table.close()
     if not tables:
         raise RecordError(f"{path}: no table of measurements in {len(text.splitlines())} lines; {EXPECTED}")
-    readings = [_reading(run, table.rows, path) for run, table in tables]
-    records = tuple(record for reading in readings for record in reading.records)
-    return Reading(records, sum(reading.skipped for reading in readings))
+    return [(run, table.rows) for run, table in tables]
 
 
-def _reading(run: Run, rows: list[Cells], path: Path) -> Reading:
-    ranks, _ = run.world()
+def reading(run: Run, rows: list[Cells], path: Path) -> Reading:
+    """A run's rows as records; its collective and its ranks are inferred where the log does not say them."""
     if not rows:
         raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
+
+    def fits(kind: str) -> bool:
+        return factor_fits(kind, rows, run.world()[0]) if run.devices else bool(fitting(rows, kind, each))
+
+    each = run.per_process
     if not run.collective:
-        run = replace(run, collective=infer(rows, ranks, run.place, path.stem))
+        run = replace(run, collective=infer(rows, fits, run.place, path.stem))
+    if not run.devices:
+        run = replace(run, ranks=ranks_of(rows, kind_of(run.collective), each, run.place))
     return run.reading(cells.row() for cells in rows)

@@ -1,0 +1,159 @@
+"""``ringside pairs``: which node or link of a cluster is slow."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ringside import console, options
+from ringside.pictures.style import check_format
+from topologies.disk import check_outputs
+from topologies.units import format_size
+from validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge
+from validation.readers.pairs import Pairs, read_pairs
+
+HEADS = (
+    ("collective", ""),
+    ("GPUs", "a node"),
+    ("size", "(B)"),
+    ("pairs", ""),
+    ("missing", ""),
+    ("median", "(us)"),
+    ("noise", "(%)"),
+    ("nodes", "(+-%)"),
+    ("slowest node", ""),
+    ("by", "(%)"),
+    ("slowest pair", ""),
+    ("by", "(%)"),
+)
+
+Logs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="LOGS", help="nccl-tests logs of two nodes each, folders of them, or a CSV table."
+    ),
+]
+
+
+def command(files: Logs, plot: options.Plot = None, json: options.Json = False) -> None:
+    """Say which node or link is slow, from a measurement between every two nodes."""
+    run(files, plot, as_json=json)
+
+
+def run(files: list[Path], plot: Path | None, *, as_json: bool) -> None:
+    """Read, judge, draw and print."""
+    check_format(plot)
+    check_outputs([plot], inputs=files)
+    pairs = read_pairs(files)
+    verdict = judge(pairs.measured)
+    if plot:
+        from ringside.pictures.pairs import draw_pairs
+
+        draw_pairs(verdict, plot)
+    if as_json:
+        console.print_json(
+            "pairs", {"inputs": {"files": [str(f) for f in files]}, **_content(verdict, pairs)}
+        )
+    else:
+        console.print_table([], HEADS, [_cells(matrix) for matrix in verdict.matrices])
+        print("\n".join(f"# {line}" for line in lines(verdict, pairs)))
+
+
+def lines(verdict: Verdict, pairs: Pairs) -> list[str]:
+    """What stands out, and what these measurements cannot tell."""
+    together: dict[tuple[str, str], list[SlowPair]] = {}
+    for pair in verdict.pairs:
+        together.setdefault(pair.nodes, []).append(pair)
+    found = [
+        f"slow nodes: {len(verdict.nodes) or 'none'}",
+        *(f"  {_node(node)}" for node in verdict.nodes),
+        f"slow pairs, of nodes that are not slow with others: {len(together) or 'none'}",
+        *(f"  {' and '.join(nodes)}: {'; '.join(map(_pair, slow))}" for nodes, slow in together.items()),
+    ]
+    if pairs.failed:
+        found.append(f"runs without a row, {len(pairs.failed)}; these pairs failed or were cut off:")
+        found += [f"  {' and '.join(nodes)}" for nodes in dict.fromkeys(nodes for nodes, _ in pairs.failed)]
+    return [*found, *_untold(verdict)]
+
+
+def _untold(verdict: Verdict) -> list[str]:
+    most = max(matrix.gpus_per_node for matrix in verdict.matrices)
+    found = ["cannot tell:"]
+    if verdict.untold:
+        found.append(
+            f"  nodes with too few partners: {', '.join(verdict.untold)}; measure more of their pairs"
+        )
+    if verdict.pairs:
+        found.append("  whether a slow pair has a bad link or met other traffic; measure it again, alone")
+    found.append(f"  what is the same on all nodes, or shows with more than {_gpus(most)} only")
+    return found
+
+
+def _node(node: SlowNode) -> str:
+    where = f"{node.worst.collective} of {format_size(node.worst.nbytes)}, {_gpus(node.worst.gpus_per_node)}"
+    return (
+        f"{node.node}: {node.factor:.2f}x, with all partners, {where}; in {node.matrices} of {node.of} rows"
+    )
+
+
+def _pair(pair: SlowPair) -> str:
+    where = f"{pair.collective}, {_gpus(pair.gpus_per_node)}"
+    return f"{where}: {pair.factor:.2f}x, in {pair.sizes} of {pair.of} sizes"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)} a node"
+
+
+def _cells(matrix: Matrix) -> tuple[console.Cell, ...]:
+    node = int(np.argmax(matrix.effects))
+    i, j = np.unravel_index(np.nanargmax(matrix.residuals), matrix.residuals.shape)
+    return (
+        *(matrix.collective, matrix.gpus_per_node, matrix.nbytes, matrix.pairs, matrix.missing),
+        *(matrix.median_s * 1e6, matrix.noise * 100, matrix.spread * 100),
+        *(matrix.nodes[node], _percent(matrix.effects[node])),
+        *(f"{matrix.nodes[i]} {matrix.nodes[j]}", _percent(matrix.residuals[i, j])),
+    )
+
+
+def _percent(slower: float) -> float:
+    return float(np.expm1(slower)) * 100
+
+
+def _content(verdict: Verdict, pairs: Pairs) -> dict[str, Any]:
+    return {
+        "slow_nodes": [
+            {"node": n.node, "factor": n.factor, "worst": _key(n.worst), "matrices": n.matrices, "of": n.of}
+            for n in verdict.nodes
+        ],
+        "slow_pairs": [
+            {
+                "nodes": list(p.nodes), "collective": p.collective, "gpus_per_node": p.gpus_per_node,
+                "factor": p.factor, "sizes": p.sizes, "of": p.of,
+            }
+            for p in verdict.pairs
+        ],
+        "untold": list(verdict.untold),
+        "failed": [{"nodes": list(nodes), "file": file} for nodes, file in pairs.failed],
+        "matrices": [
+            {
+                **_key(m), "pairs": m.pairs, "missing": m.missing, "median_s": m.median_s, "noise": m.noise,
+                "spread": m.spread, "effects": dict(zip(m.nodes, _factors(m.effects), strict=True)),
+            }
+            for m in verdict.matrices
+        ],
+    }  # fmt: skip
+
+
+def _key(matrix: Matrix) -> dict[str, Any]:
+    return {
+        "collective": matrix.collective,
+        "gpus_per_node": matrix.gpus_per_node,
+        "size_bytes": matrix.nbytes,
+    }
+
+
+def _factors(slower: Sequence[float] | np.ndarray[Any, Any]) -> list[float]:
+    return [float(factor) for factor in np.exp(slower)]

@@ -1,0 +1,80 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+LOG = (Path(__file__).parents[1] / "validation" / "data" / "v2.0_all_reduce.log").read_text()
+
+
+@pytest.fixture
+def log(tmp_path):
+    def write(gpu):
+        (tmp_path / "job.log").write_text(LOG.replace("Tesla V100-SXM2-16GB", gpu))
+        return "job.log"
+
+    return write
+
+
+def test_a_log_alone_is_compared_on_the_machine_that_its_gpus_tell(ringside, log):
+    code, out, err = ringside("compare", log("NVIDIA B200"))
+    assert (code, err) == (0, "")
+    first, *_, last = out.splitlines()
+    assert first == "# machine: dgx-b200, by NVIDIA B200, 4 a node; inside a node the same as gcp-a4"
+    assert re.fullmatch(
+        r"# held_out: 3 rows, typically [\d.]+x off, nine of ten within [\d.]+x, worst [\d.]+x", last
+    )
+
+
+def test_rows_name_what_was_predicted_and_show_what_is_unknown(ringside, log):
+    _, out, _ = ringside("compare", log("NVIDIA B200"))
+    words = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if not line.startswith("#")]
+    for size, nodes, ranks, _, ran, choice, measured, spread, predicted, off, busbw, expected, group in words:
+        assert (nodes, ranks, ran, spread, group) == ("1", "4", "nccl's own", "-", "held_out")
+        assert re.fullmatch(r"(ring|tree|nvls)/(ll|ll128|simple)", choice)
+        ratio = float(predicted) / float(measured)
+        assert off == f"{max(ratio, 1 / ratio):.2f}x {'long' if ratio > 1 else 'short'}"
+        assert float(busbw) == pytest.approx(1.5 * int(size) / float(measured) / 1e3, abs=0.01)
+        assert float(expected) == pytest.approx(1.5 * int(size) / float(predicted) / 1e3, rel=0.01, abs=0.01)
+
+
+def test_json_says_the_same(ringside, log):
+    content = json.loads(ringside("compare", log("NVIDIA B200"), "--json")[1])
+    assert content["inputs"]["cluster"] == "dgx-b200"
+    assert content["notes"][0].startswith("machine: dgx-b200")
+    assert {(row["choice"].count("/"), row["spread"]) for row in content["rows"]} == {(1, None)}
+
+
+def test_several_machines_are_named_and_asked_for(ringside, log):
+    code, out, err = ringside("compare", log("NVIDIA H100"))
+    assert (code, out) == (2, "")
+    assert "4 a node, fits dgx-h100, aws-p5, gcp-a3mega, azure-ndv5, kestrel-h100, mn5-h100" in err
+
+
+def test_a_log_of_another_gpu_is_a_warning(ringside, log):
+    code, out, err = ringside("compare", log("NVIDIA GeForce RTX 4070"), "--cluster", "dgx-h100")
+    assert (code, err) == (
+        0,
+        "ringside: measured on NVIDIA GeForce RTX 4070, which dgx-h100 does not have\n",
+    )
+    assert out
+
+
+def test_a_table_without_ranks_is_compared_on_the_cluster_that_is_named(ringside, tmp_path):
+    bare = [
+        line.removeprefix("#") for line in LOG.splitlines() if "Rank" not in line and "nThread" not in line
+    ]
+    (tmp_path / "issue.md").write_text("\n".join(bare))
+    code, out, err = ringside("compare", "issue.md", "--cluster", "dgx-h100")
+    assert (code, err) == (0, "")
+    assert [line.split()[1:3] for line in out.splitlines() if not line.startswith("#")] == [["-", "4"]] * 3
+
+
+def test_pinned_algorithms_are_called_the_same_everywhere(ringside, tmp_path):
+    pinned = "# NCCL_ALGO set by environment to Ring\n# NCCL_PROTO set by environment to LL\n"
+    (tmp_path / "pinned.log").write_text(pinned + LOG)
+    args = ("compare", "pinned.log", "--cluster", "dgx1-v100", "--plot", "pinned.svg")
+    code, out, _ = ringside(*args)
+    assert code == 0
+    assert "nccl ring/ll" in out
+    assert "nccl ring/ll" in (tmp_path / "pinned.svg").read_text()

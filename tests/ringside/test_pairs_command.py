@@ -1,0 +1,56 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Eight nodes whose h3 is slow at eight GPUs a node, and whose h0 and h6 are slow together."""
+    random = np.random.default_rng(4)
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["node_a", "node_b", "collective", "gpus_per_node", "size_bytes", "time_us"])
+        for gpus in (1, 8):
+            for i in range(8):
+                for j in range(i + 1, 8):
+                    slower = (1.4 if gpus == 8 and 3 in (i, j) else 1) * (2.5 if (i, j) == (0, 6) else 1)
+                    time = 800 * slower * np.exp(0.004 * random.normal())
+                    out.writerow([f"h{i}", f"h{j}", "sendrecv", gpus, 2**24, f"{time:.1f}"])
+    return path
+
+
+def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tmp_path):
+    code, out, err = ringside("pairs", table, "--plot", "pairs.png")
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if line.startswith("# ")][2:] == [
+        "# slow nodes: 1",
+        "#   h3: 1.40x, with all partners, sendrecv of 16 MiB, 8 GPUs a node; in 1 of 2 rows",
+        "# slow pairs, of nodes that are not slow with others: 1",
+        "#   h0 and h6: sendrecv, 1 GPU a node: 2.51x, in 1 of 1 sizes; "
+        "sendrecv, 8 GPUs a node: 2.50x, in 1 of 1 sizes",
+        "# cannot tell:",
+        "#   whether a slow pair has a bad link or met other traffic; measure it again, alone",
+        "#   what is the same on all nodes, or shows with more than 8 GPUs a node only",
+    ]
+    assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_says_the_same(ringside, table):
+    code, out, _ = ringside("pairs", table, "--json")
+    content = json.loads(out)
+    assert (code, content["schema"]) == (0, "ringside.pairs/1")
+    assert [node["node"] for node in content["slow_nodes"]] == ["h3"]
+    assert {tuple(pair["nodes"]) for pair in content["slow_pairs"]} == {("h0", "h6")}
+    assert content["matrices"][1]["effects"]["h3"] == pytest.approx(1.4, rel=0.02)
+
+
+def test_what_is_no_measurement_of_pairs_is_refused(ringside, tmp_path):
+    (tmp_path / "x.csv").write_text("node_a,node_b\na,b\n")
+    code, out, err = ringside("pairs", "x.csv")
+    assert (code, out) == (2, "")
+    assert "expected node_a, node_b, size_bytes" in err
+    assert ringside("pairs", "nowhere.log")[0] == 2
+    assert ringside("pairs", "x.csv", "--plot", "x.csv")[0] == 2

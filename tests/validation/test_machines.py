@@ -1,0 +1,83 @@
+import pytest
+
+from sim.libraries.nccl.measured.shipped import BOXES
+from sim.record import Record, RecordError
+from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+from topologies.gpus import GPUS, gpus_in
+from validation.machines import infer_machine, other_gpus
+from validation.published import published
+
+
+def record(gpu: str, ranks: int = 8, nodes: int = 1, cluster: str = "") -> Record:
+    return Record(
+        source="test", cluster=cluster or gpu, library="nccl", collective="all_reduce", num_nodes=nodes,
+        ranks=ranks, nbytes=1024, time_s=1e-5, statistic="mean", fingerprint={"gpu": gpu} if gpu else {},
+    )  # fmt: skip
+
+
+def test_every_machine_with_a_gpu_says_which() -> None:
+    assert set(GPUS) <= set(MAKERS)
+    assert set(GPUS) >= set(COMPUTE_CAPABILITY)
+    for box in BOXES.values():
+        assert {gpus_in(machine) for machine in box} == {8}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "nodes", "machine"),
+    [
+        ("NVIDIA H100 80GB HBM3", 8, 1, "dgx-h100"),
+        ("NVIDIA H200", 16, 2, "dgx-h200"),
+        ("NVIDIA A100-SXM4-40GB", 8, 1, "dgx-a100"),
+        ("NVIDIA A100-SXM4-80GB", 8, 1, "dgx-a100"),
+        ("NVIDIA B200", 2, 1, "dgx-b200"),
+        ("NVIDIA GH200 120GB", 32, 8, "alps-gh200"),
+        ("Tesla V100-SXM3-32GB", 12, 1, "dgx2-v100"),
+        ("NVIDIA GeForce RTX 4090", 8, 1, "rtx4090-pcie"),
+        ("NVIDIA A100-PCIE-40GB", 8, 2, "a100-pcie4"),
+    ],
+)
+def test_the_one_machine_that_fits_is_taken(gpu: str, ranks: int, nodes: int, machine: str) -> None:
+    assert infer_machine([record(gpu, ranks, nodes)])[0] == machine
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "nodes", "complaint"),
+    [
+        ("NVIDIA H100 80GB HBM3", 4, 1, "4 a node, fits dgx-h100, .*kestrel-h100; say which with --cluster"),
+        (
+            "NVIDIA H100 80GB HBM3",
+            16,
+            2,
+            "8 a node on 2 nodes, fits dgx-h100, aws-p5, gcp-a3mega, azure-ndv5;",
+        ),
+        ("Tesla V100-SXM2-16GB", 8, 2, "fits dgx1-v100, abci-v100, summit-v100;"),
+        ("NVIDIA GH200 120GB", 8, 1, "fits no named machine"),
+        ("NVIDIA H200", 8, 0, None),
+        ("NVIDIA H100", 8, 0, "on an unknown number of nodes, fits"),
+        ("NVIDIA GeForce RTX 4070", 2, 1, "no named machine has NVIDIA GeForce RTX 4070; add --cluster"),
+        ("NVIDIA A100 + NVIDIA H100", 2, 1, "several GPUs"),
+        ("", 2, 1, "what did the measurements run on"),
+    ],
+)
+def test_where_several_fit_or_none_the_cluster_is_asked_for(
+    gpu: str, ranks: int, nodes: int, complaint: str | None
+) -> None:
+    if complaint is None:
+        assert infer_machine([record(gpu, ranks, nodes)])[0] == "dgx-h200"
+        return
+    with pytest.raises(RecordError, match=complaint):
+        infer_machine([record(gpu, ranks, nodes, cluster="somewhere")])
+
+
+def test_published_records_name_their_machine_and_have_its_gpus() -> None:
+    records = published()
+    for cluster in {r.cluster for r in records}:
+        mine = [r for r in records if r.cluster == cluster]
+        assert infer_machine(mine) == (cluster, "which the records name")
+        assert other_gpus(mine, f"{cluster}:2") == []
+
+
+def test_other_gpus_than_the_clusters_are_named() -> None:
+    assert other_gpus([record("NVIDIA GeForce RTX 4070")], "dgx-h100:1") == ["NVIDIA GeForce RTX 4070"]
+    assert other_gpus([record("NVIDIA GeForce RTX 4070")], "star:2") == []
+    assert other_gpus([record("")], "dgx-h100:1") == []

@@ -1,0 +1,233 @@
+"""Which node or link of a cluster is slow, from a measurement between every two of its nodes.
+
+The time of a pair is taken for a product, level x node x node, which in logarithms is a sum. Median
+polish fits it (Tukey, Exploratory Data Analysis, 1977, chapter 11), so that some wild pairs of a node
+move nothing. What a node costs all its partners is the node's, what is left over at one pair is
+the pair's. Either is named only beyond doubt: further from the others than chance takes any of as
+many as are looked at, measured by scales that outliers do not stretch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.readers.pairs import Pair
+
+CHANCE = 1e-3
+"""How likely a sound cluster has a node named, or a pair, whatever the number of matrices."""
+
+LEAST_NODE = 0.02
+LEAST_PAIR = 0.05
+"""Slower by less than these shares is no finding, however sure."""
+
+LEAST_PARTNERS = 3
+"""With fewer measured partners a node cannot be told from its links."""
+
+_RESOLUTION = 1e-3  # nccl-tests prints four digits and more; no scale is finer
+_TO_SIGMA = 1.4826  # from a median absolute deviation to a normal distribution's standard deviation
+_SWEEPS = 60
+
+Logs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """All pairs of one collective, at one size, with so many GPUs of each node.
+
+    Natural logarithms, each with its own sign of "slower": ``slower`` is a pair's time over ``median_s``,
+    symmetric, NaN where nothing was measured; ``effects`` is what each node costs its partners;
+    ``residuals`` is what is left of each pair. ``noise`` and ``spread`` are the standard
+    deviations of residuals and of effects as far as they are no outliers. ``judged`` says which
+    nodes can be told from their links.
+    """
+
+    collective: str
+    gpus_per_node: int
+    nbytes: int
+    nodes: tuple[str, ...]
+    median_s: float
+    slower: Logs = field(repr=False)
+    effects: Logs = field(repr=False)
+    residuals: Logs = field(repr=False)
+    noise: float
+    spread: float
+    judged: NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were measured."""
+        return int(np.isfinite(self.slower).sum()) // 2
+
+    @property
+    def missing(self) -> int:
+        """How many were not."""
+        return len(self.nodes) * (len(self.nodes) - 1) // 2 - self.pairs
+
+
+@dataclass(frozen=True, slots=True)
+class SlowNode:
+    """A node that is slow with all partners: ``factor`` times in ``worst``, in ``matrices`` ``of`` all."""
+
+    node: str
+    factor: float
+    worst: Matrix
+    matrices: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPair:
+    """Two nodes that are slow together and not with others: ``factor`` is the median over all sizes.
+
+    They were found slow in ``sizes`` ``of`` those that were measured.
+    """
+
+    nodes: tuple[str, str]
+    collective: str
+    gpus_per_node: int
+    factor: float
+    sizes: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What stands out; ``untold`` are nodes that no matrix can tell from their links."""
+
+    matrices: tuple[Matrix, ...]
+    nodes: tuple[SlowNode, ...]
+    pairs: tuple[SlowPair, ...]
+    untold: tuple[str, ...]
+
+
+def judge(pairs: Sequence[Pair]) -> Verdict:
+    """The nodes that any matrix shows to be slow, and the pairs that half of a collective's sizes show."""
+    matrices = matrices_of(pairs)
+    looked_at = sum(int(m.judged.sum()) for m in matrices)
+    nodes = _slow_nodes(matrices, CHANCE / max(looked_at, 1))
+    found = _slow_pairs(matrices, CHANCE / max(sum(m.pairs for m in matrices), 1))
+    told = {node for m in matrices for node, judged in zip(m.nodes, m.judged, strict=True) if judged}
+    untold = sorted({node for m in matrices for node in m.nodes} - told)
+    return Verdict(tuple(matrices), nodes, found, tuple(untold))
+
+
+def matrices_of(pairs: Sequence[Pair]) -> list[Matrix]:
+    """One matrix for each collective, GPUs a node and size; clusters that no pair connects are apart."""
+    groups: dict[tuple[str, int, int], dict[tuple[str, str], list[float]]] = {}
+    for pair in pairs:
+        times = groups.setdefault((pair.collective, pair.gpus_per_node, pair.nbytes), {})
+        times.setdefault(pair.nodes, []).append(pair.time_s)
+    found = []
+    for (collective, gpus, nbytes), times in sorted(groups.items()):
+        measured = nx.Graph(list(times))
+        for part in sorted(map(sorted, nx.connected_components(measured))):
+            within = {nodes: median(seconds) for nodes, seconds in times.items() if nodes[0] in part}
+            odd_cycle = not nx.is_bipartite(measured.subgraph(part))
+            found.append(_matrix(collective, gpus, nbytes, tuple(part), within, odd_cycle))
+    return found
+
+
+def _matrix(
+    collective: str,
+    gpus: int,
+    nbytes: int,
+    nodes: tuple[str, ...],
+    times: dict[tuple[str, str], float],
+    odd_cycle: bool,
+) -> Matrix:
+    """The fit. Without an odd cycle of pairs, the nodes of one side may be slow or those of the other."""
+    slower = np.full((len(nodes), len(nodes)), np.nan)
+    middle = median(times.values())
+    place = {node: i for i, node in enumerate(nodes)}
+    for (a, b), seconds in times.items():
+        i, j = place[a], place[b]
+        slower[i, j] = slower[j, i] = np.log(seconds / middle)
+    partners = np.isfinite(slower).sum(axis=1)
+    effects, residuals = _polish(slower)
+    free = len(times) - len(nodes)
+    spread = max(_scale(effects), _RESOLUTION)
+    return Matrix(
+        collective, gpus, nbytes, nodes, middle, slower, effects, residuals,
+        noise=_noise(residuals, free), spread=spread,
+        judged=(partners >= LEAST_PARTNERS) & (odd_cycle and free > 0),
+    )  # fmt: skip
+
+
+def _polish(slower: Logs) -> tuple[Logs, Logs]:
+    """Nodes' effects, whose median is 0, and the residuals.
+
+    Half steps, for all nodes step at once and a whole one would overshoot.
+    """
+    level, effects = 0.0, np.zeros(len(slower))
+    for _ in range(_SWEEPS):
+        effects += _medians(slower - level - effects[:, None] - effects) / 2
+        middle = float(np.median(effects))
+        effects -= middle
+        level += 2 * middle
+    return effects, slower - level - effects[:, None] - effects
+
+
+def _medians(rows: Logs) -> Logs:
+    """Each row's median of what was measured; numpy's nanmedian takes tens of times as long."""
+    ordered, counts = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)
+    middles = np.stack([(counts - 1) // 2, counts // 2], axis=1)
+    medians: Logs = np.take_along_axis(ordered, middles, axis=1).mean(axis=1)
+    return medians
+
+
+def _scale(values: Logs) -> float:
+    return _TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
+
+
+def _noise(residuals: Logs, free: int) -> float:
+    """The residuals' standard deviation; those that the fit brings to 0, as many as nodes, are left out."""
+    sizes = np.sort(np.abs(residuals[np.triu(np.isfinite(residuals))]))
+    return max(_TO_SIGMA * float(np.median(sizes[-free:])) if free > 0 else 0.0, _RESOLUTION)
+
+
+def _sure(chance: float, free: int) -> float:
+    """How many standard deviations, estimated from so many free values, chance alone exceeds so rarely."""
+    from scipy.special import stdtrit  # here, for help must not wait for scipy
+
+    return -float(stdtrit(max(free, 1), chance))
+
+
+def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ...]:
+    found: dict[str, list[tuple[float, Matrix]]] = {}
+    seen: dict[str, int] = {}
+    for m in matrices:
+        partners = np.isfinite(m.slower).sum(axis=1)
+        sure = _sure(chance, len(m.nodes) - 2)
+        # a median of k values has a standard error of sqrt(pi / 2k) standard deviations
+        doubt = sure * np.hypot(m.spread, m.noise * np.sqrt(np.pi / (2 * partners)))
+        for i, node in enumerate(m.nodes):
+            seen[node] = seen.get(node, 0) + int(m.judged[i])
+            if m.judged[i] and m.effects[i] > max(doubt[i], np.log1p(LEAST_NODE)):
+                found.setdefault(node, []).append((float(np.exp(m.effects[i])), m))
+    slow = []
+    for node, factors in found.items():
+        factor, worst = max(factors, key=lambda entry: entry[0])
+        slow.append(SlowNode(node, factor, worst, len(factors), seen[node]))
+    return tuple(sorted(slow, key=lambda entry: -entry.factor))
+
+
+def _slow_pairs(matrices: Sequence[Matrix], chance: float) -> tuple[SlowPair, ...]:
+    factors: dict[tuple[tuple[str, str], str, int], list[tuple[float, bool]]] = {}
+    for m in matrices:
+        free = m.pairs - len(m.nodes)
+        sure = max(_sure(chance, free) * m.noise, np.log1p(LEAST_PAIR))
+        for i, j in zip(*np.nonzero(np.triu(np.isfinite(m.residuals))), strict=True):
+            stands_out = bool(m.judged[i] and m.judged[j] and m.residuals[i, j] > sure)
+            key = (m.nodes[i], m.nodes[j]), m.collective, m.gpus_per_node
+            factors.setdefault(key, []).append((float(np.exp(m.residuals[i, j])), stands_out))
+    slow = []
+    for (nodes, collective, gpus), found in factors.items():
+        named = sum(stands_out for _, stands_out in found)
+        if 2 * named >= len(found) and named:
+            factor = median(factor for factor, _ in found)
+            slow.append(SlowPair(nodes, collective, gpus, factor, named, len(found)))
+    return tuple(sorted(slow, key=lambda entry: -entry.factor))

@@ -1,0 +1,140 @@
+"""Measurements between every two nodes of a cluster: nccl-tests logs, one or more a pair, or a table.
+
+A log's rank lines name its two nodes; where it has none, the last two words of its name do
+(``nccl_N2_G4_node-07_node-12.log``). A table is CSV with the columns node_a, node_b, size_bytes and
+either time_us or bandwidth_GBps; collective and gpus_per_node may stand beside them.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sim.collective import kind_of
+from sim.record import RecordError
+from validation.readers import json_of, text_of
+from validation.readers.nccl_tests.json import run_of
+from validation.readers.nccl_tests.run import Device, Run
+from validation.readers.nccl_tests.text import reading, runs
+from validation.readers.reading import Reading
+
+_NEEDED = ("node_a", "node_b", "size_bytes")
+_MEASURED = ("time_us", "bandwidth_GBps")
+_ENDINGS = (".log", ".txt", ".out", ".json", ".csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """How long one collective over two nodes took, of which each gave so many GPUs."""
+
+    nodes: tuple[str, str]
+    collective: str
+    gpus_per_node: int
+    nbytes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What was measured, and what was begun and gave no row: nodes, and in which file."""
+
+    measured: tuple[Pair, ...]
+    failed: tuple[tuple[tuple[str, str], str], ...] = ()
+
+
+def read_pairs(files: Sequence[Path]) -> Pairs:
+    """The pairs in all files, a folder standing for its logs; raise `RecordError` if there are none."""
+    measured: list[Pair] = []
+    failed: list[tuple[tuple[str, str], str]] = []
+    for path in (file for given in files for file in _files(given)):
+        found = _read(path)
+        measured += found.measured
+        failed += found.failed
+    if not measured:
+        raise RecordError(
+            "no pair was measured in what was given; expected nccl-tests logs of two nodes each"
+        )
+    return Pairs(tuple(measured), tuple(failed))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in _ENDINGS)
+    if not files:
+        raise RecordError(
+            f"{path}: no file in it ends in {', '.join(_ENDINGS)}; expected the logs of all pairs"
+        )
+    return files
+
+
+def _read(path: Path) -> Pairs:
+    text = text_of(path)
+    if text.partition("\n")[0].replace(" ", "").split(",")[:2] == ["node_a", "node_b"]:
+        return Pairs(tuple(_table(text, path)))
+    if text.lstrip().startswith("{"):
+        run, rows = run_of(json_of(text, path), path)
+        return _pairs(run, run.reading(rows))
+    measured: list[Pair] = []
+    failed: list[tuple[tuple[str, str], str]] = []
+    for run, cells in runs(text, path):
+        named = run if run.devices else replace(run, devices=_by_name(path))
+        if cells:
+            measured += _pairs(named, reading(named, cells, path)).measured
+        else:
+            failed.append((_nodes(named), str(path)))
+    return Pairs(tuple(measured), tuple(failed))
+
+
+def _pairs(run: Run, found: Reading) -> Pairs:
+    nodes = _nodes(run)
+    return Pairs(tuple(Pair(nodes, r.collective, r.ranks // 2, r.nbytes, r.time_s) for r in found.records))
+
+
+def _nodes(run: Run) -> tuple[str, str]:
+    hosts = sorted({device.host for device in run.devices})
+    if len(hosts) != 2:
+        raise RecordError(f"{run.place}: a run on {len(hosts)} nodes; expected two nodes, one pair a run")
+    return hosts[0], hosts[1]
+
+
+def _by_name(path: Path) -> tuple[Device, ...]:
+    """The ranks that a file's name tells of: two nodes, and ``G4`` for four GPUs on each."""
+    words = path.stem.split("_")
+    if len(words) < 2 or words[-1] == words[-2]:
+        raise RecordError(
+            f"{path}: neither rank lines nor the name say which two nodes these are; "
+            "expected a name that ends in both, such as nccl_G4_node-07_node-12.log"
+        )
+    each = next((int(word[1:]) for word in words[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), 1)
+    return tuple(Device(rank, 0, words[-2 + rank // each], "") for rank in range(2 * each))
+
+
+def _table(text: str, path: Path) -> list[Pair]:
+    rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    columns = rows.fieldnames or []
+    given = [name for name in _MEASURED if name in columns]
+    if not set(_NEEDED) <= set(columns) or len(given) != 1:
+        raise RecordError(
+            f"{path}, line 1: columns {', '.join(columns)}; expected {', '.join(_NEEDED)}, "
+            f"and one of {' and '.join(_MEASURED)}"
+        )
+    return [_row(row, given[0], f"{path}, line {number}") for number, row in enumerate(rows, start=2)]
+
+
+def _row(row: dict[str, str | None], measured: str, place: str) -> Pair:
+    a, b = (row["node_a"] or "").strip(), (row["node_b"] or "").strip()
+    if not a or not b or a == b:
+        raise RecordError(f"{place}: nodes {a!r} and {b!r}; expected two different names")
+    try:
+        nbytes, gpus = int(row["size_bytes"] or ""), int(row.get("gpus_per_node") or 1)
+        value = float(row[measured] or "")
+        kind = kind_of(row.get("collective") or "sendrecv")
+    except ValueError as error:
+        raise RecordError(f"{place}: {error}") from None
+    if not (0 < value < math.inf and nbytes > 0 and gpus > 0):
+        raise RecordError(f"{place}: {measured} {value}, {nbytes} bytes, {gpus} GPUs; expected more than 0")
+    seconds = value / 1e6 if measured == "time_us" else nbytes / (value * 1e9)
+    return Pair((min(a, b), max(a, b)), kind, gpus, nbytes, seconds)
