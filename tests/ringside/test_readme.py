@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"<!-- (\w+) -->\n```sh\n(.*?)```", README, re.DOTALL)
 def test_there_are_the_two_commands_that_set_everything_up():
     assert [name for name, _ in BLOCKS[:2]] == ["demo", "tests"]
     assert BLOCKS[0][1].strip().endswith(".venv/bin/ringside demo")
-    assert BLOCKS[1][1].strip().endswith(".venv/bin/pytest")
+    assert BLOCKS[1][1].strip().endswith(".venv/bin/pytest -n auto")
 
 
 @pytest.mark.gloo
