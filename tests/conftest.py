@@ -1,10 +1,19 @@
 """What holds for all tests."""
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Networks made in this machine share it with each other badly: their tests run one after another."""
-    for item in items:
-        if item.get_closest_marker("netadmin"):
-            item.add_marker(pytest.mark.xdist_group("network"))
+@pytest.fixture(autouse=True)
+def _one_network_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests that make networks in this machine look for what others left, so they wait for each other."""
+    if not request.node.get_closest_marker("netadmin"):
+        yield
+        return
+    with Path(tempfile.gettempdir(), "ringside-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
