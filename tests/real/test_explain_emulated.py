@@ -1,5 +1,7 @@
 """A network with one slow link, or one slow host, is measured for real, and the log is explained."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch")
@@ -8,6 +10,7 @@ from real.collective.measure import Measurement
 from real.emulate import available
 from real.launch.forks import Forks
 from real.launch.torchrun import WorldSpec
+from sim.calibration import Calibration
 from sim.record import Record
 from topologies import Topology, star
 from validation.calibrate import calibrate
@@ -16,22 +19,27 @@ from validation.explain.verdict import Verdict, judge
 
 pytestmark = pytest.mark.netadmin
 
-RATE = 12.5e6
+RATE = 5e6
 SIZES = [2**power for power in range(10, 21, 2)]
 
 
 def log(forks: Forks, slow: tuple[tuple[str, str], ...]) -> list[Record]:
-    """All-reduce by a ring of four hosts, with some directions of cables at a third of the rate."""
+    """All-reduce by a ring of four hosts, with some directions of cables at a third of the rate.
+
+    A busy machine only ever adds time: of several runs the quickest counts.
+    """
     graph: Topology = star(4, bandwidth=RATE)
     for link in slow:
         graph.edges[link]["bandwidth"] /= 3
     what = Measurement(
-        collective="all_reduce", algorithm="ring", world=WorldSpec(4), sizes=SIZES, iterations=5, warmup=1
+        collective="all_reduce", algorithm="ring", world=WorldSpec(4), sizes=SIZES, iterations=4, warmup=1
     )
     records: list[Record] = []
     with cluster(graph, forks) as up:
-        up.measure(what, records.append)
-    return records
+        for _ in range(3):
+            up.measure(what, records.append)
+    by_size = [min((r for r in records if r.nbytes == size), key=lambda r: r.min_s) for size in SIZES]
+    return [replace(record, time_s=record.min_s) for record in by_size]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +50,15 @@ def forks():
         yield shared
 
 
-@pytest.fixture(scope="module")
-def sound(forks: Forks):
-    return calibrate(log(forks, ()), "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"})
+@pytest.fixture
+def sound(forks: Forks) -> Calibration:
+    """What the network is without a slow link; measured once."""
+    if not _SOUND:
+        _SOUND.append(calibrate(log(forks, ()), "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"}))
+    return _SOUND[0]
+
+
+_SOUND: list[Calibration] = []
 
 
 def explained(records, sound) -> Verdict:
