@@ -72,10 +72,7 @@ def command(
     ] = False,
 ) -> None:
     """Measure a collective, or steps of DistributedDataParallel (ddp), for real."""
-    alien = sorted(console.given(context) & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
-    if alien:
-        options_ = ", ".join(f"--{name.replace('_', '-')}" for name in alien)
-        raise ValueError(f"{options_} say nothing of {collective}; leave them out")
+    _refuse_misplaced(console.given(context), collective)
     console.check_sizes(context)
     if collective == "ddp":
         from real.ddp.job import DdpJob
@@ -92,12 +89,19 @@ def command(
             plot=plot, trace=trace, force=force,
         )  # fmt: skip
         return
-
     run(
         collective, output, (begin, end, factor, size), per_node=ranks, nodes=nnodes, endpoint=rdzv_endpoint,
         backend=backend, algorithm=algorithm, iterations=iterations, warmup=warmup, dtype=dtype,
         timeout_s=timeout, emulate=emulate, settings=settings or [], torchrun=torchrun, force=force,
     )  # fmt: skip
+
+
+def _refuse_misplaced(given: set[str], collective: str) -> None:
+    """Refuse options of the other kind of measurement."""
+    misplaced = sorted(given & (_OF_COLLECTIVES if collective == "ddp" else _OF_DDP))
+    if misplaced:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in misplaced)
+        raise ValueError(f"{words} say nothing of {collective}; leave them out")
 
 
 def run(

@@ -12,9 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sim.collective import kind_of
-from sim.record import Record, RecordError
-from validation.readers.reading import Reading, complaint, sound
+from sim.record import Record
+from validation.readers.reading import Reading, complaint, kind_at, sound
 
 _STATISTIC = "median of the slowest rank (NCCL Inspector)"
 _PARTS = ("all_gather", "reduce_scatter")
@@ -80,10 +79,7 @@ def _record(path: Path, operations: list[tuple[float, str, _Operation]]) -> Reco
     times = sorted(time for time, _, _ in operations)
     _, place, operation = operations[0]
     header, done = operation.header, operation.coll_perf
-    try:
-        kind = kind_of(done.coll)
-    except ValueError as error:
-        raise RecordError(f"{place}: {error}") from None
+    kind = kind_at(place, done.coll)
     record = Record(
         source=f"NCCL Inspector ({path.name})",
         cluster="",

@@ -8,9 +8,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sim.collective import KINDS, kind_of
-from sim.record import Record, RecordError
-from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, complaint, dtype_of, seconds, sound
+from sim.collective import KINDS
+from sim.record import Record
+from validation.readers.reading import (
+    NCCL_TESTS_STATISTIC,
+    Reading,
+    complaint,
+    dtype_of,
+    kind_at,
+    seconds,
+    sound,
+)
 
 
 class _Row(BaseModel):
@@ -52,10 +60,7 @@ def _record(path: Path, place: str, row: _Row) -> Record | None:
     time_s = seconds(row.time)
     if time_s is None or row.size == 0:
         return None
-    try:
-        kind = kind_of(row.name)
-    except ValueError as error:
-        raise RecordError(f"{place}: {error}") from None
+    kind = kind_at(place, row.name)
     record = Record(
         source=f"rccl-tests ({path.name})",
         cluster="",

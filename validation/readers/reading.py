@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from sim.collective import KINDS
+from sim.collective import KINDS, kind_of
 from sim.record import Record, RecordError
 from topologies.units import MAX_SIZE
 
@@ -58,6 +58,14 @@ def sound(record: Record, place: str) -> Record:
 def seconds(microseconds: float | None) -> float | None:
     """Microseconds as seconds; ``None`` where a file gives none, or no number."""
     return microseconds / 1e6 if microseconds is not None and math.isfinite(microseconds) else None
+
+
+def kind_at(place: str, text: str) -> str:
+    """The collective that a file names; raise `RecordError` with the place for what is none."""
+    try:
+        return kind_of(text)
+    except ValueError as error:
+        raise RecordError(f"{place}: {error}") from None
 
 
 def dtype_of(text: str) -> str:

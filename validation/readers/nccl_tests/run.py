@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sim.collective import KINDS, kind_of
+from sim.collective import KINDS
 from sim.record import Record, RecordError
-from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, dtype_of, sound
+from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, dtype_of, kind_at, sound
 
 PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoallv?|sendrecv|gather|scatter|hypercube)"
@@ -112,10 +112,7 @@ class Run:
     def reading(self, rows: Iterable[Row]) -> Reading:
         """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
         ranks, nodes = self.world()
-        try:
-            kind = kind_of(self.collective)
-        except ValueError as error:
-            raise RecordError(f"{self.place}: {error}") from None
+        kind = kind_at(self.place, self.collective)
         gpu = " + ".join(sorted({device.gpu for device in self.devices}))
         print_ = {"gpu": gpu, "nccl_tests": self.tests, **launched(self.threads, self.gpus), **self.variables}
         shared = Record(
