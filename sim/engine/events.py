@@ -10,18 +10,17 @@ import gc
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import simpy
 
 from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
+from sim.engine.run import Run, check_ranks
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.fifo import PIECES, FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
-from topologies import Routes, Topology, ranks
-from topologies.graph import name_of
+from topologies import Routes, Topology
 
 
 class _Connection:
@@ -255,15 +254,6 @@ class Execution:
                     opened.append(behind)
 
 
-@dataclass(frozen=True)
-class Run:
-    """The outcome of one simulated collective."""
-
-    time_s: float
-    num_transfers: int
-    timeline: Timeline | None
-
-
 def simulate(
     schedule: Schedule,
     graph: Topology,
@@ -276,11 +266,7 @@ def simulate(
 
     ``routes`` are the topology's, for whoever has them already.
     """
-    if schedule.ranks > len(ranks(graph)):
-        raise ValueError(
-            f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
-            f"write at most that many ranks, or a larger cluster"
-        )
+    check_ranks(schedule, graph)
     effort.consider(schedule, graph)
     env = simpy.Environment()
     network = FifoNetwork(env, graph, routes)

@@ -1,0 +1,26 @@
+"""What every engine that plays schedules is asked for and answers."""
+
+from dataclasses import dataclass
+
+from sim.engine.timeline import Timeline
+from sim.schedule import Schedule
+from topologies import Topology, ranks
+from topologies.graph import name_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outcome of one simulated collective."""
+
+    time_s: float
+    num_transfers: int
+    timeline: Timeline | None
+
+
+def check_ranks(schedule: Schedule, graph: Topology) -> None:
+    """Refuse a schedule of more ranks than the topology has."""
+    if schedule.ranks > len(ranks(graph)):
+        raise ValueError(
+            f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
+            f"write at most that many ranks, or a larger cluster"
+        )
