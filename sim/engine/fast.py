@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sim import jit
-from sim.engine import effort
+from sim.engine import effort, maxplus
 from sim.engine.run import Run
 from sim.engine.wiring import Ints, Wiring, wire
 from sim.schedule import Schedule, ScheduleError, Step
@@ -32,7 +32,11 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
     """Play one schedule alone on a topology: the answer of `sim.engine.events.simulate`."""
     if not schedule.connections():
         return Run(0.0, 0, None)
-    return _loop(schedule, wire(schedule, graph, routes or Routes(graph)), gamma)
+    wiring = wire(schedule, graph, routes or Routes(graph))
+    ring = maxplus.ring_of(schedule, wiring)
+    if ring:
+        return maxplus.simulate(ring, schedule, gamma)
+    return _loop(schedule, wiring, gamma)
 
 
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
