@@ -116,11 +116,27 @@ class Streams:
         real = np.where(shift >= 0, meets, shift + self.count[who] > 0) & (self.count[whom] > 0)
         return Needs(who[real], whom[real], shift[real])
 
-    def longest(self, latency: NDArray[np.float64]) -> float:
-        """The longest sum of the connections' latencies along a chain of transfers that need each other."""
+    @cached_property
+    def is_line(self) -> bool:
+        """Whether all that a transfer needs is of its own number, so that each chunk goes the same way."""
+        return bool((self.needs.shift == 0).all())
+
+    @cached_property
+    def is_ring(self) -> bool:
+        """Whether each passes on what one other sent, the same number of transfers ago for all."""
         needs = self.needs
-        if not (needs.shift == 0).all():
+        alike = all(len(np.unique(figure)) == 1 for figure in (needs.shift, self.count, self.lag, self.sums))
+        each_once = len(needs.who) == len(np.unique(needs.who)) == len(self.src)
+        return alike and each_once and bool(needs.shift[0] < 0) and not self.lag.any()
+
+    def longest(self, latency: NDArray[np.float64]) -> float:
+        """The longest sum of the connections' latencies along a chain of transfers that need each other.
+
+        Only for lines and rings.
+        """
+        if not self.is_line:
             return self._around(latency)
+        needs = self.needs
         end = latency.copy()
         for lag in np.unique(self.lag)[1:]:
             now = self.lag[needs.who] == lag
@@ -129,7 +145,7 @@ class Streams:
         return float(end[self.order].max(initial=0.0))
 
     def _around(self, latency: NDArray[np.float64]) -> float:
-        """The same where each connection needs what one other sent so many transfers before."""
+        """The same around a ring."""
         back = -int(self.needs.shift[0])
         before, length = np.arange(len(latency)), (self.count - 1) // back + 1
         before[self.needs.who] = self.needs.whom

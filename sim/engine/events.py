@@ -6,17 +6,15 @@ Steps are taken from the schedule only as connections run dry, so that memory ho
 way and what waits for it, not the whole schedule.
 """
 
-import gc
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import simpy
 
 from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
-from sim.engine.run import Run, check_ranks
+from sim.engine.run import Run, check_ranks, uncollected
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.fifo import PIECES, FifoNetwork, Message
 from sim.schedule import Schedule, ScheduleError, Step
@@ -279,18 +277,6 @@ def simulate(
     name = f"{schedule.algorithm} {schedule.collective.kind}"
     timeline = execution.timeline(name) if traced else None
     return Run(execution.finished, execution.num_transfers, timeline)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python's cyclic garbage collector: it finds nothing in a simulation, in half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _span(transfer: _Transfer) -> TransferSpan:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from sim import jit
-from sim.engine import effort, maxplus
-from sim.engine.run import Run
+from sim.engine import effort, events, maxplus
+from sim.engine.run import Run, check_ranks, uncollected
 from sim.engine.wiring import Ints, Wiring, wire
 from sim.schedule import Schedule, ScheduleError, Step
-from sim.streams import Streams
 from topologies import Routes, Topology
 
 _ROOM = 4_000_000
@@ -29,14 +28,24 @@ _STEPS = 1 << 17
 
 
 def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
-    """Play one schedule alone on a topology: the answer of `sim.engine.events.simulate`."""
-    if not schedule.connections():
-        return Run(0.0, 0, None)
-    wiring = wire(schedule, graph, routes or Routes(graph))
-    ring = maxplus.ring_of(schedule, wiring)
-    if ring:
-        return maxplus.simulate(ring, schedule, gamma)
-    return _loop(schedule, wiring, gamma)
+    """Play one schedule alone on a topology, as `sim.engine.events.simulate` does; the answer names the engine.
+
+    Without Numba only rings are played here; everything else is SimPy's then.
+    """
+    check_ranks(schedule, graph)
+    routes = routes or Routes(graph)
+    with uncollected():
+        if not schedule.connections():
+            return Run(0.0, 0, engine="fast")
+        wiring = wire(schedule, graph, routes)
+        ring = maxplus.ring_of(schedule, wiring)
+        if ring:
+            return maxplus.simulate(ring, schedule, gamma)
+        if jit.available():
+            effort.consider(schedule, graph, "fast")
+            return _loop(schedule, wiring, gamma)
+    effort.say("Numba is not here, so SimPy plays this; the extra ringside[fast] installs it")
+    return events.simulate(schedule, graph, gamma, routes=routes)
 
 
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
@@ -61,7 +70,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
         room, rates = (4 * room, rates) if status == world.FULL else (room, 4 * rates)
     if record["done"] < record["to_do"]:
         raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
-    return Run(float(record["finished"]), int(record["done"]), None)
+    return Run(float(record["finished"]), int(record["done"]), engine="fast")
 
 
 def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:

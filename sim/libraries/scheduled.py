@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
-from sim.engine import model
+from sim import jit
+from sim.engine import fast, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
 from sim.engine.events import simulate
@@ -15,11 +16,16 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
+from sim.streams import Streams
 from topologies import Routes, Topology, num_machines, ranks
 from topologies.graph import name_of
 
 MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
+
+
+SIMPY_TRANSFERS = 50_000
+"""As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
 
 
 def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
@@ -30,6 +36,13 @@ def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
 def has_closed_form(plan: Schedule, graph: Topology) -> bool:
     """Whether the schedule has a closed form on this network."""
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
+
+
+def _quicker(plan: Schedule, graph: Topology, *, traced: bool) -> str:
+    """Which engine simulates a schedule in less time, its start included."""
+    able = jit.available() or isinstance(plan.steps, Streams)
+    large = estimate(plan, graph).transfers > SIMPY_TRANSFERS
+    return "fast" if able and large and not traced else "simpy"
 
 
 def evaluate(
@@ -44,8 +57,8 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    ``simpy`` simulates; ``model`` takes the closed form, and raises ValueError where there is none;
-    ``auto`` simulates what is small or has no closed form; ``quick``, for fits, simulates only where
+    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is none;
+    ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for fits, simulates only where
     there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
@@ -53,15 +66,21 @@ def evaluate(
     quick = engine == "quick"
     if engine in ("auto", "quick"):
         decides = has_closed_form if quick else takes_closed_form
-        engine = "model" if not traced and decides(plan, graph) else "simpy"
+        engine = "model" if not traced and decides(plan, graph) else _quicker(plan, graph, traced=traced)
+    if engine == "fast" and traced:
+        raise ValueError("the fast engine keeps no timeline; write --engine simpy")
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
-    if engine == "simpy":
-        consider(plan, graph)
+    if engine != "model":
+        if not isinstance(plan.steps, Streams):
+            consider(plan, graph, engine)
         routes = routes or Routes(graph)
         bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
-        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
-        seconds, timeline = run.time_s, run.timeline
+        if engine == "fast":
+            run = fast.simulate(plan, graph, parameters.gamma, routes)
+        else:
+            run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
+        seconds, timeline, engine = run.time_s, run.timeline, run.engine
     else:
         closed = None
         if has_closed_form(plan, graph) and not traced:
@@ -139,7 +158,8 @@ class Scheduled:
     def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
-            consider(plan, graph)
+            if not isinstance(plan.steps, Streams):
+                consider(plan, graph, _quicker(plan, graph, traced=False))
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 

@@ -172,9 +172,9 @@ class Nccl:
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S
-        elif engine == "simpy":
+        elif engine in ("simpy", "fast"):
             pair = candidate.algorithm, candidate.protocol
-            seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
+            seconds, timeline = simulated(self.comm, collective, *pair, engine, traced=traced)
             seconds += overhead_s(self.comm, *pair)
             if candidate.algorithm != "p2p":
                 channels = len(carried_bytes(self.comm, collective, *pair))
@@ -205,7 +205,13 @@ class Nccl:
 
 
 def simulated(
-    comm: Communicator, collective: Collective, algorithm: str, protocol: str, *, traced: bool = False
+    comm: Communicator,
+    collective: Collective,
+    algorithm: str,
+    protocol: str,
+    engine: str = "simpy",
+    *,
+    traced: bool = False,
 ) -> tuple[Seconds, Timeline | None]:
     """The seconds and the timeline of the channel that takes longest: as long as all data take.
 
@@ -214,7 +220,7 @@ def simulated(
     """
     nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
     runs = [
-        evaluate(played.schedule, played.graph, nothing_else, "simpy", traced=traced, routes=played.routes)
+        evaluate(played.schedule, played.graph, nothing_else, engine, traced=traced, routes=played.routes)
         for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])
