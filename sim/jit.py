@@ -1,7 +1,9 @@
 """Numba's one door: functions that are compiled where they are first called, and kept on disk."""
 
 from collections.abc import Callable
+from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +18,27 @@ def available() -> bool:
 
 
 def compiled(function: F) -> F:
-    """The function as machine code, compiled once on this machine."""
+    """The function as machine code, to be called by compiled code alone."""
     import numba
 
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    return cast(F, numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+
+
+def entry(function: F) -> F:
+    """The function as machine code, with all that it calls, compiled once on this machine."""
+    import numba
+
+    return cast(F, numba.njit(error_model="numpy", cache=True, no_cfunc_wrapper=True)(function))
+
+
+def fingerprint(*files: str) -> int:
+    """A number that changes with what stands in the files; never 0."""
+    digest = sha256(b"".join(Path(file).read_bytes() for file in files)).digest()
+    return 1 + int.from_bytes(digest[:6], "big")
+
+
+def is_kept(function: Any) -> bool:
+    """Whether an `entry` was compiled on this machine already, as far as the dates of its files say."""
+    source = Path(function.py_func.__code__.co_filename)
+    kept = Path(function.stats.cache_path).glob(f"{source.stem}.*{function.py_func.__name__}-*.nbi")
+    return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)

@@ -53,12 +53,12 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
     from sim.engine.compiled import loop, world
     from sim.engine.compiled.make import World
 
+    if not jit.is_kept(loop.play):
+        effort.say("compiling the event loop, once on this machine; some 20 seconds")
     room, rates = _ROOM, _RATES
     while True:
         state = World(schedule, wiring, gamma, room, rates)
         record, steps = state.record, _rows(schedule, wiring)
-        if record["streamed"]:
-            loop.start(record)
         while (status := loop.play(record)) in (world.GOING, world.HUNGRY):
             if status == world.HUNGRY:
                 moves, starts = next(steps)

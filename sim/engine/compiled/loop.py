@@ -7,7 +7,10 @@ stands in a queue, filled step by step, behind gates.
 
 from typing import Any
 
-from sim.engine.compiled.agenda import post, take
+from sim.engine.compiled import agenda, memory
+from sim.engine.compiled import gates as shutting
+from sim.engine.compiled import world as states
+from sim.engine.compiled.agenda import post, post_behind, take
 from sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
 from sim.engine.compiled.memory import array_at
 from sim.engine.compiled.world import (
@@ -19,7 +22,6 @@ from sim.engine.compiled.world import (
     GOING,
     HUNGRY,
     INT,
-    LINK,
     MOVE,
     NEED,
     OVER,
@@ -30,11 +32,13 @@ from sim.engine.compiled.world import (
     edges,
     gates,
     leave,
+    link_at,
     messages,
     number_at,
     room_for_message,
 )
-from sim.jit import compiled
+from sim.jit import compiled, entry, fingerprint
+from sim.network import compiled as fifo
 from sim.network.compiled import INF, carry
 
 EVERY = 200_000
@@ -42,15 +46,12 @@ EVERY = 200_000
 
 
 @compiled
-def start(world: Any) -> None:
-    """Begin now, at 0, on every rank."""
-    for connection in range(world.num_connections):
-        _advance(world, connection, 0.0)
-
-
-@compiled
-def play(world: Any) -> Any:
-    """Let things happen; say why it stopped."""
+def _play(world: Any) -> Any:
+    """Let things happen, from time 0 on; say why it stopped."""
+    if world.streamed and not world.begun:
+        for connection in range(world.num_connections):
+            _advance(world, connection, 0.0)
+    world.begun = 1
     while world.status == GOING:
         if world.num_dry and not _refill(world):
             return HUNGRY
@@ -77,7 +78,7 @@ def _take_link(world: Any, slot: int, message: Any) -> None:
     """Give a link to a message whose head has arrived, and send the head on."""
     way, width = connections(world)[message.connection], world.width
     number = number_at(world.routes, way.route + message.hop)
-    link = array_at(world.links, number + 1, LINK)[number]
+    link = link_at(world, number)
     partly = array_at(world.partly + number * width * 16, (width, 2), FLOAT)
     rates = array_at(world.rates + slot * width * 16, (width, 2), FLOAT)
     scratch = array_at(world.scratch, (2, 4 * width, 2), FLOAT)
@@ -93,24 +94,12 @@ def _take_link(world: Any, slot: int, message: Any) -> None:
             rates[change, 0] += link.latency
     message.hop += 1
     if message.hop == way.hops:
-        _deliver(world, slot, message.tail)
+        message.state += 1
+        message.at = message.tail
+        post_behind(world, number, slot, message.key, message.at)
     else:
-        _arrive(world, slot, begin + link.latency)
-
-
-@compiled
-def _arrive(world: Any, slot: int, time: float) -> None:
-    message = messages(world)[slot]
-    message.at = time
-    post(world, slot, message.key + ARRIVAL, time)
-
-
-@compiled
-def _deliver(world: Any, slot: int, time: float) -> None:
-    message = messages(world)[slot]
-    message.state += 1
-    message.at = time
-    post(world, slot, message.key, time)
+        message.at = begin + link.latency
+        post_behind(world, number, slot, message.key + ARRIVAL, message.at)
 
 
 @compiled
@@ -118,9 +107,10 @@ def _set_out(world: Any, slot: int, time: float) -> None:
     """Let a message's head arrive at the first of its links."""
     message = messages(world)[slot]
     message.rate, message.tail = INF, 0.0
-    message.changes = message.hop = 0
+    message.changes = message.hop = message.left = 0
     message.state = TRAVELS
-    _arrive(world, slot, time)
+    message.at = time
+    post(world, slot, message.key + ARRIVAL, time)
 
 
 @compiled
@@ -200,7 +190,9 @@ def _received(world: Any, slot: int, time: float) -> None:
         adder = array_at(world.adders, way.target + 1, FLOAT)
         gamma = world.gamma if way.target < world.ranks else 0.0
         adder[way.target] = end = max(time, adder[way.target]) + message.nbytes * gamma
-        _deliver(world, slot, end)
+        message.state = ADDED
+        message.at = end
+        post(world, slot, message.key, end)
     else:
         _complete(world, slot, time)
     _advance(world, connection, time)
@@ -359,3 +351,16 @@ def _take_step(world: Any, begin: int, end: int) -> None:
         move = moves[row]
         target = connections(world)[move.connection].target
         shut(world, move.slot, target, move.chunk, move.chunk + move.span)
+
+
+def _entry(sources: int) -> Any:
+    # Numba looks at the file and the cells of what it keeps on disk, not at what else is compiled into it
+    @entry
+    def play(world: Any) -> Any:
+        """Let things happen, from time 0 on; say why it stopped."""
+        return _play(world) if sources else OVER
+
+    return play
+
+
+play = _entry(fingerprint(memory.__file__, states.__file__, agenda.__file__, shutting.__file__, fifo.__file__))

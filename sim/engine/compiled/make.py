@@ -96,7 +96,7 @@ def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) ->
     rows["route"] = wiring.start
     ways = rows[:count]
     ways["hops"] = np.diff(wiring.start)
-    ways["credits"] = schedule.credits
+    ways["credits"] = np.minimum(schedule.credits, wiring.count)
     ways["count"] = ways["to_arrive"] = wiring.count
     ways["source"], ways["target"] = wiring.src, wiring.dst
     ways["pieces"], ways["stream"] = wiring.pieces, wiring.stream

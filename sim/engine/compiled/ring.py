@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from sim.jit import compiled
+from sim.jit import compiled, entry
 
 BLOCK = 2048
 
 
-@compiled
+@entry
 def turn(
     begin: int, end: int, lags: Any, phases: Any, figures: tuple[Any, ...], state: tuple[Any, ...], gamma: float
 ) -> None:

@@ -12,28 +12,37 @@ from sim.engine.compiled.memory import array_at
 from sim.jit import compiled
 
 
-def _record(ints: str, floats: str = "") -> Any:
-    return np.dtype([(name, np.int64) for name in ints.split()] + [(name, np.float64) for name in floats.split()])
+def _record(ints: str, floats: str = "", *, short: str = "") -> Any:
+    """A record, its widest fields first; ``short`` are 32 bits, so that more records are at hand at a time."""
+    fields = [(name, np.float64) for name in floats.split()] + [(name, np.int64) for name in ints.split()]
+    fields += [(name, np.int32) for name in short.split()]
+    return np.dtype(fields, align=True)
 
 
 INT = np.dtype(np.int64)
 FLOAT = np.dtype(np.float64)
 
-LINK = _record("parts", "bandwidth latency free")
-"""A link is free from a moment on, or partly: so many rows say what is left of it from when on."""
+LINK = _record("parts last", "bandwidth latency free")
+"""A link is free from a moment on, or partly: so many ``parts`` say what is left of it from when on.
+
+``last`` is the last of the messages that have left it and to which nothing has happened since: a queue.
+"""
 
 MESSAGE = _record(
-    "connection nbytes hop key state reduce next whole offset missing brings changes", "at tail rate ready"
+    "nbytes key offset",
+    "at tail rate ready",
+    short="connection hop state reduce next whole missing brings changes left",
 )
 """A transfer, or, where ``whole`` is its transfer, a piece, whose ``offset`` says whether it is the last.
 
-The rest is as in `sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
+``left`` is 1 above the number of the link in whose queue it is. The rest is as in `sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
 """
 
 CONNECTION = _record(
-    "order route hops credits count sent to_arrive held source target pieces stream sums summed plain first "
-    "head tail taken need wake later",
+    "order",
     "clear",
+    short="route hops credits count sent to_arrive held source target pieces stream sums summed plain first head tail "
+    "taken need wake later",
 )
 """Its route, what its transfers need, whom they wake and who waits for the last one are ranges in tables."""
 
@@ -53,7 +62,7 @@ _ARRAYS = (
 """Each is known by its address."""
 
 WORLD = _record(
-    _ARRAYS + " num_links num_connections num_bounds num_ends room width status spare fresh done to_do streamed segment turn "
+    _ARRAYS + " num_links num_connections num_bounds num_ends room width status begun spare fresh done to_do streamed segment turn "
     "modulus ranks step num_steps num_dry place_shift shown num_later num_now num_gates spare_gate fresh_gate spare_range "
     "fresh_range spare_edge fresh_edge",
     "gamma finished until within",
@@ -74,6 +83,12 @@ ARRIVAL = 1 << 62
 def messages(world: Any) -> Any:
     """The messages under way or waiting."""
     return array_at(world.messages, world.room, MESSAGE)
+
+
+@compiled
+def link_at(world: Any, number: int) -> Any:
+    """One link."""
+    return array_at(world.links, number + 1, LINK)[number]
 
 
 @compiled
