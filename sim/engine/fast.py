@@ -17,9 +17,6 @@ from sim.engine.wiring import Ints, Wiring, wire
 from sim.schedule import Schedule, ScheduleError, Step
 from topologies import Routes, Topology
 
-_ROOM = 4_000_000
-"""Messages and gates that a run has room for at first. Memory that is not touched is none."""
-
 _RATES = 8
 """Moments at which the rate of a message, or what is left of a link, may change, at first."""
 
@@ -55,9 +52,9 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
 
     if not jit.is_kept(loop.play):
         effort.say("compiling the event loop, once on this machine; some 20 seconds")
-    room, rates = _ROOM, _RATES
+    generosity, rates = 1, _RATES
     while True:
-        state = World(schedule, wiring, gamma, room, rates)
+        state = World(schedule, wiring, gamma, generosity, rates)
         record, steps = state.record, _rows(schedule, wiring)
         while (status := loop.play(record)) in (world.GOING, world.HUNGRY):
             if status == world.HUNGRY:
@@ -67,7 +64,10 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
             effort.show(int(record["done"]), int(record["to_do"]))
         if status == world.OVER:
             break
-        room, rates = (4 * room, rates) if status == world.FULL else (room, 4 * rates)
+        if status == world.FULL:
+            generosity *= 4
+        else:
+            rates *= 4
     if record["done"] < record["to_do"]:
         raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
     return Run(float(record["finished"]), int(record["done"]), engine="fast")

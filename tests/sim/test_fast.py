@@ -10,7 +10,7 @@ from sim.engine import events, fast
 from sim.libraries import gloo
 from sim.schedule import Schedule
 from tests.sim.networks import switch_trees
-from topologies import Topology, make, star
+from topologies import Topology
 
 pytest.importorskip("numba")
 

@@ -18,7 +18,6 @@ from sim.engine.compiled.world import (
     ARRIVAL,
     ARRIVED,
     FLOAT,
-    FULL,
     GOING,
     HUNGRY,
     INT,
@@ -52,9 +51,11 @@ def _play(world: Any) -> Any:
         for connection in range(world.num_connections):
             _advance(world, connection, 0.0)
     world.begun = 1
-    while world.status == GOING:
+    while True:
         if world.num_dry and not _refill(world):
             return HUNGRY
+        if world.status != GOING:
+            return world.status
         slot = take(world)
         if slot < 0:
             return OVER
@@ -70,7 +71,6 @@ def _play(world: Any) -> Any:
         if world.done >= world.shown + EVERY:
             world.shown = world.done
             return GOING
-    return world.status
 
 
 @compiled
@@ -309,11 +309,11 @@ def _send_by_rule(world: Any, connection: int) -> None:
 def _refill(world: Any) -> bool:
     """Take steps until every connection that has more to send knows its next transfer, if there are such."""
     starts = array_at(world.starts, world.num_steps + 1, INT)
-    while world.num_dry:
+    while world.num_dry and world.status == GOING:
         connection = array_at(world.dry, world.num_dry, INT)[world.num_dry - 1]
         way = connections(world)[connection]
         while not way.head:
-            if world.status == FULL:
+            if world.status != GOING:
                 return True
             if world.step == world.num_steps:
                 return False

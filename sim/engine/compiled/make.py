@@ -23,22 +23,25 @@ from sim.streams import Streams
 
 _KEY_BITS = 62
 
+_ROOM = 4_000_000
+"""Messages that a run has room for at first."""
+
 
 class World:
     """The record that compiled code knows, and the arrays that it points to, which live as long as this does.
 
-    There is ``room`` for so many messages and gates, and for so many ``rates`` of each message and link; what is not
-    touched of that takes no memory.
+    With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each message and
+    link; what is not touched of that takes no memory.
     """
 
-    def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, room: int, rates: int) -> None:
+    def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, generosity: int, rates: int) -> None:
         streams = schedule.steps if isinstance(schedule.steps, Streams) else None
         self._arrays: dict[str, Any] = {}
         self.record = np.zeros(1, dtype=WORLD)[0]
         record = self.record
-        record["room"] = room = min(room, _most_messages(schedule, wiring, streams) + 1)
+        record["room"] = room = min(_ROOM * generosity, _most_messages(schedule, wiring, streams) + 1)
         record["width"] = rates
-        record["num_gates"] = num_gates = 1 if streams else room
+        record["num_gates"] = num_gates = 1 if streams else 2 * generosity * room
         record["gamma"], record["ranks"] = gamma, schedule.ranks
         record["until"], record["within"] = -np.inf, wiring.within
         record["segment"], record["to_do"] = wiring.segment, wiring.count.sum()
