@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import Graph
 from sim.libraries.nccl.library import traffic_bound
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.model import Measured
-from sim.libraries.nccl.measured.work import Launch, Work, work_of
+from sim.libraries.nccl.measured.messages import Launch, Work, work_of
+from sim.libraries.nccl.measured.model import Facts, Measured
 from sim.libraries.nccl.pins import Pins
 from sim.record import Record, RecordError
 from validation.explain.causes import (
