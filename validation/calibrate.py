@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from sim.calibration import Calibration, Fit, digest
+from sim.calibration import Calibration, Fit
 from sim.libraries.nccl.cluster import is_machine
-from sim.record import Record, RecordError
+from sim.record import Record, RecordError, digest
 from topologies.catalogue import split
 from topologies.units import format_duration, format_size
 from validation.fit import NAMES, fit

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.calibration import Calibration, digest
+from sim.calibration import AUTO, Calibration
 from sim.engine.laws import check_band
 from sim.libraries.nccl.cluster import is_machine
-from sim.libraries.nccl.measured.shipped import AUTO, shipped
-from sim.record import Record
+from sim.libraries.nccl.measured.shipped import shipped
+from sim.record import Record, digest
 from topologies.catalogue import split
 from validation.measured.observed import is_observable
 from validation.measured.predict import Libraries

@@ -8,14 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
 from sim.calibration import Calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
+from sim.libraries.find import Options, find_calibration, find_library
+from sim.libraries.library import Library, Prediction, answer, check_growth
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.predict import Prediction, answer, check_growth
 from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split
@@ -27,7 +25,7 @@ WAY = (("algorithm", ""), ("protocol", ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """What was asked for, in the words of the command line."""
 
     collective: str
@@ -76,7 +74,7 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
-    request = Request(
+    request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
         trace,
@@ -85,7 +83,7 @@ def command(
         run(request, as_json=json)
 
 
-def run(request: Request, *, as_json: bool) -> None:
+def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
     if request.trace:
@@ -96,7 +94,11 @@ def run(request: Request, *, as_json: bool) -> None:
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
+    found = find_calibration(request.calibration, request.cluster)
+    if request.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, request.anchor, request.cluster, values)
     library = find_library(
         request.library, request.cluster, values, ranks=request.ranks,
         options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
@@ -110,7 +112,7 @@ def run(request: Request, *, as_json: bool) -> None:
     _show(request, library, predictions, as_json=as_json)
 
 
-def _predictions(request: Request, library: Library, sizes: list[int]) -> list[Prediction]:
+def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
     predictions = []
     with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
@@ -122,7 +124,9 @@ def _predictions(request: Request, library: Library, sizes: list[int]) -> list[P
     return predictions
 
 
-def _show(request: Request, library: Library, predictions: list[Prediction], *, as_json: bool) -> None:
+def _show(
+    request: SimulateRequest, library: Library, predictions: list[Prediction], *, as_json: bool
+) -> None:
     inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
@@ -152,7 +156,7 @@ def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: Request, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
     if isinstance(library, Nccl):

@@ -10,10 +10,9 @@ import typer
 
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console, options
-from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
 from sim.engine.effort import forced
-from sim.libraries.find import find_library
+from sim.libraries.find import find_calibration, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
@@ -22,7 +21,7 @@ from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import Memory, find_optimizer, memory
 from sim.training.scaling import recommended_cap
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
@@ -53,7 +52,7 @@ class Outcome:
 
     library: Library
     cap_mb: float | None
-    step: Step
+    step: TrainingStep
     weak: float
     strong: float
 
@@ -151,7 +150,11 @@ def run(
     _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
-    found = find_calibration(calibration, anchor, cluster, figures)
+    found = find_calibration(calibration, cluster)
+    if anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, anchor, cluster, figures)
     libraries = [find_library(name, one, figures, ranks=ranks, calibration=found) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster, figures))

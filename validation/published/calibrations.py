@@ -7,9 +7,9 @@ of one box, what is between nodes belongs to the name.
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.calibration import Calibration, digest
+from sim.calibration import Calibration
 from sim.libraries.nccl.measured.shipped import BOXES, folder
-from sim.record import Record
+from sim.record import Record, digest
 from validation.measured.calibrate import calibrate_nccl
 from validation.measured.observed import is_observable
 from validation.published import published

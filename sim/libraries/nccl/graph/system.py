@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sim.libraries.nccl.graph.nodes import Nodes
-from topologies.links import nvlink
+from topologies.hardware import nvlink
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""

@@ -4,7 +4,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from sim.calibration import Calibration, CalibrationError, read
+from sim.calibration import FAMILY, Calibration, CalibrationError, read_own
 
 BOXES = {
     "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
@@ -12,9 +12,6 @@ BOXES = {
     "HGX B200": ("dgx-b200", "gcp-a4"),
 }
 """Machines that are alike inside a node, whoever sells them; what is between nodes belongs to the name."""
-
-AUTO, NONE, FAMILY = "auto", "none", "family:"
-"""The machine's own; the bare belief; another machine's, whose name follows."""
 
 
 def folder() -> Path:
@@ -31,7 +28,7 @@ def names() -> list[str]:
 def shipped(machine: str) -> Calibration | None:
     """What is known of a machine, ``None`` if it was not measured."""
     path = folder() / f"{machine}.yaml"
-    return read(path) if machine in names() else None
+    return read_own(path) if machine in names() else None
 
 
 def why_not(machine: str) -> str:
