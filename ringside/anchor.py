@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.calibration import AUTO, Calibration, CalibrationError
-from sim.libraries.nccl.measured.shipped import shipped, why_not
+from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from topologies.catalogue import split
 from validation.measured.anchor import anchored
 from validation.readers import read

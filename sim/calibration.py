@@ -1,8 +1,13 @@
-"""What calibration found, as a file: parameters for each way of carrying out a collective, and provenance."""
+"""What calibration found, as a file, and which calibration a word means.
+
+A file holds parameters for each way of carrying out a collective, and provenance. Those that come with
+Ringside are NCCL's, one for each machine of which measurements are published.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sim.parameters import Parameters, check_within
 from topologies import strict_yaml
+from topologies.catalogue import split
 from topologies.disk import regular, write_file
 from topologies.strict_yaml import complaints
 
@@ -23,6 +29,16 @@ READABLE = (1, 2)
 
 AUTO, NONE, FAMILY = "auto", "none", "family:"
 """What stands for a calibration: the machine's own; the bare belief; another machine's."""
+
+SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
+"""Where those lie that come with Ringside, one file a machine."""
+
+BOXES = {
+    "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
+    "HGX H100": ("dgx-h100", "dgx-h200", "aws-p5", "azure-ndv5", "gcp-a3mega"),
+    "HGX B200": ("dgx-b200", "gcp-a4"),
+}
+"""Machines that are alike inside a node, whoever sells them; what is between nodes belongs to the name."""
 
 
 class CalibrationError(ValueError):
@@ -112,6 +128,60 @@ def read(path: Path) -> Calibration:
 def read_own(path: Path) -> Calibration:
     """The calibration in a file that nobody wrote by hand: as `read`, in a fifteenth of the time."""
     return _calibration(yaml.load(path.read_text(encoding="utf-8"), _Quick), path)
+
+
+def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
+    """What ``--calibration`` means: ``auto`` stays, as each library has its own idea of it.
+
+    A file's calibration must not be of another machine than the cluster's, where NCCL's model knows both.
+    """
+    if text == NONE:
+        return None
+    if text == AUTO:
+        return AUTO
+    if text.startswith(FAMILY):
+        return family(text)
+    found = read(Path(text))
+    if found.nccl:
+        from sim.libraries.nccl.graph.systems import SYSTEMS
+
+        fitted, machine = found.nccl.machine, split(cluster)[0]
+        if fitted != machine and {fitted, machine} <= set(SYSTEMS):
+            raise CalibrationError(
+                f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
+            )
+    return found
+
+
+def measured_machines() -> list[str]:
+    """The machines whose calibration comes with Ringside."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@cache
+def shipped(machine: str) -> Calibration | None:
+    """What is known of a machine, ``None`` if it was not measured."""
+    path = SHIPPED / f"{machine}.yaml"
+    return read_own(path) if machine in measured_machines() else None
+
+
+def why_not(machine: str) -> str:
+    """Why nothing is calibrated on a machine, and whose calibration comes nearest."""
+    boxes = [box for box in BOXES.values() if machine in box]
+    near = [mate for box in boxes for mate in box if mate in measured_machines()]
+    hint = f"; {FAMILY}{near[0]} has the same box" if near else ""
+    return f"no measurement of {machine} is shipped{hint}"
+
+
+def family(text: str) -> Calibration:
+    """What ``family:NAME`` asks for."""
+    name = text.removeprefix(FAMILY)
+    found = shipped(name)
+    if found is None:
+        raise CalibrationError(
+            f"no calibration of {name!r} is shipped; write one of {', '.join(measured_machines())}"
+        )
+    return found
 
 
 def _calibration(content: Any, path: Path) -> Calibration:

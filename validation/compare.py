@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.calibration import AUTO, Calibration
+from sim.calibration import AUTO, Calibration, shipped
 from sim.engine.laws import check_band
 from sim.libraries.nccl.cluster import is_machine
-from sim.libraries.nccl.measured.shipped import shipped
 from sim.record import Record, digest
 from topologies.catalogue import split
 from validation.measured.observed import is_observable

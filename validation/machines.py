@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.libraries.nccl.measured.shipped import BOXES
+from sim.calibration import BOXES
 from sim.record import Record, RecordError
 from topologies import MAKERS
 from topologies.catalogue import split

@@ -10,10 +10,8 @@ import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
-from sim.calibration import AUTO
+from sim.calibration import AUTO, find_calibration, shipped, why_not
 from sim.engine.effort import forced
-from sim.libraries.find import find_calibration
-from sim.libraries.nccl.measured.shipped import shipped, why_not
 from sim.record import Record, is_ddp_record
 from topologies import parse_settings
 from topologies.catalogue import split

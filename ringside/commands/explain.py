@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import console, options
-from sim.calibration import AUTO, Calibration
+from sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
 from sim.engine.effort import forced
-from sim.libraries.find import find_calibration
-from sim.libraries.nccl.measured.shipped import shipped, why_not
 from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split

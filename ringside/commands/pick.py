@@ -10,9 +10,10 @@ import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
+from sim.calibration import find_calibration
 from sim.collective import kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, default_library, find_calibration, find_library
+from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.files.plugin_csv import tuner_csv

@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringside import console, options
-from sim.calibration import Calibration
+from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_calibration, find_library
+from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
-from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+
+if TYPE_CHECKING:
+    from sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -90,7 +91,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
         check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
     if request.trace and len(sizes) > 1:
-        raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
+        raise ValueError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
@@ -131,9 +132,9 @@ def _show(
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
-    if library.name == "nccl":
+    if nccl := as_nccl(library):
         is_measured = any(p.engine == "measured" for p in predictions)
-        note = _note(library, request.engine, is_measured=is_measured) if isinstance(library, Nccl) else ""
+        note = _note(nccl, request.engine, is_measured=is_measured)
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, "rows": rows}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
@@ -146,8 +147,10 @@ def _show(
         console.print_table(comments, heads, cells)
 
 
-def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
+def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     """On what the times rest."""
+    from sim.libraries.nccl.library import LAUNCH_S
+
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
@@ -159,8 +162,8 @@ def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
 def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if isinstance(library, Nccl):
-        ours["nccl_version"] = library.version
+    if nccl := as_nccl(library):
+        ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     del rest["sweep"], rest["trace"]
     return rest | ours

@@ -11,8 +11,9 @@ import typer
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console, options
 from ringside.pictures.style import check_format
+from sim.calibration import find_calibration
 from sim.engine.effort import forced
-from sim.libraries.find import find_calibration, find_library
+from sim.libraries.find import find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing

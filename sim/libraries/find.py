@@ -1,4 +1,4 @@
-"""From words to a library and its calibration: every door goes through here.
+"""From words to a library: every door goes through here.
 
 NCCL's rooms are opened for who asks for NCCL.
 """
@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim import calibration as calibrations
-from sim.calibration import AUTO, FAMILY, NONE, Calibration, CalibrationError
+from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from sim.libraries.library import Library
 from topologies import Topology, load
-from topologies.catalogue import split
 
 if TYPE_CHECKING:
     from sim.libraries.nccl.communicator import Communicator, Settings
@@ -97,29 +95,14 @@ def find_library(
     return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration)
 
 
-def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
-    """What ``--calibration`` means: ``auto`` stays, as each library has its own idea of it.
-
-    A file's calibration must not be of another machine than the cluster's, where NCCL's model knows both.
-    """
-    if text == NONE:
+def as_nccl(library: Library) -> "Nccl | None":
+    """The library if it is NCCL, of which more can be asked than of every library."""
+    if library.name != "nccl":
         return None
-    if text == AUTO:
-        return AUTO
-    if text.startswith(FAMILY):
-        from sim.libraries.nccl.measured.shipped import family
+    from sim.libraries.nccl.library import Nccl
 
-        return family(text)
-    found = calibrations.read(Path(text))
-    if found.nccl:
-        from sim.libraries.nccl.graph.systems import SYSTEMS
-
-        fitted, machine = found.nccl.machine, split(cluster)[0]
-        if fitted != machine and {fitted, machine} <= set(SYSTEMS):
-            raise CalibrationError(
-                f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
-            )
-    return found
+    assert isinstance(library, Nccl)
+    return library
 
 
 def _refuse_nccls(name: str, options: Options) -> None:
@@ -159,7 +142,6 @@ def _calibrated(
     """What answers in place of NCCL's belief, or why nothing does."""
     from sim.libraries.nccl.graph.systems import SYSTEMS
     from sim.libraries.nccl.library import Calibrated
-    from sim.libraries.nccl.measured.shipped import shipped, why_not
 
     if comm is None or calibration is None:
         return None, ""

@@ -1,6 +1,6 @@
 import pytest
 
-from sim.libraries.nccl.measured.shipped import BOXES
+from sim.calibration import BOXES
 from sim.record import Record, RecordError
 from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
 from topologies.gpus import GPUS, gpus_in

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.constants import BASE_US, HOP_US
-from sim.libraries.nccl.device.chunks import chunking
+from sim.libraries.nccl.device.chunks import channel_bytes, chunking
 from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.tuning.channels import channel_bytes, launch
+from sim.libraries.nccl.tuning.tuner import launch
 
 Floats = NDArray[np.float64]
 
