@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.collective import KINDS
+from sim.collective import ITEMSIZE, KINDS, REDOPS, Collective
 from topologies.disk import regular, write_file
 
 VERSION = 1
@@ -84,6 +84,15 @@ def to_line(record: Record) -> str:
     """The record as one line of JSON, bandwidths included for those who read it without Ringside."""
     derived = {"algbw_GBps": record.algbw / 1e9, "busbw_GBps": record.busbw / 1e9}
     return json.dumps({"record": VERSION, **asdict(record), **derived})
+
+
+def collective_of(record: Record) -> Collective:
+    """What was carried out; of a type without a known size, or of none, four bytes an element."""
+    dtype = record.dtype if record.dtype in ITEMSIZE else None
+    redop = record.redop if record.redop in REDOPS else "sum"
+    return Collective(
+        record.collective, record.ranks, record.nbytes, ITEMSIZE.get(dtype or "", 4), dtype=dtype, redop=redop
+    )
 
 
 def digest(record: Record) -> str:

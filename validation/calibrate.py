@@ -11,8 +11,9 @@ from sim.record import Record, RecordError, digest
 from topologies.catalogue import split
 from topologies.units import format_duration, format_size
 from validation.fit import NAMES, fit
+from validation.machines import check_one_cluster
 from validation.measured.calibrate import calibrate_nccl, report_nccl
-from validation.rows import Row, check_one_cluster, rows
+from validation.rows import Row, rows
 
 MIN_ROWS = 4
 WORST_ROWS = 3

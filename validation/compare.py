@@ -10,9 +10,10 @@ from sim.engine.laws import check_band
 from sim.libraries.nccl.cluster import is_machine
 from sim.record import Record, digest
 from topologies.catalogue import split
+from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
 from validation.measured.predict import Libraries
-from validation.rows import Row, check_one_cluster, rows
+from validation.rows import Row, rows
 
 SETS = ("fitted", "held_out", "unfitted")
 """Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""

@@ -46,9 +46,8 @@ def run(
     from validation.explain.nccl import NcclFamily
     from validation.explain.schedules import ScheduleFamily
     from validation.explain.verdict import judge
-    from validation.machines import infer_machine, other_gpus
+    from validation.machines import check_one_cluster, infer_machine, other_gpus
     from validation.readers import read_all
-    from validation.rows import check_one_cluster
 
     reading, values = read_all(files), parse_settings(settings)
     console.left_out(reading.skipped)

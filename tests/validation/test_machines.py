@@ -3,8 +3,7 @@ import pytest
 from sim.calibration import BOXES
 from sim.record import Record, RecordError
 from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-from topologies.gpus import GPUS, gpus_in
-from validation.machines import infer_machine, other_gpus
+from validation.machines import GPUS, gpus_in, infer_machine, other_gpus
 from validation.published import published
 
 

@@ -31,7 +31,7 @@ _MOST = 4096
 _ADVICE = "write a line '# nThread 1 nGpus 8' above for one process of 8 GPUs, or list the ranks"
 
 
-def collective_of(rows: list[Cells], fits: Callable[[str], bool], place: str, file_name: str) -> str:
+def infer_kind(rows: list[Cells], fits: Callable[[str], bool], place: str, file_name: str) -> str:
     """The one collective that fits all evidence; raise `RecordError` where several do, or none.
 
     ``fits`` says of a collective whether the bandwidths may be its own.

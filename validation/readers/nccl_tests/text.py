@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sim.collective import kind_of
 from sim.record import RecordError
-from validation.readers.nccl_tests.inferred import collective_of, factor_fits, fitting, ranks_of
+from validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of
 from validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from validation.readers.nccl_tests.table import Cells, Table, header
 from validation.readers.reading import EXPECTED, Reading
@@ -146,7 +146,7 @@ def reading(run: BenchmarkRun, rows: list[Cells], path: Path) -> Reading:
 
     each = run.per_process
     if not run.collective:
-        run = replace(run, collective=collective_of(rows, fits, run.place, path.stem))
+        run = replace(run, collective=infer_kind(rows, fits, run.place, path.stem))
     if not run.devices:
         run = replace(run, ranks=ranks_of(rows, kind_of(run.collective), each, run.place))
     return run.reading(cells.row() for cells in rows)
