@@ -57,7 +57,7 @@ def command(
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -69,7 +69,7 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:

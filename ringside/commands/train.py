@@ -65,7 +65,7 @@ def command(
     cluster: options.Cluster,
     settings: options.Settings = None,
     strategy: Annotated[str, typer.Option(help="How the model is spread: ddp.")] = "ddp",
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: Annotated[
         str, typer.Option(help="ideal, gloo or nccl; auto is nccl where it is known.")
     ] = "auto",
@@ -80,16 +80,10 @@ def command(
         str | None, typer.Option(help="Type of parameters and gradients [default: the model's own]")
     ] = None,
     optimizer: Annotated[str, typer.Option(help="sgd, momentum or adam.")] = "adam",
-    bucket_cap_mb: Annotated[
-        float | None, typer.Option(help="MiB a bucket [default: 25 after a first one of 1]")
-    ] = None,
-    find_unused_parameters: Annotated[
-        bool, typer.Option("--find-unused-parameters", help="As DistributedDataParallel's.")
-    ] = False,
-    static_graph: Annotated[bool, typer.Option("--static-graph", help="Likewise.")] = False,
-    gradient_as_bucket_view: Annotated[
-        bool, typer.Option("--gradient-as-bucket-view", help="Likewise.")
-    ] = False,
+    bucket_cap_mb: options.BucketCap = None,
+    find_unused_parameters: options.UnusedParameters = False,
+    static_graph: options.StaticGraph = False,
+    gradient_as_bucket_view: options.BucketView = False,
     comm_hook: Annotated[str | None, typer.Option(help="fp16_compress or bf16_compress.")] = None,
     accumulation: Annotated[int, typer.Option(help="Passes a step, all but the last under no_sync.")] = 1,
     straggler: Annotated[
@@ -104,7 +98,7 @@ def command(
         str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
     ] = None,
     plot: options.Plot = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
