@@ -8,7 +8,7 @@ import pytest
 
 import ringside
 import validation.published
-from sim.calibration import CalibrationError, family, measured_machines, read, shipped, why_not
+from sim.calibration import SHIPPED, CalibrationError, family, measured_machines, read, shipped, why_not
 from sim.collective import Collective
 from sim.libraries.find import find_library
 from sim.record import RecordError
@@ -31,6 +31,11 @@ def test_every_machine_with_rows_has_a_calibration_and_no_other():
     assert family("family:dgx-h100") is shipped("dgx-h100")
     with pytest.raises(CalibrationError, match="no calibration of 'gcp-a4' is shipped; write one of"):
         family("family:gcp-a4")
+
+
+def test_what_is_shipped_reads_alike_as_a_users_file():
+    for machine in measured_machines():
+        assert read(SHIPPED / f"{machine}.yaml") == shipped(machine)
 
 
 @pytest.mark.parametrize("machine", ["abci-v100", "summit-v100", "rtx4090-pcie"])
