@@ -185,7 +185,7 @@ def family(text: str) -> Calibration:
 
 
 def _calibration(content: Any, path: Path) -> Calibration:
-    from sim.libraries.nccl.measured.stored import Stored  # `Calibration` is checked with it
+    from sim.libraries.nccl.measured.stored import Stored  # what `Calibration.nccl` is annotated with
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")

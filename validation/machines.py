@@ -55,7 +55,7 @@ def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     if machine not in GPUS:
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
-    return sorted(name for name in names if not has(machine, name))
+    return sorted(name for name in names if not _has(machine, name))
 
 
 def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bool) -> None:
@@ -73,14 +73,14 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
         raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
 
 
-def has(machine: str, gpu: str) -> bool:
+def _has(machine: str, gpu: str) -> bool:
     """Whether the named machine's GPUs may be called so."""
     return re.search(GPUS[machine], gpu.upper()) is not None
 
 
-def machines_with(gpu: str) -> list[str]:
+def _machines_with(gpu: str) -> list[str]:
     """The named machines whose GPUs may be called so."""
-    return [machine for machine in GPUS if has(machine, gpu)]
+    return [machine for machine in GPUS if _has(machine, gpu)]
 
 
 def gpus_in(machine: str) -> int:
@@ -89,7 +89,7 @@ def gpus_in(machine: str) -> int:
 
 
 def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
-    machines = machines_with(gpu)
+    machines = _machines_with(gpu)
     if not machines:
         raise RecordError(f"no named machine has {gpu}; add --cluster with one, or a file of your own")
     if any(not record.num_nodes for record in records):
