@@ -190,7 +190,7 @@ def _received(world: Any, slot: int, time: float) -> None:
         adder = array_at(world.adders, way.target + 1, FLOAT)
         gamma = world.gamma if way.target < world.ranks else 0.0
         adder[way.target] = end = max(time, adder[way.target]) + message.nbytes * gamma
-        message.state = ADDED
+        message.state, message.left = ADDED, 0
         message.at = end
         post(world, slot, message.key, end)
     else:

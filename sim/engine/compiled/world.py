@@ -93,8 +93,8 @@ def link_at(world: Any, number: int) -> Any:
 
 @compiled
 def connections(world: Any) -> Any:
-    """The connections, in order of first use."""
-    return array_at(world.connections, world.num_connections, CONNECTION)
+    """The connections, in order of first use, and one more, where the last one's ranges end."""
+    return array_at(world.connections, world.num_connections + 1, CONNECTION)
 
 
 @compiled
