@@ -19,16 +19,19 @@ def available() -> bool:
 
 def compiled(function: F) -> F:
     """The function as machine code, to be called by compiled code alone."""
-    import numba
-
-    return cast(F, numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return _jit(function, no_cpython_wrapper=True)
 
 
 def entry(function: F) -> F:
     """The function as machine code, with all that it calls, compiled once on this machine."""
+    return _jit(function, cache=True)
+
+
+def _jit(function: F, **options: bool) -> F:
     import numba
 
-    return cast(F, numba.njit(error_model="numpy", cache=True, no_cfunc_wrapper=True)(function))
+    njit: Any = numba.njit
+    return cast(F, njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function))
 
 
 def fingerprint(*files: str) -> int:

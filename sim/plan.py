@@ -1,4 +1,4 @@
-"""One way to carry out one collective, apart from `sim.schedule` so that the proof can read what it proves."""
+"""One way to carry out one collective, apart from `sim.schedule` so that the proof can read it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

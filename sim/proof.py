@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collective import KINDS
-from sim.races import refuse_deadlock, refuse_races
 from sim.plan import Plan
+from sim.races import refuse_deadlock, refuse_races
 from sim.steps import Bools, Ints, Step
 
 PARTS_COUNTED = 1 << 24

@@ -12,8 +12,8 @@ comes back, at no cost, when a chunk has been completely received.
 
 from dataclasses import dataclass
 
-from sim.proof import prove
 from sim.plan import Plan
+from sim.proof import prove
 from sim.steps import (
     CREDITS,
     Bools,

@@ -1,4 +1,4 @@
-"""What a schedule is made of: transfers in steps, and the chunks that they carry; `sim.schedule` says what it means."""
+"""What a schedule is made of: transfers in steps, and their chunks; `sim.schedule` says what it means."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -5,14 +5,14 @@ to whom, and what every transfer waits for, without a walk along its steps.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.steps import Bools, Chunks, Ints, Step
+from sim.steps import Chunks, Ints, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,16 @@ class Streams:
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
         given = {"channel": 0, "lag": 0, **columns, "src": src, "dst": dst}
         arrays = np.broadcast_arrays(*(np.atleast_1d(given[name]) for name in names))
-        return cls(*(array.astype(np.int64) for array in arrays), chunks=chunks, turn=turn)
+        src, dst, channel, lag, count, begin, sums = (array.astype(np.int64) for array in arrays)
+        return cls(src, dst, channel, lag, count, begin, sums, chunks, turn)
 
     def beside(self, other: "Streams") -> "Streams":
         """Both at once: in each step first those of this one, then the other's."""
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
-        columns = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in names)
-        return Streams(*columns, chunks=self.chunks, turn=self.turn)
+        both: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        }
+        return replace(self, **both)
 
     def __call__(self) -> Iterator[Step]:
         """The steps, one after another."""

@@ -22,7 +22,7 @@ def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Reduce-scatter, then all-gather, each chunk S/n: having come to a rank, a sum goes on in the next step."""
+    """Reduce-scatter, then all-gather, each chunk S/n; what came in one step goes on in the next."""
     ranks = collective.ranks
     steps = _turning(ranks, 0, count=2 * (ranks - 1), sums=ranks - 1)
     return Schedule(collective, "ring", even_chunks(collective, ranks), steps)

@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 
 def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
-    """Both bounds, true of every schedule, by one walk along the steps where these follow no rule; ``routes`` are the graph's."""
+    """Both bounds, true of every schedule, by rule or a walk along the steps; ``routes`` are the graph's."""
     routes = routes or Routes(graph)
     ways = partial(route, schedule, routes)
     latencies = _Latencies(graph, ways)

@@ -25,9 +25,9 @@ _STEPS = 1 << 17
 
 
 def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
-    """Play one schedule alone on a topology, as `sim.engine.events.simulate` does; the answer names the engine.
+    """Play one schedule alone on a topology, as `sim.engine.events.simulate` does.
 
-    Without Numba only rings are played here; everything else is SimPy's then.
+    The answer names the engine: without Numba only rings are played here; everything else is SimPy's then.
     """
     check_ranks(schedule, graph)
     routes = routes or Routes(graph)

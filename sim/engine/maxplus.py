@@ -1,6 +1,7 @@
 """Rings by recurrence: where no two transfers compete, time is a matter of sums and maxima.
 
-Each connection of a ring has its links, and its receiver's additions, to itself. Its k-th transfer sets out when
+Each connection of a ring has its links, and its receiver's additions, to itself. Its k-th transfer sets out
+when
 the one that it passes on is complete at its source and a credit is there, and each of its links carries it
 behind the one before. So the k-th transfers of all connections together are a few operations on arrays,
 O(ranks) of memory, O(transfers of one connection) steps.
@@ -27,18 +28,19 @@ EVERY = 1 << 26
 """Transfers from one sign of life to the next."""
 
 MANY, SMALL = 100_000_000, 5000
-"""From so many transfers on the compiled recurrence is worth its start, where numpy takes at least as long for a
+"""From so many transfers on the compiled recurrence is worth its start, where numpy takes at least as long
+for a
 step as for so many transfers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ring:
-    """Connections of which each passes on what the one ``before`` it (-1 or 1 away) sent ``back`` transfers ago.
+    """Each passes on what the one ``before`` it (-1 or 1 away) sent ``back`` transfers ago.
 
-    ``beta`` and ``ahead`` say of every slow link, in a row for the first one of each route and so on, its seconds a
-    byte and the latency from the slow link before it; ``behind`` is the latency after the last. The bytes
-    of connection i's k-th transfer are ``sizes[q % s, q // s + i]`` with q = ``first`` + ``turn`` k and s the rows of
-    ``sizes``, which come again after a turn.
+    ``beta`` and ``ahead`` say of every slow link, in a row for the first one of each route and so on, its
+    seconds a byte and the latency from the slow link before it; ``behind`` is the latency after the last.
+    The bytes of connection i's k-th transfer are ``sizes[q % s, q // s + i]`` with q = ``first`` + ``turn``
+    k and s the rows of ``sizes``, which come again after a turn.
     """
 
     before: int
@@ -64,11 +66,14 @@ class Ring:
     def limited(self, credits: int) -> bool:
         """Whether transfers may have to wait for a credit.
 
-        Not if there are always enough, nor where one is back before the first link is free of those that had the others.
+        Not if there are always enough, nor where one is back before the first link is free of those that
+        had the others.
         """
         if credits >= self.count:
             return False
-        return len(self.beta) > 1 or bool((self.behind > (credits - 1) * self.sizes.min() * self.beta[0]).any())
+        return len(self.beta) > 1 or bool(
+            (self.behind > (credits - 1) * self.sizes.min() * self.beta[0]).any()
+        )
 
     def folded(self) -> "Ring":
         """The shortest ring that stands for this one, as it looks the same from all its multiples."""
@@ -79,7 +84,9 @@ class Ring:
                 some = slice(period)
                 return replace(
                     self,
-                    beta=self.beta[:, some], ahead=self.ahead[:, some], behind=self.behind[some],
+                    beta=self.beta[:, some],
+                    ahead=self.ahead[:, some],
+                    behind=self.behind[some],
                     sizes=self.sizes[:, : 2 * period],
                 )
         return self
@@ -88,7 +95,12 @@ class Ring:
 def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
     """The ring that a schedule is on this topology, if it is one and nothing competes."""
     streams, size = schedule.steps, len(wiring.count)
-    if not isinstance(streams, Streams) or not streams.is_ring or schedule.after or (wiring.stream >= 0).any():
+    if (
+        not isinstance(streams, Streams)
+        or not streams.is_ring
+        or schedule.after
+        or (wiring.stream >= 0).any()
+    ):
         return None
     if len(np.unique(wiring.links)) < len(wiring.links) or len(np.unique(streams.dst)) < size:
         return None
@@ -96,9 +108,10 @@ def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
     whom = needs.whom[np.argsort(needs.who)]
     before = next((way for way in (-1, 1) if (whom == (rank + way) % size).all()), 0)
     rows = streams.chunks // size
-    even = rows * size == streams.chunks and (
-        (streams.first - streams.first[0]) % streams.chunks == rank * rows % streams.chunks
-    ).all()
+    even = (
+        rows * size == streams.chunks
+        and ((streams.first - streams.first[0]) % streams.chunks == rank * rows % streams.chunks).all()
+    )
     if not before or not even:
         return None
     nbytes = np.diff(schedule.chunks.bounds).astype(np.float64).reshape(size, rows).T
@@ -111,7 +124,7 @@ def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
 
 
 def _slow_links(wiring: Wiring) -> tuple[Floats, Floats, Floats]:
-    """See `Ring`; where a route has fewer slow links than others, the others stand before its own and are infinitely fast."""
+    """See `Ring`; where a route has fewer than others, infinitely fast ones stand before its own."""
     size, hops = len(wiring.count), np.diff(wiring.start)
     slowest, behind = np.full(size, np.inf), np.zeros(size)
     beta, ahead = np.zeros((int(hops.max()), size)), np.zeros((int(hops.max()), size))
@@ -136,7 +149,7 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
     size = len(ring)
     if not ring.limited(credits):
         credits = 0
-    # what is complete at the receiver, by transfer, with the neighbours of the first and the last at the sides
+    # what is complete at the receiver, by transfer, with neighbours at both sides
     done = np.zeros((ring.back + 1, size + 2))
     arrived = np.zeros((credits + 1, size))
     free, adder = np.zeros_like(ring.beta), np.zeros(size)

@@ -1,7 +1,7 @@
 """A schedule's connections on a topology's links, as arrays: what the fast engine knows before it begins."""
 
+from dataclasses import dataclass
 from math import fsum, inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Wiring(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Wiring:
     """Connections in order of first use, and the links that they use, numbered as they are met.
 
     Connection c has ``count[c]`` transfers and crosses ``links[start[c]:start[c + 1]]``; ``place[c]`` is its
@@ -63,7 +64,9 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         crowded = _crowded(ways, bandwidth)
         cut |= (pieces > 1) & np.array([not crowded.isdisjoint(way[1:-1]) for way in ways])
     known: dict[tuple[int, ...], int] = {}
-    stream = [known.setdefault(way, len(known)) if is_cut else -1 for way, is_cut in zip(ways, cut, strict=True)]
+    stream = [
+        known.setdefault(way, len(known)) if is_cut else -1 for way, is_cut in zip(ways, cut, strict=True)
+    ]
     return Wiring(
         src, dst, channel, count, column, place,
         start=np.cumsum([0, *map(len, ways)]),

@@ -115,7 +115,8 @@ def barrier_latencies(ranks: int) -> int:
 def _ring(collective: Collective, chunks: Chunks) -> Schedule:
     """In n-1 rounds, then as many again, rank i passes the segments of a part to the rank before it.
 
-    In the first round they are of the part of the rank after it, which the receiver adds, and in each of the next ones of
+    In the first round they are of the part of the rank after it, which the receiver adds, and in each of
+    the next ones of
     the part behind the last one's.
     """
     ranks, per_rank = collective.ranks, _per_rank(collective)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from sim import jit
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
-from sim import jit
 from sim.engine import fast, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
@@ -57,8 +57,10 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is none;
-    ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for fits, simulates only where
+    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is
+    none;
+    ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for fits,
+    simulates only where
     there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.

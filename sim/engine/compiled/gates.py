@@ -1,7 +1,8 @@
 """The gates of `sim.engine.gates`, to be compiled: what a rank has yet to receive before it sends it on.
 
 The ranges that an end's gates hold back are a chain in their order, entered where it was last left. What
-waits for a gate, which gates are behind it and what gates a transfer brings are chains of edges (next, value).
+waits for a gate, which gates are behind it and what gates a transfer brings are chains of edges (next,
+value).
 """
 
 from typing import Any
@@ -53,7 +54,7 @@ def _first_over(world: Any, end: int, first: int) -> Any:
 
 @compiled
 def close_over(world: Any, slot: int, end: int, first: int, stop: int) -> None:
-    """Have a transfer wait for all that holds back a chunk from ``first`` to before ``stop`` at its source."""
+    """Have a transfer wait for what holds back chunks from ``first`` to before ``stop`` at its source."""
     held, here = ranges(world), _first_over(world, end, first)
     while here and held[here].begin < stop:
         gate = gates(world)[held[here].gate]

@@ -363,4 +363,6 @@ def _entry(sources: int) -> Any:
     return play
 
 
-play = _entry(fingerprint(memory.__file__, states.__file__, agenda.__file__, shutting.__file__, fifo.__file__))
+play = _entry(
+    fingerprint(memory.__file__, states.__file__, agenda.__file__, shutting.__file__, fifo.__file__)
+)

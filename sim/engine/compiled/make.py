@@ -30,7 +30,8 @@ _ROOM = 4_000_000
 class World:
     """The record that compiled code knows, and the arrays that it points to, which live as long as this does.
 
-    With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each message and
+    With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each
+    message and
     link; what is not touched of that takes no memory.
     """
 
@@ -110,7 +111,7 @@ def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) ->
 
 
 def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
-    """Where each connection's keys begin, and how far its transfers' are apart, in bits: the pieces' places."""
+    """Where each connection's keys begin, and how many bits are below a transfer's place, for pieces."""
     pieces = 0
     if wiring.segment:
         pieces = (int(schedule.chunks.bounds[-1]) // wiring.segment + 1).bit_length()

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from numba import carray, types
+import numba
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from sim.jit import compiled
 
 
-@intrinsic
-def _pointer(context: Any, address: Any) -> Any:
+def _as_pointer(context: Any, address: Any) -> Any:
     """An address as a pointer."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -19,7 +19,11 @@ def _pointer(context: Any, address: Any) -> Any:
     return types.voidptr(address), generate
 
 
+_pointer: Any = intrinsic(_as_pointer)
+_carray: Any = vars(numba)["carray"]
+
+
 @compiled
 def array_at(address: int, shape: Any, dtype: Any) -> Any:
     """The array of records or numbers that lies there."""
-    return carray(_pointer(address), shape, dtype)
+    return _carray(_pointer(address), shape, dtype)

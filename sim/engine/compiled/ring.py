@@ -14,9 +14,15 @@ BLOCK = 2048
 
 @entry
 def turn(
-    begin: int, end: int, lags: Any, phases: Any, figures: tuple[Any, ...], state: tuple[Any, ...], gamma: float
+    begin: int,
+    end: int,
+    lags: Any,
+    phases: Any,
+    figures: tuple[Any, ...],
+    state: tuple[Any, ...],
+    gamma: float,
 ) -> None:
-    """Let the transfers from ``begin`` to before ``end`` happen, with the arrays of `sim.engine.maxplus.play`."""
+    """Let the transfers from ``begin`` to before ``end`` happen: `maxplus.play` has the arrays."""
     back, credits, before = lags
     sums, first, way = phases
     beta, ahead, behind, sizes = figures

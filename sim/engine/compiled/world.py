@@ -1,6 +1,7 @@
 """All that the compiled loop knows: one record, and the arrays of records that it points to.
 
-`sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the messages, and of
+`sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the messages,
+and of
 all that is behind gates, is nobody's.
 """
 
@@ -13,8 +14,10 @@ from sim.jit import compiled
 
 
 def _record(ints: str, floats: str = "", *, short: str = "") -> Any:
-    """A record, its widest fields first; ``short`` are 32 bits, so that more records are at hand at a time."""
-    fields = [(name, np.float64) for name in floats.split()] + [(name, np.int64) for name in ints.split()]
+    """A record, its widest fields first; ``short`` are 32 bits, so that more fits the caches."""
+    fields: list[tuple[str, Any]] = [(name, np.float64) for name in floats.split()] + [
+        (name, np.int64) for name in ints.split()
+    ]
     fields += [(name, np.int32) for name in short.split()]
     return np.dtype(fields, align=True)
 
@@ -35,14 +38,15 @@ MESSAGE = _record(
 )
 """A transfer, or, where ``whole`` is its transfer, a piece, whose ``offset`` says whether it is the last.
 
-``left`` is 1 above the number of the link in whose queue it is. The rest is as in `sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
+``left`` is 1 above the number of the link in whose queue it is. The rest is as in
+`sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
 """
 
 CONNECTION = _record(
     "order",
     "clear",
-    short="route hops credits count sent to_arrive held source target pieces stream sums summed plain first head tail "
-    "taken need wake later",
+    short="route hops credits count sent to_arrive held source target pieces stream sums summed plain first "
+    "head tail taken need wake later",
 )
 """Its route, what its transfers need, whom they wake and who waits for the last one are ranges in tables."""
 
@@ -56,17 +60,18 @@ RANGE = _record("begin stop gate before after")
 EDGE = _record("next value")
 
 _ARRAYS = (
-    "links partly messages rates scratch connections routes need_table wake_table later_table streams later now "
-    "bounds adders gates ranges edges entries moves starts dry"
+    "links partly messages rates scratch connections routes need_table wake_table later_table streams later "
+    "now bounds adders gates ranges edges entries moves starts dry"
 )
 """Each is known by its address."""
 
-WORLD = _record(
-    _ARRAYS + " num_links num_connections num_bounds num_ends room width status begun spare fresh done to_do streamed segment turn "
-    "modulus ranks step num_steps num_dry place_shift shown num_later num_now num_gates spare_gate fresh_gate spare_range "
-    "fresh_range spare_edge fresh_edge",
-    "gamma finished until within",
+_COUNTS = (
+    "num_links num_connections num_bounds num_ends num_steps num_dry num_later num_now num_gates ranks room "
+    "width status begun spare fresh done to_do streamed segment turn modulus step place_shift shown "
+    "spare_gate fresh_gate spare_range fresh_range spare_edge fresh_edge"
 )
+
+WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within")
 
 TRAVELS, ARRIVED, ADDED = range(3)
 """A message's ``state``: on its way, all of it delivered, or added to what its receiver has."""
