@@ -18,7 +18,8 @@ from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
-from sim.network.fifo import PIECES, FifoNetwork, Message
+from sim.network.fifo import FifoNetwork
+from sim.network.message import PIECES, Message, Network
 from sim.schedule import Schedule, ScheduleError, Step
 from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
@@ -80,7 +81,7 @@ class Execution:
     def __init__(
         self,
         env: simpy.Environment,
-        network: FifoNetwork,
+        network: Network,
         schedule: Schedule,
         gamma: float = 0.0,
         *,
