@@ -19,6 +19,7 @@ class Prediction:
     Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
     and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
     ``caveat`` is what to know before it is believed.
+    ``network`` is how links served messages, where a schedule was played or stands behind the closed form.
     ``channels`` and ``belief_us``, what the library itself believes in microseconds, are NCCL's.
     """
 
@@ -33,6 +34,7 @@ class Prediction:
     caveat: str = ""
     channels: int = 1
     belief_us: float | None = None
+    network: str = "fifo"
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
@@ -57,6 +59,7 @@ def predict(
     algorithm: str = "auto",
     protocol: str = "auto",
     engine: str = "auto",
+    network: str = "fifo",
     calibration: "Calibration | str | None" = "auto",
     traced: bool = False,
 ) -> Prediction:
@@ -65,10 +68,11 @@ def predict(
     Without a ``library`` it is NCCL on what was read from a file of NCCL's or nvidia-smi's, else ``ideal``.
     ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
     a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
-    and NCCL_PROTO do. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
+    and NCCL_PROTO do. ``network`` is ``fifo``, links that serve one message after another, or ``fair``, links
+    that messages share. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
     ``None`` the library's bare belief.
     """
-    options = Options(algorithm, protocol)
+    options = Options(algorithm, protocol, network=network)
     found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
     return answer(found, collective, engine, traced=traced)
 
@@ -82,7 +86,7 @@ def answer(
     found = library.time(collective, candidate, engine, traced=traced)
     return Prediction(
         collective, found.algorithm, candidate.protocol, found.engine, found.time_s, found.time_lo_s,
-        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us,
+        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us, library.network,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def command(
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
     engine: options.Engine = "auto",
-    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    network: options.Network = "fifo",
     nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
@@ -93,13 +93,14 @@ def run(request: Request, *, as_json: bool) -> None:
         check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
     if request.trace and len(sizes) > 1:
         raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
-    if request.network != "fifo":
-        raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.anchor, request.cluster, values)
     library = find_library(
         request.library, request.cluster, values, ranks=request.ranks,
-        options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
+        options=Options(
+            request.algorithm, request.protocol, request.nccl_version, request.nccl_graph,
+            network=request.network,
+        ),
         calibration=found,
     )  # fmt: skip
     predictions = _predictions(request, library, sizes)

@@ -12,10 +12,11 @@ from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import communicator_of, is_machine, is_read
 from sim.libraries.nccl.communicator import Communicator, Settings
 from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.library import CLOCKS, Calibrated, Nccl
+from sim.libraries.nccl.library import Calibrated, Nccl
 from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.network.find import check_network
 from topologies import Topology, load
 
 LIBRARIES = ("ideal", "gloo", "nccl")
@@ -23,7 +24,7 @@ LIBRARIES = ("ideal", "gloo", "nccl")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm`` only NCCL understands.
+    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
 
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
@@ -34,6 +35,7 @@ class Options:
     nccl_version: str | None = None
     nccl_graph: Path | None = None
     times: str | None = None
+    network: str = "fifo"
 
     def settings(self) -> Settings:
         """As NCCL's model takes them."""
@@ -75,19 +77,20 @@ def find_library(
         raise ValueError(f"{name!r} is no known library; write one of {', '.join(LIBRARIES)}")
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
+    check_network(options.network)
     if name == "nccl":
         comm = communicator_of(cluster, values or {}, ranks, options.settings(), options.nccl_graph)
         if options.times is not None:
-            return Nccl(comm, clock=options.times)
+            return Nccl(comm, clock=options.times, network=options.network)
         found, why = _calibrated(comm, calibration)
-        return Nccl(comm, clock=CLOCKS[0], calibrated=found, uncalibrated=why)
+        return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network)
     _refuse_nccls(name, options)
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     make = Gloo if name == "gloo" else Ideal
-    return make(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+    return make(graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network)
 
 
 def _refuse_nccls(name: str, options: Options) -> None:

@@ -67,6 +67,11 @@ class Library(Protocol):
         ...
 
     @property
+    def network(self) -> str:
+        """How the links serve messages where schedules are played: one of `sim.network.find`'s."""
+        ...
+
+    @property
     def ranks(self) -> int:
         """How many ranks there are."""
         ...

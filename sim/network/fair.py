@@ -60,7 +60,7 @@ class FairNetwork:
         self._next = inf
 
     def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
-        """A connection's way: the numbers of its route's links, in order. Its messages name this very tuple."""
+        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
         stream = _Stream(self._number[hop] for hop in route)
         stream.latency = sum(self._latency[link] for link in stream)
         links: tuple[int, ...] = stream

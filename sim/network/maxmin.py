@@ -11,16 +11,20 @@ anew. The two functions here that do so take arrays; lists will do, and Numba co
 The arithmetic is the same, in the same order.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable
+from functools import cache
 from math import inf
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.jit import available, compiled
 
 AT_ONCE = 1e-12
 """Ends that differ by no more than this share of the time, and rates by no more of themselves, are one."""
 
-MUCH = 200_000
-"""So many flows are filled before it pays to fetch the compiler, some tenths of a second's work."""
+MUCH = 500_000
+"""So many flows are filled before it pays to fetch the compiler, a second's work."""
 
 
 class _State(NamedTuple):
@@ -54,10 +58,59 @@ class _State(NamedTuple):
     before: Any
 
 
-def _fill(state: _State, links: Any, count: int, flows: Any, narrow: Any, time: float) -> int:
-    """Give all flows their rates that hang together with the first ``count`` links; say how many these are."""
-    bandwidth, head, room, rising, link_seen = state[:5]
+_FLOATS = ("bandwidth", "room", "left", "since", "rate", "end")
+
+
+def _change(
+    state: _State, links: Any, ended: Any, num_ended: int, begun: Any, nbytes: Any, num_begun: int,
+    time: float, num_on: int,
+) -> tuple[int, int]:  # fmt: skip
+    """End and begin flows; say how many streams have one now, and on how many ``links`` something changed."""
+    head, link_seen = state.head, state.link_seen
     way, left, since, rate, end = state[5:10]
+    is_on, place, on = state[10:13]
+    link, after, before = state.link, state.after, state.before
+    count = 0
+    for each in range(num_ended + num_begun):
+        begins = each >= num_ended
+        stream = begun[each - num_ended] if begins else ended[each]
+        if begins:
+            left[stream], since[stream] = nbytes[each - num_ended], time
+            if is_on[stream]:  # one message behind another: nobody's rate changes
+                end[stream] = time + left[stream] / rate[stream]
+                continue
+            is_on[stream], rate[stream], end[stream] = 1, 0.0, inf
+            place[stream], on[num_on] = num_on, stream
+            num_on += 1
+        else:
+            is_on[stream] = 0
+            num_on -= 1
+            last = on[num_on]
+            on[place[stream]], place[last] = last, place[stream]
+        for at in range(way[stream], way[stream + 1]):
+            a = link[at]
+            if not link_seen[a]:
+                link_seen[a] = 1
+                links[count] = a
+                count += 1
+            if begins:
+                after[at], before[at] = head[a], -1
+                if head[a] >= 0:
+                    before[head[a]] = at
+                head[a] = at
+            else:
+                if before[at] >= 0:
+                    after[before[at]] = after[at]
+                else:
+                    head[a] = after[at]
+                if after[at] >= 0:
+                    before[after[at]] = before[at]
+    return num_on, count
+
+
+def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
+    """What hangs together with the first ``count`` links: of how many links and how many flows that is."""
+    bandwidth, head, room, rising, link_seen, way = state[:6]
     stream_seen, link, owner, after = state[13:17]
     found, here = 0, 0
     while here < count:
@@ -69,7 +122,6 @@ def _fill(state: _State, links: Any, count: int, flows: Any, narrow: Any, time: 
             flow = owner[at]
             if not stream_seen[flow]:
                 stream_seen[flow] = 1
-                flows[found] = flow
                 found += 1
                 for each in range(way[flow], way[flow + 1]):
                     b = link[each]
@@ -81,7 +133,14 @@ def _fill(state: _State, links: Any, count: int, flows: Any, narrow: Any, time: 
         rising[a], room[a] = number, bandwidth[a]
     for each in range(count):
         link_seen[links[each]] = 0
-    to_rise = found
+    return count, found
+
+
+def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time: float) -> None:
+    """Give all flows on the first ``count`` links, ``to_rise`` in number, their rates."""
+    head, room, rising = state[1:4]
+    way, left, since, rate, end = state[5:10]
+    stream_seen, link, owner, after = state[13:17]
     while to_rise:
         least, kept = inf, 0
         for each in range(count):
@@ -102,82 +161,44 @@ def _fill(state: _State, links: Any, count: int, flows: Any, narrow: Any, time: 
             at = head[narrow[each]]
             while at >= 0:
                 flow = owner[at]
-                if stream_seen[flow]:
-                    stream_seen[flow] = 0
-                    to_rise -= 1
-                    for other in range(way[flow], way[flow + 1]):
-                        b = link[other]
-                        rising[b] -= 1
-                        room[b] -= least
-                    if rate[flow] != least:
-                        left[flow] = max(left[flow] - rate[flow] * (time - since[flow]), 0.0)
-                        since[flow], rate[flow] = time, least
-                        end[flow] = time + left[flow] / least
                 at = after[at]
-    return found
+                if not stream_seen[flow]:
+                    continue
+                stream_seen[flow] = 0
+                to_rise -= 1
+                for other in range(way[flow], way[flow + 1]):
+                    b = link[other]
+                    rising[b] -= 1
+                    room[b] -= least
+                if rate[flow] != least:
+                    left[flow] = max(left[flow] - rate[flow] * (time - since[flow]), 0.0)
+                    since[flow], rate[flow] = time, least
+                    end[flow] = time + left[flow] / least
 
 
-def _settle(
-    state: _State, links: Any, flows: Any, narrow: Any,
-    ended: Any, num_ended: int, begun: Any, nbytes: Any, num_begun: int, time: float, num_on: int,
-) -> tuple[int, int, float, int]:  # fmt: skip
-    """End flows, begin flows, and give all that this concerns their rates.
-
-    Given back are how many streams have a flow, how many have been filled, when the next flow ends, and
-    how many end then: the first of ``flows``.
-    """
-    head, link_seen = state.head, state.link_seen
-    way, left, since, rate, end = state[5:10]
-    is_on, place, on = state[10:13]
-    link, after, before = state.link, state.after, state.before
-    for each in range(num_begun):
-        stream = begun[each]
-        left[stream], since[stream] = nbytes[each], time
-        if is_on[stream]:  # one message behind another: nobody's rate changes
-            end[stream] = time + left[stream] / rate[stream]
-    count = 0
-    for each in range(num_ended + num_begun):
-        begins = each >= num_ended
-        stream = begun[each - num_ended] if begins else ended[each]
-        if begins and is_on[stream]:
-            continue
-        for at in range(way[stream], way[stream + 1]):
-            a = link[at]
-            if not link_seen[a]:
-                link_seen[a] = 1
-                links[count] = a
-                count += 1
-            if begins:
-                after[at], before[at] = head[a], -1
-                if head[a] >= 0:
-                    before[head[a]] = at
-                head[a] = at
-            else:
-                if before[at] >= 0:
-                    after[before[at]] = after[at]
-                else:
-                    head[a] = after[at]
-                if after[at] >= 0:
-                    before[after[at]] = before[at]
-        if begins:
-            is_on[stream], rate[stream], end[stream] = 1, 0.0, inf
-            place[stream], on[num_on] = num_on, stream
-            num_on += 1
-        else:
-            is_on[stream] = 0
-            num_on -= 1
-            last = on[num_on]
-            on[place[stream]], place[last] = last, place[stream]
-    filled = _fill(state, links, count, flows, narrow, time)
+def _next_ends(end: Any, on: Any, num_on: int, ending: Any) -> tuple[float, int]:
+    """When the next flow ends, and how many do so then: the first streams of ``ending``."""
     first = inf
     for each in range(num_on):
-        first = min(first, end[on[each]])
-    until, ending = first * (1 + AT_ONCE), 0
+        if end[on[each]] < first:
+            first = end[on[each]]
+    until, count = first * (1 + AT_ONCE), 0
     for each in range(num_on):
         if end[on[each]] <= until:
-            flows[ending] = on[each]
-            ending += 1
-    return num_on, filled, first, ending
+            ending[count] = on[each]
+            count += 1
+    return first, count
+
+
+_Rules = tuple[Callable[..., Any], ...]
+
+_RULES: _Rules = (_change, _gather, _fill, _next_ends)
+
+
+@cache
+def _compiled_rules() -> _Rules:
+    """The same as machine code."""
+    return tuple(map(compiled, _RULES))
 
 
 class Sharing:
@@ -186,35 +207,37 @@ class Sharing:
     `begin` and `end` say what changes, `settle` makes it so. Streams are numbered as they are opened.
     """
 
-    def __init__(self, bandwidths: Sequence[float]) -> None:
-        links = len(bandwidths)
-        per_link = [list(bandwidths), [-1] * links, [0.0] * links, [0] * links, [0] * links]
-        per_stream: list[list[Any]] = [[0], *([] for _ in range(8))]
-        self._state = _State(*per_link, *per_stream, *([] for _ in range(4)))
-        self._links, self._narrow = [0] * links, [0] * links
-        self._flows: list[int] = []
+    def __init__(self, bandwidths: Iterable[float]) -> None:
+        self._state = _State(*([] for _ in _State._fields))
+        self._state.way.append(0)
+        self._links: Any = []
+        self._narrow: Any = []
+        self._flows: Any = []
+        self._rules = _RULES
         self._begun: dict[int, int] = {}
         self._ended: dict[int, None] = {}
         self._num_on = 0
         self._filled = 0
+        for bandwidth in bandwidths:
+            self.add_link(bandwidth)
         self.next_end = inf
         """When the next flows end, in seconds; infinite where there are none."""
         self.ending: list[int] = []
         """Their streams."""
 
     def add_link(self, bandwidth: float) -> int:
-        """The number of a further link."""
-        state = self._state
-        for column, value in zip(state[:5], (bandwidth, -1, 0.0, 0, 0), strict=True):
+        """The number of a further link, of so many bytes/s."""
+        self._hold(_RULES)
+        for column, value in zip(self._state[:5], (float(bandwidth), -1, 0.0, 0, 0), strict=True):
             column.append(value)
         self._links.append(0)
         self._narrow.append(0)
-        return len(state.head) - 1
+        return len(self._links) - 1
 
     def open(self, links: Iterable[int]) -> int:
         """The number of a further stream over these links, at least one and each once."""
-        state = self._state
-        stream = len(state.rate)
+        self._hold(_RULES)
+        state, stream = self._state, len(self._flows)
         for link in links:
             state.link.append(link)
             state.owner.append(stream)
@@ -246,12 +269,37 @@ class Sharing:
 
     def settle(self, time: float) -> None:
         """Let what began and ended have done so at ``time``."""
-        ended, begun, nbytes = list(self._ended), list(self._begun), list(self._begun.values())
-        self._num_on, filled, self.next_end, ending = _settle(
-            self._state, self._links, self._flows, self._narrow,
-            ended, len(ended), begun, nbytes, len(begun), time, self._num_on,
-        )  # fmt: skip
-        self.ending = self._flows[:ending]
+        if self._filled > MUCH and self._rules is _RULES and available():
+            self._hold(_compiled_rules())
+        change, gather, fill, next_ends = self._rules
+        ended: Any = list(self._ended)
+        begun: Any = list(self._begun)
+        nbytes: Any = list(self._begun.values())
+        if self._rules is not _RULES:
+            ended, begun, nbytes = (np.array(given, int) for given in (ended, begun, nbytes))
+        state, links = self._state, self._links
+        self._num_on, count = change(
+            state, links, ended, len(ended), begun, nbytes, len(begun), time, self._num_on
+        )
+        if count:
+            count, flows = gather(state, links, count)
+            fill(state, links, count, flows, self._narrow, time)
+            self._filled += flows
+        self.next_end, count = next_ends(state.end, state.on, self._num_on, self._flows)
+        self.ending = [int(stream) for stream in self._flows[:count]]
         self._ended.clear()
         self._begun.clear()
-        self._filled += filled
+
+    def _hold(self, rules: _Rules) -> None:
+        """Keep everything in lists for the interpreter, or in arrays for compiled rules."""
+        if rules is self._rules:
+            return
+        self._rules = rules
+        columns: tuple[Any, ...] = (*self._state, self._links, self._narrow, self._flows)
+        if rules is _RULES:
+            columns = tuple(column.tolist() for column in columns)
+        else:
+            kinds = [float if name in _FLOATS else int for name in _State._fields] + [int] * 3
+            columns = tuple(map(np.array, columns, kinds))
+        self._state = _State(*columns[:-3])
+        self._links, self._narrow, self._flows = columns[-3:]

@@ -59,7 +59,7 @@ class Network(Protocol):
     link_names: list[str]
 
     def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
-        """A connection's way: the numbers of its route's links, in order. Its messages name this very tuple."""
+        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
         ...
 
     def send(self, message: Message, time: float) -> None:
