@@ -15,8 +15,10 @@ def available() -> bool:
         return False
 
 
-def compiled(function: F) -> F:
-    """The function as machine code, compiled once on this machine."""
+def compiled(function: F, *calls: Callable[..., Any]) -> F:
+    """The function as machine code, compiled once on this machine; ``calls`` are plain ones that it calls."""
     import numba  # type: ignore[import-untyped, unused-ignore]
 
+    for called in calls:
+        numba.extending.register_jitable(called)
     return cast(F, numba.njit(cache=True)(function))

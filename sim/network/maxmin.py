@@ -23,8 +23,8 @@ from sim.jit import available, compiled
 AT_ONCE = 1e-12
 """Ends that differ by no more than this share of the time, and rates by no more of themselves, are one."""
 
-MUCH = 500_000
-"""So many flows are filled before it pays to fetch the compiler, a second's work."""
+MUCH = 300_000
+"""So many flows are filled before it pays to fetch the compiler, half a second's work. Then it serves all."""
 
 
 class _State(NamedTuple):
@@ -176,9 +176,9 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
                     end[flow] = time + left[flow] / least
 
 
-def _next_ends(end: Any, on: Any, num_on: int, ending: Any) -> tuple[float, int]:
+def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
     """When the next flow ends, and how many do so then: the first streams of ``ending``."""
-    first = inf
+    end, on, first = state.end, state.on, inf
     for each in range(num_on):
         if end[on[each]] < first:
             first = end[on[each]]
@@ -190,15 +190,26 @@ def _next_ends(end: Any, on: Any, num_on: int, ending: Any) -> tuple[float, int]
     return first, count
 
 
-_Rules = tuple[Callable[..., Any], ...]
+def _settle(
+    state: _State, links: Any, narrow: Any, flows: Any, ended: Any, num_ended: int, begun: Any, nbytes: Any,
+    num_begun: int, time: float, num_on: int,
+) -> tuple[int, int, float, int]:  # fmt: skip
+    """End flows, begin flows, and give all that this concerns their rates.
 
-_RULES: _Rules = (_change, _gather, _fill, _next_ends)
+    Given back are how many streams have a flow now, how many have been filled, when the next ends, and how
+    many do so then: the first of ``flows``.
+    """
+    num_on, count = _change(state, links, ended, num_ended, begun, nbytes, num_begun, time, num_on)
+    count, filled = _gather(state, links, count)
+    _fill(state, links, count, filled, narrow, time)
+    next_end, ending = _next_ends(state, num_on, flows)
+    return num_on, filled, next_end, ending
 
 
 @cache
-def _compiled_rules() -> _Rules:
-    """The same as machine code."""
-    return tuple(map(compiled, _RULES))
+def _compiled() -> Callable[..., tuple[int, int, float, int]]:
+    """`_settle` as machine code."""
+    return compiled(_settle, _change, _gather, _fill, _next_ends)
 
 
 class Sharing:
@@ -213,7 +224,7 @@ class Sharing:
         self._links: Any = []
         self._narrow: Any = []
         self._flows: Any = []
-        self._rules = _RULES
+        self._settle: Callable[..., tuple[int, int, float, int]] = _settle
         self._begun: dict[int, int] = {}
         self._ended: dict[int, None] = {}
         self._num_on = 0
@@ -227,7 +238,7 @@ class Sharing:
 
     def add_link(self, bandwidth: float) -> int:
         """The number of a further link, of so many bytes/s."""
-        self._hold(_RULES)
+        self._hold(_settle)
         for column, value in zip(self._state[:5], (float(bandwidth), -1, 0.0, 0, 0), strict=True):
             column.append(value)
         self._links.append(0)
@@ -236,7 +247,7 @@ class Sharing:
 
     def open(self, links: Iterable[int]) -> int:
         """The number of a further stream over these links, at least one and each once."""
-        self._hold(_RULES)
+        self._hold(_settle)
         state, stream = self._state, len(self._flows)
         for link in links:
             state.link.append(link)
@@ -255,8 +266,9 @@ class Sharing:
         self._begun[stream] = nbytes
 
     def end(self, stream: int) -> None:
-        """Have a stream carry nothing any more."""
-        self._ended[stream] = None
+        """Have a stream carry nothing any more, if it carried anything."""
+        if self._state.is_on[stream]:
+            self._ended[stream] = None
 
     def end_of(self, stream: int) -> float:
         """When its flow ends if nothing changes, in seconds."""
@@ -269,37 +281,33 @@ class Sharing:
 
     def settle(self, time: float) -> None:
         """Let what began and ended have done so at ``time``."""
-        if self._filled > MUCH and self._rules is _RULES and available():
-            self._hold(_compiled_rules())
-        change, gather, fill, next_ends = self._rules
+        pays = self._filled > MUCH or _compiled.cache_info().currsize
+        if pays and self._settle is _settle and available():
+            self._hold(_compiled())
         ended: Any = list(self._ended)
         begun: Any = list(self._begun)
         nbytes: Any = list(self._begun.values())
-        if self._rules is not _RULES:
-            ended, begun, nbytes = (np.array(given, int) for given in (ended, begun, nbytes))
-        state, links = self._state, self._links
-        self._num_on, count = change(
-            state, links, ended, len(ended), begun, nbytes, len(begun), time, self._num_on
-        )
-        if count:
-            count, flows = gather(state, links, count)
-            fill(state, links, count, flows, self._narrow, time)
-            self._filled += flows
-        self.next_end, count = next_ends(state.end, state.on, self._num_on, self._flows)
-        self.ending = [int(stream) for stream in self._flows[:count]]
+        if self._settle is not _settle:
+            ended, begun, nbytes = (np.array(given, np.int64) for given in (ended, begun, nbytes))
+        self._num_on, filled, self.next_end, ending = self._settle(
+            self._state, self._links, self._narrow, self._flows,
+            ended, len(ended), begun, nbytes, len(begun), time, self._num_on,
+        )  # fmt: skip
+        self._filled += filled
+        self.ending = [int(stream) for stream in self._flows[:ending]]
         self._ended.clear()
         self._begun.clear()
 
-    def _hold(self, rules: _Rules) -> None:
-        """Keep everything in lists for the interpreter, or in arrays for compiled rules."""
-        if rules is self._rules:
+    def _hold(self, settle: Callable[..., tuple[int, int, float, int]]) -> None:
+        """Keep everything in lists for the interpreter, or in arrays for the compiled function."""
+        if settle is self._settle:
             return
-        self._rules = rules
+        self._settle = settle
         columns: tuple[Any, ...] = (*self._state, self._links, self._narrow, self._flows)
-        if rules is _RULES:
+        if settle is _settle:
             columns = tuple(column.tolist() for column in columns)
         else:
-            kinds = [float if name in _FLOATS else int for name in _State._fields] + [int] * 3
+            kinds = [np.float64 if name in _FLOATS else np.int64 for name in _State._fields] + [np.int64] * 3
             columns = tuple(map(np.array, columns, kinds))
         self._state = _State(*columns[:-3])
         self._links, self._narrow, self._flows = columns[-3:]
