@@ -276,7 +276,7 @@ def simulate(
 ) -> Run:
     """Play one schedule alone on a topology and say how long it takes, in seconds.
 
-    ``routes`` are the topology's, for whoever has them already; ``network`` is one of `sim.network.find`'s.
+    ``routes`` are the topology's, for whoever has them already; ``network`` is how links serve messages.
     """
     if schedule.ranks > len(ranks(graph)):
         raise ValueError(

@@ -13,7 +13,7 @@ from sim.engine.events import simulate
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.network.find import check_network
+from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
 from topologies import Routes, Topology, num_machines, ranks
@@ -86,7 +86,7 @@ class Scheduled:
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
-    pins the choice. ``network`` is one of `sim.network.find`'s; a calibration is of the ``fifo`` network.
+    pins the choice. ``network`` is one of `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
     name: ClassVar[str]

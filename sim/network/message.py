@@ -14,6 +14,15 @@ PIECES = 16
 """What a connection sends over a crowded link goes in so many pieces at the least."""
 
 
+NETWORKS = ("fifo", "fair")
+
+
+def check_network(name: str) -> None:
+    """Refuse what is no network."""
+    if name not in NETWORKS:
+        raise ValueError(f"{name!r} is no known network; write one of {', '.join(NETWORKS)}")
+
+
 class Message:
     """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
 

@@ -15,7 +15,8 @@ from sim.engine.events import Execution
 from sim.libraries import gloo
 from sim.libraries.gloo import RENDEZVOUS, Gloo
 from sim.libraries.library import Library
-from sim.network.find import check_network, make_network
+from sim.network.find import make_network
+from sim.network.message import check_network
 from sim.parameters import preset_of
 from sim.schedule import Schedule
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
