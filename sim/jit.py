@@ -1,4 +1,4 @@
-"""Numba's one door: functions on arrays that are compiled where they are first called, and kept on disk."""
+"""Numba's one door: functions that are compiled where they are first called, and kept on disk."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,14 +11,17 @@ def available() -> bool:
     """Whether Numba is here, which the extra ``fast`` installs."""
     try:
         return find_spec("numba") is not None
-    except ValueError:  # a module of that name that is none
+    except ValueError:  # in place of the module stands something that is none
         return False
 
 
-def compiled(function: F, *calls: Callable[..., Any]) -> F:
-    """The function as machine code, compiled once on this machine; ``calls`` are plain ones that it calls."""
+def entry(function: F, *calls: Callable[..., Any]) -> F:
+    """The function as machine code, with all that it calls, compiled once on this machine.
+
+    ``calls`` are the plain functions among these, which stay as they are for whoever interprets them.
+    """
     import numba  # type: ignore[import-untyped, unused-ignore]
 
     for called in calls:
         numba.extending.register_jitable(called)
-    return cast(F, numba.njit(cache=True)(function))
+    return cast(F, numba.njit(error_model="numpy", cache=True, no_cfunc_wrapper=True)(function))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.jit import available, compiled
+from sim.jit import available, entry
 
 AT_ONCE = 1e-12
 """Ends that differ by no more than this share of the time, and rates by no more of themselves, are one."""
@@ -209,7 +209,7 @@ def _settle(
 @cache
 def _compiled() -> Callable[..., tuple[int, int, float, int]]:
     """`_settle` as machine code."""
-    return compiled(_settle, _change, _gather, _fill, _next_ends)
+    return entry(_settle, _change, _gather, _fill, _next_ends)
 
 
 class Sharing:
