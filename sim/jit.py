@@ -20,8 +20,8 @@ def entry(function: F, *calls: Callable[..., Any]) -> F:
 
     ``calls`` are the plain functions among these, which stay as they are for whoever interprets them.
     """
-    import numba  # type: ignore[import-untyped, unused-ignore]
+    import numba  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     for called in calls:
         numba.extending.register_jitable(called)
-    return cast(F, numba.njit(error_model="numpy", cache=True, no_cfunc_wrapper=True)(function))
+    return cast(F, numba.njit(error_model="numpy", cache=True)(function))
