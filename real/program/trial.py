@@ -1,6 +1,7 @@
 """Does a program really end? Ranks are forked from one process that has torch loaded, and watched from outside."""
 
 import multiprocessing
+import os
 import signal
 import tempfile
 import time
@@ -10,6 +11,9 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+
+START_S = 60.0
+"""How long ranks may take until they have met."""
 
 ENDED, HANGS, FAILS = "ended", "hangs", "fails"
 
@@ -46,7 +50,7 @@ def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
 
 def _watch(pipes: list[Connection], patience_s: float) -> Outcome:
     """Hear what each rank says at its end; one whose pipe closes without a word was killed."""
-    left, until = list(pipes), time.monotonic() + patience_s
+    left, until, started = list(pipes), time.monotonic() + START_S, 0
     while left:
         ready = wait(left, max(until - time.monotonic(), 0))
         if not ready:
@@ -60,7 +64,9 @@ def _watch(pipes: list[Connection], patience_s: float) -> Outcome:
                 return Outcome(FAILS, "a rank was killed")
             if said == "started":
                 left.append(pipe)
-                until = time.monotonic() + patience_s
+                started += 1
+                if started == len(pipes):
+                    until = time.monotonic() + patience_s
             elif said:
                 return Outcome(FAILS, said)
     return Outcome(ENDED)
@@ -72,6 +78,9 @@ def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe:
 
     from real.program.distributed import RealDistributed
 
+    log = os.open(folder / str(rank), os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     store = dist.FileStore(str(folder / "store"), ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(minutes=10))
     pipe.send("started")

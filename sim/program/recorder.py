@@ -39,6 +39,9 @@ STREAM = "compute"
 LENGTH = 8
 """Bytes of the number that goes ahead of a pickled object, to say how long it is."""
 
+MOST_OPERATIONS = 2_000_000
+"""Operations of one rank: more is taken for a loop without end."""
+
 Main = Callable[["Distributed"], Any]
 
 
@@ -370,8 +373,11 @@ class Distributed:
         self, action: Any, name: str, category: str = "", lane: str | None = None, after: tuple[int, ...] = (),
         *, holds: bool = False,
     ) -> int:  # fmt: skip
-        self.recorded.append(Operation(action, lane, after, holds, name, category, _place()))
-        return len(self.recorded) - 1
+        recorded = self.recorded
+        recorded.append(Operation(action, lane, after, holds, name, category, _place()))
+        if len(recorded) > MOST_OPERATIONS:
+            raise ValueError(f"{self._where()}: more than {MOST_OPERATIONS:,} operations; does the loop end?")
+        return len(recorded) - 1
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
         """An operation of the current stream; the host's own with Gloo, which then waits for it."""
