@@ -55,6 +55,7 @@ COMMANDS = (
     "compare",
     "explain",
     "pairs",
+    "program",
     "scorecard",
     "validate",
     "demo",

@@ -1,4 +1,4 @@
-"""Does a program really end? Ranks are forked from one process that has torch loaded, and watched from outside."""
+"""Does a program really end? Ranks forked from one process that has torch loaded, watched from outside."""
 
 import multiprocessing
 import os
@@ -27,14 +27,16 @@ class Outcome:
 
 
 def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
-    """Run ``main`` on so many ranks of Gloo; all are killed once they have ended, one has failed, or nothing moves."""
+    """Run ``main`` on so many ranks of Gloo; kill them once all have ended, one fails or nothing moves."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed.device_mesh", "real.program.distributed"])
     with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
         pipes, processes = [], []
         for rank in range(ranks):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_live, args=(main, rank, ranks, Path(folder), there), daemon=True)
+            process = context.Process(
+                target=_live, args=(main, rank, ranks, Path(folder), there), daemon=True
+            )
             process.start()
             there.close()
             pipes.append(here)
@@ -75,13 +77,14 @@ def _watch(pipes: list[Connection], patience_s: float) -> Outcome:
 def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe: Connection) -> None:
     """A rank's life; it stays until it is killed, for others hear of who leaves."""
     import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
 
     from real.program.distributed import RealDistributed
 
     log = os.open(folder / str(rank), os.O_CREAT | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    store = dist.FileStore(str(folder / "store"), ranks)
+    store = FileStore(str(folder / "store"), ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(minutes=10))
     pipe.send("started")
     try:

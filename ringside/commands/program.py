@@ -23,7 +23,7 @@ def command(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Prove that a job of collectives and messages ends, or say who waits for whom; exit 1 where it does not."""
+    """Prove that a job of collectives and messages ends, or say who waits for whom."""
     run(file, ranks, library, eager=eager, as_json=json)
 
 

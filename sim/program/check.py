@@ -1,11 +1,12 @@
-"""The proof of a program: played without time until nothing can move, all has ended, or it is told what has not.
+"""The proof of a program: it is played without time until all has ended or nothing can move.
 
-A program that ends when every collective and every message waits for all that take part ends whatever the library
-does: it is *proved*. One that does not is played once more, with what the libraries really wait for: if it
-ends then it is *unsafe*, else it *hangs*. It *fails* where a library raises an error or kills the process.
+A program that ends when every collective and every message waits for all that take part ends whatever the
+library does: it is *proved*. One that does not is played once more, with what the libraries really wait for:
+if it ends then it is *unsafe*, else it *hangs*. It *fails* where a library raises an error or kills the
+process.
 
-A receive from whoever sends is matched only when nothing else can move, with each of the messages that wait then,
-one play each: that is every order that can happen (Vakkalanka et al., Dynamic verification of MPI
+A receive from whoever sends is matched only when nothing else can move, with each of the messages that wait
+then, one play each: that is every order that can happen (Vakkalanka et al., Dynamic verification of MPI
 programs with reductions in presence of split operations and relaxed orderings, 2008).
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sim.collective import Collective
+from sim.engine.events import uncollected
 from sim.libraries import gloo
 from sim.program.operations import (
     ANY,
@@ -52,7 +54,7 @@ PROVED, HANGS, FAILS, UNSAFE = "proved", "hangs", "fails", "unsafe"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is true of a program, and why, in sentences for people; ``operations`` is how many all ranks have."""
+    """What is true of a program, and why, in sentences; ``operations`` counts those of all ranks."""
 
     verdict: str
     story: tuple[str, ...]
@@ -61,6 +63,11 @@ class Verdict:
 
 def check(program: Program) -> Verdict:
     """Prove that a program ends, or say what is wrong."""
+    with uncollected():
+        return _checked(program)
+
+
+def _checked(program: Program) -> Verdict:
     first = _Check(program, strict=True, choices=[])
     count = sum(len(state.operations) for state in first.play.ranks)
     plays, worst = 0, first
@@ -137,30 +144,28 @@ class _Check:
             return False
         states = self.play.ranks
         hosts = all(s.held_by is None and s.posted == len(s.operations) for s in states)
-        left_alone = not self._strict and all(not s.queues or self._is_gloo(s.queues) for s in states)
+        left_alone = not self._strict and all(group.library == "gloo" for s in states for group in s.queues)
         return hosts and (left_alone or all(all(s.ended) for s in states))
 
-    @staticmethod
-    def _is_gloo(groups: dict[Group, object] | object) -> bool:
-        return all(group.library == "gloo" for group in groups)  # type: ignore[attr-defined]
-
     def _arrived(self, rank: int, place: int) -> None:
-        operation = self.play.ranks[rank].operations[place]
-        match operation.action:
-            case Call(group):
-                self._meet(group, self.play.ranks[rank].number[place], rank, place)
-            case Join(group):
-                self._meet(group, -1, rank, place)
-            case Send() | Recv() as message:
-                self._message(message, rank, place)
-            case Together(_, parts):
-                self._parts[rank, place] = len(parts)
-                for part in parts:
-                    self._message(part, rank, place)
-            case Raise():
-                self.failed = self.failed or Stop(rank, place, operation.action.message)
-            case _:
-                self.play.end(rank, place)
+        state = self.play.ranks[rank]
+        action = state.operations[place].action
+        kind = type(action)
+        if kind is Call:
+            self._meet(action.group, state.number[place], rank, place)  # type: ignore[union-attr]
+        elif kind is Send or kind is Recv:
+            self._message(action, rank, place)  # type: ignore[arg-type]
+        elif kind is Together:
+            parts = action.parts  # type: ignore[union-attr]
+            self._parts[rank, place] = len(parts)
+            for part in parts:
+                self._message(part, rank, place)
+        elif kind is Join:
+            self._meet(action.group, -1, rank, place)  # type: ignore[union-attr]
+        elif kind is Raise:
+            self.failed = self.failed or Stop(rank, place, action.message)  # type: ignore[union-attr]
+        else:
+            self.play.end(rank, place)
 
     def _meet(self, group: Group, number: int, rank: int, place: int) -> None:
         here = self.meetings.setdefault((group, number), [])
@@ -210,11 +215,13 @@ class _Check:
             return
         odd = [rank for rank in sizes if (not fits(sizes[rank], sizes[root]) if fits else rank != here[0][0])]
         text = f"sizes of {called[here[0][0]].name} differ: " + ", ".join(
-            f"{size} bytes on rank {rank}" for rank, size in list(sorted(sizes.items()))[:4]
+            f"{size} bytes on rank {rank}" for rank, size in sorted(sizes.items())[:4]
         )
         if odd:
             place = dict(here)[odd[0]]
-            self.failed = self.failed or Stop(odd[0], place, f"{text}; Gloo kills who gets more than it has room for")
+            self.failed = self.failed or Stop(
+                odd[0], place, f"{text}; Gloo kills who gets more than it has room for"
+            )
         else:
             self.doubt = f"{text}; Gloo fills a part of the room and says nothing"
 
@@ -247,9 +254,7 @@ class _Check:
         """Match the first receive from anybody for which messages wait, as the choices say."""
         for index, ((group, rank, tag), receive) in enumerate(self._anybody):
             waiting = [
-                queue
-                for source in group.ranks
-                if (queue := self._sends.get((group, source, rank, tag)))
+                queue for source in group.ranks if (queue := self._sends.get((group, source, rank, tag)))
             ]
             if waiting:
                 depth = len(self.taken)
@@ -265,8 +270,8 @@ class _Check:
         library = operation.action.group.library  # type: ignore[union-attr]
         if send.nbytes > receive.nbytes and library == "gloo":
             text = (
-                f"a message of {send.nbytes} bytes from rank {send.rank} ({operation.where}) is more than the "
-                f"{receive.nbytes} bytes that it is received in, which kills the process"
+                f"a message of {send.nbytes} bytes from rank {send.rank} ({operation.where}) is more than "
+                f"the {receive.nbytes} bytes that it is received in, which kills the process"
             )
             self.failed = self.failed or Stop(receive.rank, receive.place, text)
         elif send.nbytes == receive.nbytes or library == "gloo":
@@ -336,7 +341,7 @@ def _skipped(play: Play) -> str:
         if len(own) < len(calls[most]):
             group, where = calls[most][len(own)]
             return (
-                f"rank {rank} does not call the new_group {group.name} that rank {most} calls ({where}); every rank of the "
-                "job must, in one order, or the groups after it are not the same"
+                f"rank {rank} does not call the new_group {group.name} that rank {most} calls ({where}); "
+                "every rank of the job must, in one order, or the groups after it are not the same"
             )
     return ""

@@ -6,7 +6,7 @@ from sim.collective import Collective
 from sim.program.operations import Call, Group
 
 WORKERS = {"gloo": 2, "nccl": 1}
-"""How many operations of one member may run at once: ProcessGroupGloo has two threads, a communicator one stream."""
+"""How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
 
 
 @dataclass(slots=True)

@@ -1,10 +1,28 @@
 """A mesh of ranks with a group along each dimension, as torch.distributed.device_mesh makes it."""
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from sim.program.recorder import Distributed
+
+class Maker(Protocol):
+    """Whoever knows the ranks of a job and makes groups of them."""
+
+    def get_rank(self) -> int:
+        """Which rank asks."""
+        ...
+
+    def get_world_size(self) -> int:
+        """How many ranks there are."""
+        ...
+
+    @property
+    def WORLD(self) -> Any:  # noqa: N802
+        """The group of all."""
+        ...
+
+    def new_group(self, ranks: list[int], *, group_desc: str | None) -> Any:
+        """A group of some ranks."""
+        ...
 
 
 class DeviceMesh:
@@ -13,7 +31,7 @@ class DeviceMesh:
     A dimension that has all ranks shares the group of all.
     """
 
-    def __init__(self, dist: "Distributed", shape: tuple[int, ...], names: tuple[str, ...]) -> None:
+    def __init__(self, dist: Maker, shape: tuple[int, ...], names: tuple[str, ...]) -> None:
         ranks = dist.get_world_size()
         if prod(shape) != ranks or any(length < 1 for length in shape):
             raise ValueError(f"a mesh of {shape} on {ranks} ranks; write lengths whose product is {ranks}")
@@ -49,19 +67,19 @@ class DeviceMesh:
             return self.mesh_dim_names.index(dimension)
         if isinstance(dimension, int) and 0 <= dimension < len(self.shape):
             return dimension
-        known = self.mesh_dim_names or tuple(range(len(self.shape)))
+        known: tuple[object, ...] = self.mesh_dim_names or tuple(range(len(self.shape)))
         raise ValueError(f"{dimension!r} is no dimension of the mesh; write one of {known}")
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
-        """This rank's group along a dimension."""
+        """The rank's group along a dimension."""
         return self._groups[self._dimension(mesh_dim)]
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This rank's place along a dimension."""
+        """The rank's place along a dimension."""
         return self._place(self._dimension(mesh_dim))
 
     def get_coordinate(self) -> list[int]:
-        """This rank's place along every dimension."""
+        """The rank's place along every dimension."""
         return [self._place(dimension) for dimension in range(len(self.shape))]
 
     def size(self, mesh_dim: int | str | None = None) -> int:

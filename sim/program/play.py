@@ -1,8 +1,8 @@
 """The rules by which a program moves, without a clock: who may begin, who meets whom, who is held.
 
-A `Play` posts operations as each rank's host comes to them and says which have *arrived*: all that they come after has
-ended, and their lane and their group's queue have come to them. When an operation ends is not its business:
-proof and simulation say so, each in its way.
+A `Play` posts operations as each rank's host comes to them and says which have *arrived*: all that they come
+after has ended, and their lane and their group's queue have come to them. When an operation ends is not its
+business: who plays says so, each in its way.
 """
 
 from collections import deque
@@ -19,8 +19,9 @@ class RankState:
     """How far one rank is."""
 
     __slots__ = (
-        "blockers", "called", "dependents", "ended", "held_by", "number", "operations", "posted", "queues", "tails",
-    )  # fmt: skip
+        *("blockers", "called", "dependents", "ended", "held_by"),
+        *("number", "operations", "posted", "queues", "tails"),
+    )
 
     def __init__(self, operations: list[Operation]) -> None:
         self.operations = operations
@@ -61,7 +62,7 @@ class Play:
         self._hosts: deque[int] = deque(range(program.ranks))
 
     def run(self) -> None:
-        """Go on until nothing can move: every host is held or has posted all, and all that arrived was told."""
+        """Go on until nothing can move: hosts are held or have posted all, and all that arrived was told."""
         agenda, hosts, arrived = self._agenda, self._hosts, self._arrived
         while agenda or hosts:
             while agenda:
@@ -133,7 +134,7 @@ class Play:
         """The group in whose queue an action stands: Gloo's messages stand in none."""
         kind = type(action)
         if kind is Call:
-            return self._device or action.group  # type: ignore[attr-defined,no-any-return]
+            return self._device or action.group  # type: ignore[attr-defined]
         if kind in _MESSAGES and action.group.library == "nccl":  # type: ignore[attr-defined]
             return action.group  # type: ignore[attr-defined,no-any-return]
         return None

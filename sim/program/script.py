@@ -6,8 +6,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from sim.program.distributed import Main, record
 from sim.program.operations import Operation, Program
-from sim.program.recorder import Main, record
 from topologies.disk import regular
 from topologies.units import parse_size
 
@@ -60,7 +60,9 @@ def _place(path: Path, error: BaseException) -> str:
     """``FILE:LINE`` of the script's own line that the error came through last."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{path}:{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
     linecache.checkcache(str(path))
     return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a program, told as a person would: who waits where, for whom, and why that does not come."""
+"""What is wrong with a program, told as a person would: who waits where, for whom, and why in vain."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -28,7 +28,7 @@ def failure(play: Play, stop: Stop) -> Iterator[str]:
 
 
 def story(play: Play, check: Meetings) -> Iterator[str]:
-    """One sentence for each rank of the cycle in which ranks wait, or of the chain that leads to who will not come."""
+    """A sentence for each rank of the cycle in which ranks wait, or of the chain that leads to its end."""
     rank: int | None = next(rank for rank in range(len(play.ranks)) if _stuck(play, rank) is not None)
     seen: list[int] = []
     sentences: list[str] = []
@@ -42,7 +42,7 @@ def story(play: Play, check: Meetings) -> Iterator[str]:
         sentence, others = _waits(play, check, rank, place)
         sentences.append(sentence)
         waiting = [other for other in others if _stuck(play, other) is not None]
-        rank = (waiting or others or [None])[0]
+        rank = next(iter(waiting or others), None)
     if rank is not None:
         cycle = seen[seen.index(rank) :]
         yield from sentences[seen.index(rank) :]
@@ -81,7 +81,9 @@ def _named(play: Play, rank: int, place: int) -> str:
         case Send(_, peer, nbytes, tag):
             what = f"{operation.name} of {nbytes} bytes to {peer}" + (f" with tag {tag}" if tag else "")
         case Recv(_, peer, _, tag):
-            what = f"{operation.name} from {'anybody' if peer == ANY else peer}" + (f" with tag {tag}" if tag else "")
+            what = f"{operation.name} from {'anybody' if peer == ANY else peer}" + (
+                f" with tag {tag}" if tag else ""
+            )
         case Join(group):
             what = f"{operation.name} {group.name}"
         case _:
@@ -100,7 +102,9 @@ def _partners(
             missing = [member for member in group.ranks if member not in here]
             if missing:
                 return missing, f", which {_ranks(missing)} not reached"
-            other = next(m for m in group.ranks if play.ranks[m].operations[here[m]].action != operation.action)
+            other = next(
+                m for m in group.ranks if play.ranks[m].operations[here[m]].action != operation.action
+            )
             return [other], f", where rank {other} calls {_called(play.ranks[other].operations[here[other]])}"
         case Send(_, peer) | Recv(_, peer) if peer != ANY:
             return [peer], ""

@@ -1,4 +1,4 @@
-"""Programs that end or do not, with each library: what the proof must say of them, and what really happens."""
+"""Programs that end or do not, with each library: what the proof must say, and what really happens."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.program.check import check
-from sim.program.recorder import record
+from sim.program.distributed import record
 from tests.sim.program.cases import CASES
-
 
 ASKED = [
     (name, library, verdict)
@@ -48,7 +47,9 @@ def test_one_who_has_ended_is_told_of() -> None:
 
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["send", "recv", "isend", "irecv", "wait", "all_reduce", "group", "barrier", "compute"]),
+        st.sampled_from(
+            ["send", "recv", "isend", "irecv", "wait", "all_reduce", "group", "barrier", "compute"]
+        ),
         st.integers(0, 3),
         st.integers(0, 3),
     ),
