@@ -3,23 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
-from sim.calibration import Calibration
+from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.predict import Prediction, answer, check_growth
-from sim.record import RecordError
+from sim.libraries.find import Options, as_nccl, find_library
+from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+
+if TYPE_CHECKING:
+    from sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -27,7 +26,7 @@ WAY = (("algorithm", ""), ("protocol", ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """What was asked for, in the words of the command line."""
 
     collective: str
@@ -58,7 +57,7 @@ def command(
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -70,13 +69,13 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
-    request = Request(
+    request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
         trace,
@@ -85,18 +84,22 @@ def command(
         run(request, as_json=json)
 
 
-def run(request: Request, *, as_json: bool) -> None:
+def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
     if request.trace:
         inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
         check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
     if request.trace and len(sizes) > 1:
-        raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
+        raise ValueError(f"a trace shows one size, not {len(sizes)}; add --size")
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
+    found = find_calibration(request.calibration, request.cluster)
+    if request.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, request.anchor, request.cluster, values)
     library = find_library(
         request.library, request.cluster, values, ranks=request.ranks,
         options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
@@ -110,7 +113,7 @@ def run(request: Request, *, as_json: bool) -> None:
     _show(request, library, predictions, as_json=as_json)
 
 
-def _predictions(request: Request, library: Library, sizes: list[int]) -> list[Prediction]:
+def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
     predictions = []
     with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
@@ -122,14 +125,16 @@ def _predictions(request: Request, library: Library, sizes: list[int]) -> list[P
     return predictions
 
 
-def _show(request: Request, library: Library, predictions: list[Prediction], *, as_json: bool) -> None:
+def _show(
+    request: SimulateRequest, library: Library, predictions: list[Prediction], *, as_json: bool
+) -> None:
     inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
-    if library.name == "nccl":
+    if nccl := as_nccl(library):
         is_measured = any(p.engine == "measured" for p in predictions)
-        note = _note(library, request.engine, is_measured=is_measured) if isinstance(library, Nccl) else ""
+        note = _note(nccl, request.engine, is_measured=is_measured)
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, "rows": rows}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
@@ -142,8 +147,10 @@ def _show(request: Request, library: Library, predictions: list[Prediction], *, 
         console.print_table(comments, heads, cells)
 
 
-def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
+def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     """On what the times rest."""
+    from sim.libraries.nccl.library import LAUNCH_S
+
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
@@ -152,11 +159,11 @@ def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: Request, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if isinstance(library, Nccl):
-        ours["nccl_version"] = library.version
+    if nccl := as_nccl(library):
+        ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     del rest["sweep"], rest["trace"]
     return rest | ours
