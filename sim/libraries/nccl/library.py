@@ -226,7 +226,7 @@ def on_fabric(
         more = 0.0
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
-            said += f"; it adds {format_duration(more, 4)} by closed form"
+            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
     caveat = "; ".join(filter(None, (found.caveat, said)))
     low, high, time_s = found.time_lo_s + more, found.time_hi_s + more, found.time_s + more
     return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
