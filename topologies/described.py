@@ -22,12 +22,11 @@ from pydantic import Field
 from topologies import strict_yaml
 from topologies.catalogue import made
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
-from topologies.devices import PCIE_GTS, nvlink_of
 from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import facts
+from topologies.hardware import PCIE_GTS, facts, nvlink_of
+from topologies.hardware import pcie as pcie_link
 from topologies.joining import joined
-from topologies.links import pcie as pcie_link
 from topologies.units import BytesPerSecond, Seconds
 
 KEY = "machine"

@@ -9,7 +9,7 @@ from topologies import refitting
 from topologies.direct import Torus
 from topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
 from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import hardware
+from topologies.hardware import facts
 from topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
 from topologies.structure import Hosts
 from topologies.units import BytesPerSecond, Seconds
@@ -23,7 +23,6 @@ def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) 
     return _one_switch("star", ranks, bandwidth, latency, node_kind="switch", link_kind="ethernet")
 
 
-@hardware("h100")
 def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Seconds = 0.6e-6) -> Topology:
     """GPUs behind one NVSwitch; the defaults are one HGX H100 board.
 
@@ -31,7 +30,9 @@ def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Se
     white paper, 2022). 0.6 us is the hop that NCCL's tuner assumes for LL over NVLink
     (src/graph/tuning.cc, v2.30.7).
     """
-    return _one_switch("nvlink_switch", ranks, bandwidth, latency, node_kind="nvswitch", link_kind="nvlink")
+    graph = _one_switch("nvlink_switch", ranks, bandwidth, latency, node_kind="nvswitch", link_kind="nvlink")
+    graph.graph.update(facts("h100"))
+    return graph
 
 
 def leaf_spine(

@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from topologies.devices import DEVICES
+from topologies.hardware import DEVICES
 from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str

@@ -5,26 +5,25 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.commands.simulate_settings import idle_rates
 from ringside.pictures.style import check_format
-from sim.calibration import Calibration
+from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.predict import Prediction, answer, check_growth
-from sim.record import RecordError
+from sim.libraries.find import Options, as_nccl, find_library
+from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+
+if TYPE_CHECKING:
+    from sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -32,7 +31,7 @@ WAY = (("algorithm", ""), ("protocol", ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """What was asked for, in the words of the command line."""
 
     collective: str
@@ -66,7 +65,7 @@ def command(
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -78,7 +77,7 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    trace: options.Trace = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
     plot: options.Plot = None,
@@ -87,7 +86,7 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
-    request = Request(
+    request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
         trace, links, top, plot,
@@ -96,14 +95,18 @@ def command(
         run(request, as_json=json)
 
 
-def run(request: Request, *, as_json: bool) -> None:
+def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
     _check_outputs(request, sizes)
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
+    found = find_calibration(request.calibration, request.cluster)
+    if request.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, request.anchor, request.cluster, values)
     options = Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph)
     find = partial(
         find_library, request.library, request.cluster, values, ranks=request.ranks,
@@ -128,19 +131,19 @@ def run(request: Request, *, as_json: bool) -> None:
     _show(request, library, predictions, idle, links, as_json=as_json)
 
 
-def _check_outputs(request: Request, sizes: list[int]) -> None:
+def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
     inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
     check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
     check_format(request.plot)
     if request.plot and not request.links:
-        raise RecordError(f"--plot {request.plot} draws how busy links are; add --links")
+        raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
     for option, given in (("a trace", request.trace), ("--links", request.links)):
         if given and len(sizes) > 1:
-            raise RecordError(f"{option} shows one size, not {len(sizes)}; add --size")
+            raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
 
-def _predictions(request: Request, library: Library, sizes: list[int]) -> list[Prediction]:
+def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
     predictions = []
     with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
@@ -153,7 +156,7 @@ def _predictions(request: Request, library: Library, sizes: list[int]) -> list[P
 
 
 def _show(
-    request: Request,
+    request: SimulateRequest,
     library: Library,
     predictions: list[Prediction],
     idle: list[str],
@@ -167,9 +170,9 @@ def _show(
         content["no_effect"] = idle
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat), *idle]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
-    if library.name == "nccl":
+    if nccl := as_nccl(library):
         is_measured = any(p.engine == "measured" for p in predictions)
-        note = _note(library, request.engine, is_measured=is_measured) if isinstance(library, Nccl) else ""
+        note = _note(nccl, request.engine, is_measured=is_measured)
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
         content = {"inputs": inputs, "note": note, **content}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
@@ -184,8 +187,10 @@ def _show(
             show(links, request.top)
 
 
-def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
+def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     """On what the times rest."""
+    from sim.libraries.nccl.library import LAUNCH_S
+
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
@@ -194,11 +199,11 @@ def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: Request, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if isinstance(library, Nccl):
-        ours["nccl_version"] = library.version
+    if nccl := as_nccl(library):
+        ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     for key in ("sweep", "trace", "links", "top", "plot"):
         del rest[key]

@@ -7,10 +7,9 @@ from typing import Any
 
 from ringside import console
 from sim.collective import Collective
-from sim.libraries.library import Library
+from sim.libraries.library import Library, Prediction
 from sim.libraries.scheduled import Scheduled
 from sim.network.load import Load, counted
-from sim.predict import Prediction
 
 HEADS = (
     *(("link", ""), ("bytes", "(B)"), ("busy", "(%)"), ("messages", "")),

@@ -6,10 +6,9 @@ from contextlib import suppress
 from math import isclose
 
 from sim.collective import Collective
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import Nccl
+from sim.libraries.find import as_nccl
+from sim.libraries.library import Library, answer
 from sim.libraries.scheduled import Scheduled
-from sim.predict import answer
 from topologies import Routes, Topology, ranks
 from topologies.graph import Hop
 from topologies.refitting import parted
@@ -36,7 +35,7 @@ def idle_rates(
     again: then the routes between neighbouring ranks decide.
     """
     rates = list(_rates(values))
-    if isinstance(library, Nccl):
+    if as_nccl(library):
         return [said for key in rates if (said := _of_nccl(find, parted(values)[2], key, collectives))]
     if not isinstance(library, Scheduled) or library.calibration:
         return []
@@ -79,8 +78,9 @@ def _of_nccl(
     """Decided by the tuner's own times, which are quick; what a fabric shares out is left aside."""
     if key not in values:
         return None
-    one, other = find(values), find({name: value for name, value in values.items() if name != key})
-    if not (isinstance(one, Nccl) and isinstance(other, Nccl) and one.comm and other.comm):
+    changed = {name: value for name, value in values.items() if name != key}
+    one, other = as_nccl(find(values)), as_nccl(find(changed))
+    if not (one and other and one.comm and other.comm):
         return None
     if not _same(one, other, collectives, "model"):
         return None

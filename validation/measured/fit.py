@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from sim.libraries.nccl.communicator import MAX_CHANNELS
-from sim.libraries.nccl.measured.correction import corrected
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.forms import time_us
-from sim.libraries.nccl.measured.model import Measured, log_form
-from sim.libraries.nccl.measured.parameters import Prior, priors
-from sim.libraries.nccl.measured.work import Work, work_of
+from sim.libraries.nccl.measured.messages import Work, time_us, work_of
+from sim.libraries.nccl.measured.model import Facts, Measured, corrected, log_form
 from validation.measured.observed import Chosen, Observed, choose
+from validation.measured.priors import Prior, priors
 
 Floats = NDArray[np.float64]
 

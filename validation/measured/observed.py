@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sim.libraries.find import Options
 from sim.libraries.nccl.cluster import communicator_of
 from sim.libraries.nccl.communicator import Communicator, Settings
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.work import KINDS, Launch, Task, has_form
+from sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
+from sim.libraries.nccl.measured.model import Facts
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from sim.libraries.nccl.tuning.tuner import cost_table

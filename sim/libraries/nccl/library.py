@@ -23,12 +23,11 @@ from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from sim.libraries.nccl.graph.system import nvlink_in_datasheet
+from sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.measured.model import Measured
-from sim.libraries.nccl.measured.work import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION
-from sim.libraries.nccl.tuning.channels import launch
-from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
+from sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.schedule import Schedule

@@ -6,9 +6,9 @@ from itertools import combinations
 import networkx as nx
 
 from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
-from topologies.devices import DEVICES
 from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from topologies.links import nvlink as nvlink_of_one
+from topologies.hardware import DEVICES
+from topologies.hardware import nvlink as nvlink_of_one
 
 SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},

@@ -1,16 +1,21 @@
-"""A calibrated machine: how long NCCL's pairs take on it, and between which times four of five lie."""
+"""A calibrated machine: how long NCCL's pairs take on it, and between which times four of five lie.
+
+Facts of its graphs, values of the forms' parameters, and what the form leaves: a Gaussian process in log time
+over message size and channels. Two tasks are alike that run by the same pair, both inside one node or both
+across several, with messages and channels of about the same number. Its mean tends to zero away from what was
+measured.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.nccl.measured.correction import Correction
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.forms import kernel_us, time_us
-from sim.libraries.nccl.measured.parameters import Values
-from sim.libraries.nccl.measured.work import Task, Work, work_of
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.graph.graph import Graph, PathClass
+from sim.libraries.nccl.measured.messages import Task, Values, Work, kernel_us, time_us, work_of
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +28,107 @@ PER_DOUBLING = 0.15
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
 
+AMPLITUDE = 0.2
+"""Standard deviation of log time that the form is expected to leave."""
+
+MESSAGE_OCTAVES = 0.8
+CHANNEL_OCTAVES = 1.0
+"""How far alike reaches."""
+
+_ROBUST = 2.0
+"""A row so many standard deviations off counts less."""
+
+_ROUNDS = 8
 _STEP = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is so between nodes.
+
+    ``ll128`` says whether LL128 is used where NCCL's rules hold it safe, ``channels`` how many channels rings
+    and trees have after the connect step, ``None`` where that is as the machine's preset has it.
+    """
+
+    ll128: bool = True
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels is not None and not 1 <= self.channels <= 64:
+            raise ValueError(f"channels is {self.channels}; write 1 to 64")
+
+    def on(self, comm: Communicator) -> Communicator:
+        """The communicator as the site has it; one node's is as it was."""
+        if comm.nodes == 1:
+            return comm
+        graphs, settings = comm.graphs, comm.settings
+        if not self.ll128:
+            graphs = replace(graphs, ring=_without_order(graphs.ring), tree=_without_order(graphs.tree))
+        if self.channels is not None:
+            settings = replace(settings, min_ctas=self.channels, max_ctas=self.channels)
+        return replace(comm, graphs=graphs, settings=settings)
+
+
+def _without_order(graph: Graph) -> Graph:
+    """The same graph over a path that breaks the order of LL128's stores."""
+    return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Rows that were fitted: where they lie, what the form left of them, how sure each was.
+
+    ``way`` tells pair and scale apart, ``message`` and ``channels`` are base-2 logarithms, ``left`` and
+    ``sigma`` natural ones.
+    """
+
+    way: NDArray[np.int64]
+    message: Floats
+    channels: Floats
+    left: Floats
+    sigma: Floats
+
+    def predict(self, work: Work) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of log time, a figure a task."""
+        if not len(self.way):
+            return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
+        mine = _alike(_place(work), (self.way, self.message, self.channels))
+        weights = self._inverse @ mine.T
+        mean: Floats = self.left @ weights
+        variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
+        return mean, np.sqrt(np.maximum(variance, 0.0))
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        place = self.way, self.message, self.channels
+        found: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
+        return found
+
+
+def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
+    """The correction for what the form ``left`` of each row; rows far off the others count less."""
+    place, widened = _place(work), sigma
+    alike = _alike(place, place)
+    for _ in range(_ROUNDS):
+        mean = alike @ np.linalg.solve(alike + np.diag(widened**2), left)
+        weight = 1 / np.sqrt(1 + ((left - mean) / sigma / _ROBUST) ** 2)
+        widened = sigma / np.sqrt(weight)
+    return Correction(*place, left, widened)
+
+
+Place = tuple[NDArray[np.int64], Floats, Floats]
+
+
+def _place(work: Work) -> Place:
+    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, 1.0)), np.log2(work.channels)
+
+
+def _alike(a: Place, b: Place) -> Floats:
+    same = a[0][:, None] == b[0][None, :]
+    message = (a[1][:, None] - b[1][None, :]) / MESSAGE_OCTAVES
+    channels = (a[2][:, None] - b[2][None, :]) / CHANNEL_OCTAVES
+    found: Floats = AMPLITUDE**2 * same * np.exp(-0.5 * (message**2 + channels**2))
+    return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -6,17 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.measured.correction import Correction
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Measured
-from sim.libraries.nccl.measured.parameters import priors
-from sim.libraries.nccl.measured.work import PAIRS, Task
+from sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
+from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Correction, Facts, Measured
 
 Floats = NDArray[np.float64]
-
-NAMES = tuple(prior.name for prior in priors(SYSTEMS["dgx-h100"]))
-"""Every parameter of every machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +44,8 @@ class Stored:
     anchor: str = ""
 
     def __post_init__(self) -> None:
-        if set(self.parameters) != set(NAMES):
-            odd = sorted(set(self.parameters) ^ set(NAMES))
+        if set(self.parameters) != set(PARAMETERS):
+            odd = sorted(set(self.parameters) ^ set(PARAMETERS))
             raise ValueError(f"parameters: {odd[0]} is missing or unknown; make the file anew with calibrate")
         for name, (value, low, high) in self.parameters.items():
             if not 0 < low <= value <= high < np.inf:
@@ -81,7 +74,7 @@ class Stored:
     def model(self) -> Measured:
         """The model that predicts."""
         return Measured(
-            {name: self.parameters[name][0] for name in NAMES},
+            {name: self.parameters[name][0] for name in PARAMETERS},
             self._covariance(),
             self._correction(),
             self.facts,
@@ -102,14 +95,14 @@ class Stored:
 
     def _covariance(self) -> Floats:
         lines = [line.split() for line in self.correlations.splitlines()]
-        factor = np.eye(len(NAMES))
+        factor = np.eye(len(PARAMETERS))
         try:
-            known = [NAMES.index(name) for name, *_ in lines]
+            known = [PARAMETERS.index(name) for name, *_ in lines]
             for place, (_, *figures) in zip(known, lines, strict=True):
                 factor[place, known[: len(figures)]] = np.array(figures, dtype=np.float64)
         except (ValueError, IndexError):
             raise ValueError("correlations cannot be read; make the file anew with calibrate") from None
-        ends = np.array([self.parameters[name][1:] for name in NAMES])
+        ends = np.array([self.parameters[name][1:] for name in PARAMETERS])
         sigma = np.log(ends[:, 1] / ends[:, 0]) / (2 * EIGHTY)
         factor *= sigma[:, None]
         found: Floats = factor @ factor.T

@@ -6,12 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.libraries.nccl import SYSTEMS, Settings, communicator
-from sim.libraries.nccl.measured.correction import AMPLITUDE, corrected
-from sim.libraries.nccl.measured.facts import Facts
-from sim.libraries.nccl.measured.forms import time_us
-from sim.libraries.nccl.measured.model import Measured, log_form
-from sim.libraries.nccl.measured.parameters import priors
-from sim.libraries.nccl.measured.work import KINDS, PAIRS, Launch, Task, has_form, work_of
+from sim.libraries.nccl.measured.messages import (
+    KINDS,
+    PAIRS,
+    PARAMETERS,
+    Launch,
+    Task,
+    has_form,
+    time_us,
+    work_of,
+)
+from sim.libraries.nccl.measured.model import AMPLITUDE, Facts, Measured, corrected, log_form
+from validation.measured.priors import priors
 
 MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
 
@@ -148,3 +154,8 @@ def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
     assert 1.5 < after.time_s[0] / before.time_s[0] < 2
     assert after.time_s[1] == pytest.approx(before.time_s[1], rel=0.05)
     assert after.hi_s[0] / after.lo_s[0] < before.hi_s[0] / before.lo_s[0]
+
+
+def test_every_parameter_has_an_expectation():
+    for system in SYSTEMS.values():
+        assert tuple(prior.name for prior in priors(system)) == PARAMETERS

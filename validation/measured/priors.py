@@ -4,19 +4,10 @@ Each is positive; a prior is log-normal. Latencies are factors on the constants 
 bandwidths begin at the data sheet's. Microseconds and GB/s.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sim.libraries.nccl.graph.system import GB, System, nvlink_in_datasheet
-
-Values = Mapping[str, float | NDArray[np.float64]]
-"""Each parameter's value; or a column of values, one a trial."""
-
-ALGORITHMS = ("tree", "ring")
-PROTOCOLS = ("ll", "ll128", "simple")
+from sim.libraries.nccl.measured.messages import ALGORITHMS, PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)

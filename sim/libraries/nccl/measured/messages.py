@@ -1,0 +1,275 @@
+"""A collective as a machine sees it, in messages, channels and loops; and how long these take.
+
+Rings, trees, the switch's reduction, the host. A hop costs a latency, a gap for each channel that shares the
+link, and the slower of one message's own rate and its share of the link. D levels of a tree, K loops of
+messages of m bytes on c channels. Microseconds throughout.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.constants import BASE_US, HOP_US
+from sim.libraries.nccl.device.chunks import channel_bytes, chunking
+from sim.libraries.nccl.graph.graph import PathClass
+from sim.libraries.nccl.tuning.tuner import launch
+
+Floats = NDArray[np.float64]
+
+Values = Mapping[str, float | Floats]
+"""Each parameter's value; or a column of values, one a trial."""
+
+ALGORITHMS = ("tree", "ring")
+PROTOCOLS = ("ll", "ll128", "simple")
+
+PARAMETERS = (
+    *("launch_us", "base", "host_us", "thread_us", "inside", "between"),
+    *(
+        f"{where}.{alg}.{proto}"
+        for where in ("inside", "between")
+        for alg in ALGORITHMS
+        for proto in PROTOCOLS
+    ),
+    *("inside_GBps", "between_GBps", "inside_ll", "inside_ll128", "between_ll", "between_ll128"),
+    *("tree_one", "tree_two", "tree_many", "tree_burst"),
+    *(f"{rate}.{proto}" for rate in ("inside_rate", "between_rate", "tree_rate") for proto in PROTOCOLS),
+    *(
+        "inside_gap_us",
+        *(f"{gap}.{proto}" for gap in ("between_gap_us", "tree_gap_us") for proto in PROTOCOLS),
+    ),
+    *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
+)
+"""What a machine's times are made of; `validation.measured.priors` says what each means."""
+
+PAIRS = (
+    *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),
+    *(("nvls", "simple"), ("nvls_tree", "simple")),
+)
+"""What has a form; ways by CollNet, PAT and sends and receives have none."""
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the host starts a collective: GPUs that one thread drives, threads of one process."""
+
+    gpus: int = 1
+    threads: int = 1
+
+
+ONE_GPU = Launch()
+"""A process for each GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One collective by one pair on one communicator; ``nbytes`` as nccl-tests count."""
+
+    comm: Communicator
+    kind: str
+    nbytes: int
+    pair: tuple[str, str]
+    launch: Launch = ONE_GPU
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """Tasks as arrays, a figure a task.
+
+    ``pair`` is the place in `PAIRS`, ``gpus`` are ranks a node, ``message`` bytes in one message of one
+    channel, of which ``slices`` make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 where a
+    ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use.
+    """
+
+    pair: NDArray[np.int64]
+    nodes: Floats
+    gpus: Floats
+    nbytes: Floats
+    channels: Floats
+    message: Floats
+    loops: Floats
+    slices: Floats
+    half: Floats
+    nvlink: NDArray[np.bool_]
+    used_inside: Floats
+    used_between: Floats
+    launch_gpus: Floats
+    launch_threads: Floats
+
+    @property
+    def ranks(self) -> Floats:
+        """Ranks in all."""
+        return self.nodes * self.gpus
+
+    @property
+    def one(self) -> NDArray[np.bool_]:
+        """Whether there is one node alone."""
+        return np.equal(self.nodes, 1)
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+    def where(self, mask: NDArray[np.bool_]) -> "Work":
+        """Some of the tasks."""
+        return Work(*(getattr(self, field.name)[mask] for field in fields(self)))
+
+
+def has_form(kind: str, pair: tuple[str, str]) -> bool:
+    """Whether there is a form for a collective by this pair."""
+    return kind in KINDS and pair in PAIRS
+
+
+def work_of(tasks: Iterable[Task]) -> Work:
+    """The tasks as arrays; each must have a form."""
+    rows = [_row(task) for task in tasks]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return Work(*columns)
+
+
+def _row(task: Task) -> tuple[float | int | bool, ...]:
+    comm, system = task.comm, task.comm.system
+    channels, message, loops, slices = _messages(task)
+    used = 1.0 if system.nvswitch or not system.nvlink else max(comm.gpus - 1, 1) / max(system.gpus - 1, 1)
+    part = min(comm.gpus / system.gpus, 1.0)
+    return (
+        *(PAIRS.index(task.pair), float(comm.nodes), float(comm.gpus), float(task.nbytes)),
+        *(channels, message, loops, slices, 1.0 if task.kind == "all_reduce" else 0.5),
+        *(comm.graphs.ring.type_intra is PathClass.NVL, used, part),
+        *(float(task.launch.gpus), float(task.launch.threads)),
+    )
+
+
+def _messages(task: Task) -> tuple[float, float, float, float]:
+    """Channels in use, bytes of one message, chunks one after another in a channel, messages of a chunk."""
+    comm, (algorithm, protocol), nbytes = task.comm, task.pair, task.nbytes
+    if algorithm in ("nvls", "nvls_tree"):
+        return float(comm.nvls_channels), float(nbytes), 1.0, 1.0
+    channels = launch(comm, algorithm, protocol, nbytes)[0]
+    if comm.constants.dealt_in_cells:
+        channels = max(len(channel_bytes(comm, task.kind, algorithm, protocol, nbytes)), 1)
+    share = nbytes / channels
+    cuts = chunking(comm, task.kind, algorithm, protocol, int(share))
+    if algorithm == "tree":
+        return float(channels), min(share, cuts.chunk), max(share / cuts.chunk, 1.0), 1.0
+    loops = float(max(-(-share // (comm.ranks * cuts.chunk)), 1.0))
+    return float(channels), share / comm.ranks / loops / cuts.slices, loops, float(cuts.slices)
+
+
+_SHARPNESS = 8
+"""How suddenly a host too slow for its GPUs takes over."""
+
+_GB = 1e3
+"""One GB/s in bytes a microsecond."""
+
+
+def time_us(work: Work, values: Values) -> Floats:
+    """Microseconds of each task: trials x tasks where ``values`` are columns."""
+    host = values["host_us"] * np.where(work.launch_gpus > 1, work.launch_gpus, 0.0)
+    host = host + values["thread_us"] * np.where(work.launch_threads > 1, work.launch_threads, 0.0)
+    found = kernel_us(work, values)
+    slow = (work.launch_gpus > 1) | (work.launch_threads > 1)
+    if slow.any():
+        found[..., slow] *= (1 + (host[..., slow] / found[..., slow]) ** _SHARPNESS) ** (1 / _SHARPNESS)
+    return found
+
+
+def kernel_us(work: Work, values: Values) -> Floats:
+    """The same without a host that is too slow."""
+    shape = np.broadcast_shapes(np.shape(values["base"]), (len(work),))
+    found = np.empty(shape)
+    for place in np.unique(work.pair):
+        mine = work.pair == place
+        algorithm, protocol = PAIRS[place]
+        some = work.where(mine)
+        if algorithm == "tree":
+            taken = _tree(some, protocol, values)
+        elif algorithm == "ring":
+            taken = _ring(some, protocol, values)
+        else:
+            taken = _switch(some, algorithm, values)
+        if algorithm in ("tree", "ring"):
+            taken = taken + values["base"] * BASE_US[algorithm][PROTOCOLS.index(protocol)]
+        found[..., mine] = values["launch_us"] + taken
+    return found
+
+
+def _hop(work: Work, algorithm: str, protocol: str, values: Values) -> tuple[Floats, Floats]:
+    """Latency of a hop inside a node and between nodes."""
+    column = PROTOCOLS.index(protocol)
+    link = np.where(work.nvlink, HOP_US["nvlink"][algorithm][column], HOP_US["pci"][algorithm][column])
+    net = HOP_US["net"][algorithm][column]
+    pair = f"{algorithm}.{protocol}"
+    return (
+        link * values["inside"] * values[f"inside.{pair}"],
+        net * np.asarray(values["between"] * values[f"between.{pair}"]),
+    )
+
+
+def _links(work: Work, protocol: str, values: Values) -> tuple[Floats, Floats]:
+    """Bytes a microsecond of a GPU's links and of a node's cards."""
+    inside, between = values["inside_GBps"] * _GB, values["between_GBps"] * _GB
+    if protocol != "simple":
+        inside = inside * values[f"inside_{protocol}"]
+        between = between * values[f"between_{protocol}"]
+    return inside * work.used_inside, between * work.used_between
+
+
+def _ring(work: Work, protocol: str, values: Values) -> Floats:
+    hop_inside, hop_between = _hop(work, "ring", protocol, values)
+    link, card = _links(work, protocol, values)
+    steps = 2 * (work.ranks - 1) * work.half
+    crossings = np.where(work.one, 0.0, 2 * (work.nodes - 1) * work.half)
+    m, c = work.message, work.channels
+    inside = np.maximum(
+        m / (values[f"inside_rate.{protocol}"] * _GB), c * (values["inside_gap_us"] + m / link)
+    )
+    between = np.maximum(
+        m / (values[f"between_rate.{protocol}"] * _GB), c * (values[f"between_gap_us.{protocol}"] + m / card)
+    )
+    sent = work.loops * steps * work.slices * np.where(work.one, inside, between)
+    found: Floats = (steps - crossings) * hop_inside + crossings * hop_between + sent
+    return found
+
+
+def _tree(work: Work, protocol: str, values: Values) -> Floats:
+    hop_inside, hop_between = _hop(work, "tree", protocol, values)
+    link, card = _links(work, protocol, values)
+    m, c, two = work.message, work.channels, work.nodes == 2
+    gap_inside, gap_between = values["inside_gap_us"], values[f"tree_gap_us.{protocol}"]
+    burst = np.where(two, 0.5, 1.0) * values["tree_burst"]
+    crossing = np.where(two, 1 / values["tree_two"], 2 / values["tree_many"])
+    inside = (
+        hop_inside
+        + (c - 1) * gap_inside
+        + np.maximum(m / (values[f"inside_rate.{protocol}"] * _GB), c * m / link)
+    )
+    between = hop_between + (c - 1) * gap_between
+    between = between + m * np.maximum(1 / (values[f"between_rate.{protocol}"] * _GB), c * burst / card)
+    behind = np.where(
+        work.one,
+        c * m / (values["tree_one"] * link) + c * gap_inside,
+        m * np.maximum(1 / (values[f"tree_rate.{protocol}"] * _GB), c * crossing / card) + c * gap_between,
+    )
+    first: Floats = 2 * (work.gpus - 1) * inside + 2 * np.ceil(np.log2(work.nodes)) * between
+    return first + (work.loops - 1) * behind
+
+
+def _switch(work: Work, algorithm: str, values: Values) -> Floats:
+    latency = HOP_US["nvlink"]["nvls"][2] * values["nvls"]
+    size, ranks = work.nbytes, work.ranks
+    if algorithm == "nvls":
+        whole = values["nvls_GBps"] * np.where(work.half == 1, 1.0, values["nvls_gather"])
+        port = whole * (_GB * 9 / 14)  # eight ranks: 1 + 1/8 of the size through a port, 7/4 on the bus
+        found: Floats = latency + size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) / port
+        return found
+    bus = (
+        np.where(work.nodes == 2, values["nvls_tree_two_GBps"], values["nvls_tree_GBps"]) * work.used_between
+    )
+    level = HOP_US["net"]["nvls_tree"][2] * values["nvls_tree"]
+    levels = 2 * np.ceil(np.log2(work.nodes))
+    found = latency + levels * level + size * 2 * (ranks - 1) / ranks / (bus * _GB)
+    return found
