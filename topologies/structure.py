@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 
 import networkx as nx
 
@@ -33,6 +34,8 @@ class Hosts(Structure):
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
         """Through the fabric."""
+        if a not in self._port or b not in self._port:
+            return None
         way = self.fabric.way(self._port[a], self._port[b])
         return None if way is None else [a, *way, b]
 
@@ -59,6 +62,8 @@ class Machines(Structure):
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
         """Within the machine, or over a card of either."""
+        if a not in self._place or b not in self._place:
+            return None
         (here, src), (there, dst) = self._place[a], self._place[b]
         if here == there:
             return _named(here, self._between(src, dst))
@@ -97,7 +102,8 @@ class Machines(Structure):
         found: list[int] = []
         taken: dict[tuple[int, ...], int] = {}
         for gpu in self._gpus:
-            hops = [len(self._to_card(gpu, card)) for card in self.cards]
+            far = nx.single_source_shortest_path_length(self._alone(gpu), gpu)
+            hops = [far.get(card, inf) for card in self.cards]
             near = tuple(number for number, count in enumerate(hops) if count == min(hops))
             turn = taken.get(near, 0)
             taken[near] = turn + 1
@@ -119,11 +125,15 @@ class Machines(Structure):
         """From a GPU to a card of its machine, or back; not through other GPUs."""
         ends = (card, gpu) if back else (gpu, card)
         if ends not in self._onto:
-            others = [node for node in self._gpus if node != gpu]
-            alone = nx.restricted_view(self._machine, others, [])
+            alone = self._alone(gpu)
             ways = nx.all_shortest_paths(alone, *ends) if nx.has_path(alone, *ends) else [[]]
             self._onto[ends] = min(ways) or nx.shortest_path(self._machine, *ends)
         return self._onto[ends]
+
+    def _alone(self, gpu: Node) -> Topology:
+        """The machine without its other GPUs."""
+        others = {*self._gpus} - {gpu}
+        return self._machine.subgraph([node for node in self._machine if node not in others])
 
 
 def _named(node: int, way: list[Node]) -> list[Node]:

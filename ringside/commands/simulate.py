@@ -50,6 +50,7 @@ class SimulateRequest:
     redop: str
     calibration: str
     anchor: Path | None
+    times: str | None
     trace: Path | None
     links: bool
     top: int
@@ -77,6 +78,7 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
+    times: options.Times = None,
     trace: options.Trace = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
@@ -89,7 +91,7 @@ def command(
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        trace, links, top, plot,
+        times, trace, links, top, plot,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -107,7 +109,9 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         from ringside.anchor import scaled
 
         found = scaled(found, request.anchor, request.cluster, values)
-    options = Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
     find = partial(
         find_library, request.library, request.cluster, values, ranks=request.ranks,
         options=options, calibration=found,
@@ -194,7 +198,8 @@ def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
-        whose = "the engine's" if engine == "simpy" else "the tuner's"
+        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
+        whose = "the engine's" if engine == "simpy" else clock
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     return "; ".join((note, *library.notes))
 

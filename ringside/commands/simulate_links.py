@@ -30,13 +30,15 @@ def links_of(library: Library, fresh: Callable[[], Library], prediction: Predict
     """Simulate once more what a library answered, on a fresh one that knows no answers yet, and count."""
     collective = prediction.collective
     if prediction.engine != "simpy":
-        said = f"engine {prediction.engine} plays no links; add --engine simpy to see them"
+        said = f"engine {prediction.engine} counts no links; add --engine simpy to see them"
         return Links(prediction, None, said)
     with counted() as loads:
         fresh().time(collective, library.choose(collective), engine)
     load = max(loads, key=lambda one: one.time_s, default=None)
     slowest = f"of {len(loads)} kinds of channels the slowest, each on wires of its own"
-    return Links(prediction, load, slowest if len(loads) > 1 else "")
+    if not loads:
+        slowest = "no link carried anything that was counted; --network fifo counts"
+    return Links(prediction, load, slowest if len(loads) != 1 else "")
 
 
 def content_of(links: Links, top: int) -> dict[str, Any]:

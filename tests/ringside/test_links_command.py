@@ -53,9 +53,9 @@ def test_links_as_json_and_the_same_time_as_without_them():
 
 def test_what_plays_no_links_says_whom_to_ask(printed):
     out = printed("simulate all_reduce --cluster dgx-h100:2 --size 16M --links")
-    assert "# engine measured plays no links; add --engine simpy to see them" in out
+    assert "# engine measured counts no links; add --engine simpy to see them" in out
     out = printed("simulate all_reduce --cluster star:256 --algorithm ring --size 16M --links")
-    assert "# engine model plays no links; add --engine simpy to see them" in out
+    assert "# engine model counts no links; add --engine simpy to see them" in out
 
 
 def test_nccls_channels_are_counted_each_on_its_own_wires(printed):
@@ -80,7 +80,7 @@ def test_the_picture_shows_who_is_busy(tmp_path, printed, ending):
     [
         ("--plot a.svg", "add --links"),
         ("--links --plot a.txt", "no picture format"),
-        ("--links --engine model --algorithm ring --plot a.svg", "engine model plays no links"),
+        ("--links --engine model --algorithm ring --plot a.svg", "engine model counts no links"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, monkeypatch, more, said):

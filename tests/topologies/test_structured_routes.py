@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, ranks
 from topologies.fabric import turn
+from topologies.graph import add_cable
 from topologies.refitting import FABRICS
 
 RATE = 25e9
@@ -195,6 +196,17 @@ def test_a_graph_that_was_changed_gets_the_ways_that_are_left() -> None:
     after = way(graph, 0, 15)
     assert all(graph.has_edge(*hop) for hop in pairwise(after))
     assert len(after) == len(before)
+
+
+@pytest.mark.parametrize("cluster", ["fat-tree:8", "dgx-h100:2"])
+def test_a_rank_that_was_added_by_hand_is_reached(cluster: str) -> None:
+    graph = load(cluster, {} if "fat" in cluster else {"fabric": "fat_tree"})
+    count = len(ranks(graph))
+    graph.add_node("new", kind="gpu", rank=count, tier=0)
+    add_cable(graph, "new", "leaf0", kind="ethernet", bandwidth=RATE, latency=1e-6)
+    assert way(graph, count, 0)[:2] == ["new", "leaf0"]
+    renamed = nx.relabel_nodes(graph, {node: f"x{node}" for node in graph})
+    assert way(renamed, 0, count)[-2:] == ["xleaf0", "xnew"]
 
 
 @pytest.mark.parametrize(

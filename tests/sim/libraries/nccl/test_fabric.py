@@ -54,6 +54,15 @@ def test_the_engine_and_the_closed_form_agree_on_what_a_fabric_adds() -> None:
     assert by_form == pytest.approx(by_engine, rel=0.05)
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+@pytest.mark.parametrize("ratio", ["1", "8"])
+def test_the_closed_form_is_the_engines_time_on_a_fabric_too(algorithm: str, ratio: str) -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": ratio}
+    options = Options(algorithm, "simple", times="pipeline")
+    library = find_library("nccl", "dgx-h100:6", values, options=options)
+    assert time_us(library) == pytest.approx(time_us(library, engine="simpy"), rel=0.05)
+
+
 def test_shares_are_those_of_the_rings_that_are_routed_rank_by_rank() -> None:
     values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": "4"}
     comm = communicator_of("dgx-a100:6", values, None, Settings())
@@ -111,7 +120,9 @@ def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], said: str) -
 @pytest.mark.benchmark
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
 def test_24576_gpus_on_three_tiers_of_rails(algorithm: str) -> None:
-    library = nccl("dgx-h100:3072", algorithm, fabric="rail_optimized", tiers="3")
+    values = {"fabric": "rail_optimized", "tiers": "3"}
+    options = Options(algorithm, "simple", times="pipeline")
+    library = find_library("nccl", "dgx-h100:3072", values, options=options)
     assert isinstance(library, Nccl)
     assert library.ranks == 24_576
     assert time_us(library, 1024 * MIB) > 2000
