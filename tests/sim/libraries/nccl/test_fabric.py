@@ -12,7 +12,6 @@ from sim.libraries.nccl.cluster import communicator_of
 from sim.libraries.nccl.communicator import Settings
 from sim.libraries.nccl.device.connect import rings
 from sim.libraries.nccl.device.fabric import shared
-from sim.libraries.nccl.library import Nccl
 from topologies import Routes, load
 
 MIB = 1 << 20
@@ -115,14 +114,3 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
 def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         find_library("nccl", "dgx-h100:4", values)
-
-
-@pytest.mark.benchmark
-@pytest.mark.parametrize("algorithm", ["ring", "tree"])
-def test_24576_gpus_on_three_tiers_of_rails(algorithm: str) -> None:
-    values = {"fabric": "rail_optimized", "tiers": "3"}
-    options = Options(algorithm, "simple", times="pipeline")
-    library = find_library("nccl", "dgx-h100:3072", values, options=options)
-    assert isinstance(library, Nccl)
-    assert library.ranks == 24_576
-    assert time_us(library, 1024 * MIB) > 2000
