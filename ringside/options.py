@@ -14,7 +14,7 @@ AnyCluster = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the cluster: bandwidth=25GB/s"),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure or fabric: nic=25GB/s, fabric=torus"),
 ]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]

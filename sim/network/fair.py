@@ -24,6 +24,7 @@ from math import inf
 
 import simpy
 
+from sim.network.load import load_of
 from sim.network.maxmin import AT_ONCE, Sharing
 from sim.network.message import Message
 from topologies import Routes, Topology
@@ -50,7 +51,9 @@ class FairNetwork:
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._latency = [link["latency"] for _, _, link in graph.edges(data=True)]
-        self._sharing = Sharing([link["bandwidth"] for _, _, link in graph.edges(data=True)])
+        bandwidths = [link["bandwidth"] for _, _, link in graph.edges(data=True)]
+        self._sharing = Sharing(bandwidths)
+        self._load = load_of(self.link_names, bandwidths)
         self._window: float = graph.graph.get("window", inf)
         self._windows: dict[tuple[int, ...], int] = {}
         self._streams: list[_Stream] = []
@@ -140,6 +143,9 @@ class FairNetwork:
         """Deliver the message that is through, and let the next one of its stream cross."""
         message = stream.waiting.popleft()
         message.tail = time
+        if self._load is not None:
+            for link in stream:
+                self._load.take(link, message.nbytes, 0.0, time)
         if message.spans is not None:
             message.spans.extend((stream.since, time) for _ in stream)
         self._put(self._deliveries, message, time)
