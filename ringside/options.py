@@ -14,7 +14,7 @@ AnyCluster = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the cluster: bandwidth=25GB/s"),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure or fabric: nic=25GB/s, fabric=torus"),
 ]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]
@@ -29,6 +29,7 @@ Algorithm = Annotated[
 ]
 Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
 Engine = Annotated[str, typer.Option(help="simpy, fast, model, or auto, which says what it took.")]
+Network = Annotated[str, typer.Option(help="How links serve messages: fifo, in turn; or fair, shared.")]
 NcclVersion = Annotated[
     str | None, typer.Option(help="Any release from 2.8 on; the answer says which one stands for another.")
 ]

@@ -22,8 +22,15 @@ def compiled(function: F) -> F:
     return _jit(function, no_cpython_wrapper=True)
 
 
-def entry(function: F) -> F:
-    """The function as machine code, with all that it calls, compiled once on this machine."""
+def entry(function: F, *calls: Callable[..., Any]) -> F:
+    """The function as machine code, with all that it calls, compiled once on this machine.
+
+    ``calls`` are the plain functions among these, which stay as they are for whoever interprets them.
+    """
+    import numba
+
+    for called in calls:
+        numba.extending.register_jitable(called)
     return _jit(function, cache=True)
 
 

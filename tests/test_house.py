@@ -66,6 +66,7 @@ COMMANDS = (
     "compare",
     "explain",
     "pairs",
+    "program",
     "scorecard",
     "validate",
     "demo",

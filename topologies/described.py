@@ -42,7 +42,7 @@ nic: 100Gb/s
 pcie: 24GB/s            # what a GPU's slot carries one way
 socket: 10GB/s          # from one CPU to the other
 nodes: 4
-fabric: star            # or rail
+fabric: star            # or rail, or one of docs/fabrics.md
 """
 
 Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh"]
@@ -78,7 +78,8 @@ def cluster(
     ``pcie-server`` has no NVLink; ``nvlink_switch`` has all GPUs behind NVSwitch, ``nvlink_pairs`` two and
     two joined by a bridge, ``nvlink_mesh`` each joined to all others. GPUs and cards hang on ``switches``
     PCIe switches, or straight on the ``sockets`` where there are none, spread evenly. A ``star`` is one
-    switch for all cards of all machines that is never the bottleneck; a ``rail`` one for each card.
+    switch for all cards of all machines that is never the bottleneck; a ``rail`` one for each card. The
+    fabrics of `topologies.refitting` have their own keys beside these.
 
     Bandwidths are bytes/s of one direction: ``nvlink`` of one GPU over all its links, ``pcie`` of one
     slot, ``nic`` of one card, ``socket`` from one CPU to another. The data sheet of the GPU has the

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringside import console, options
+from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
+from ringside.commands.simulate_settings import idle_rates
+from ringside.pictures.style import check_format
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
@@ -45,7 +50,11 @@ class SimulateRequest:
     redop: str
     calibration: str
     anchor: Path | None
+    times: str | None
     trace: Path | None
+    links: bool
+    top: int
+    plot: Path | None
 
 
 def command(
@@ -62,14 +71,18 @@ def command(
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
     engine: options.Engine = "auto",
-    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    network: options.Network = "fifo",
     nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
+    times: options.Times = None,
     trace: options.Trace = None,
+    links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
+    plot: options.Plot = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -78,7 +91,7 @@ def command(
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        trace,
+        times, trace, links, top, plot,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -87,30 +100,50 @@ def command(
 def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
-    if request.trace:
-        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
-    if request.trace and len(sizes) > 1:
-        raise ValueError(f"a trace shows one size, not {len(sizes)}; add --size")
-    if request.network != "fifo":
-        raise ValueError(f"{request.network!r} is no known network; write fifo")
+    _check_outputs(request, sizes)
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
     if request.anchor:
         from ringside.anchor import scaled
 
         found = scaled(found, request.anchor, request.cluster, values)
-    library = find_library(
-        request.library, request.cluster, values, ranks=request.ranks,
-        options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
-        calibration=found,
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
+        request.network,
     )  # fmt: skip
+    find = partial(
+        find_library, request.library, request.cluster, values, ranks=request.ranks,
+        options=options, calibration=found,
+    )  # fmt: skip
+    begun = perf_counter()
+    library = find()
     predictions = _predictions(request, library, sizes)
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth(predictions)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
-    _show(request, library, predictions, as_json=as_json)
+    others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
+    asked = [one.collective for one in predictions]
+    idle = idle_rates(
+        library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
+        perf_counter() - begun,
+    )  # fmt: skip
+    links = links_of(library, find, predictions[0], request.engine) if request.links else None
+    if request.plot and links:
+        draw(links, library, request.plot)
+    _show(request, library, predictions, idle, links, as_json=as_json)
+
+
+def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
+    """Refuse, before any work, what could not be shown or written."""
+    inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+    check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+    check_format(request.plot)
+    if request.plot and not request.links:
+        raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
+    for option, given in (("a trace", request.trace), ("--links", request.links)):
+        if given and len(sizes) > 1:
+            raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
 
 def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
@@ -126,25 +159,35 @@ def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -
 
 
 def _show(
-    request: SimulateRequest, library: Library, predictions: list[Prediction], *, as_json: bool
+    request: SimulateRequest,
+    library: Library,
+    predictions: list[Prediction],
+    idle: list[str],
+    links: Links | None,
+    *,
+    as_json: bool,
 ) -> None:
     inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
-    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
+    if idle:
+        content["no_effect"] = idle
+    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat), *idle]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
     if nccl := as_nccl(library):
         is_measured = any(p.engine == "measured" for p in predictions)
         note = _note(nccl, request.engine, is_measured=is_measured)
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
-        content = {"inputs": inputs, "note": note, "rows": rows}
+        content = {"inputs": inputs, "note": note, **content}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
         heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
         cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
     if as_json:
-        console.print_json("simulate", content)
+        console.print_json("simulate", content | ({"links": content_of(links, request.top)} if links else {}))
     else:
         console.print_table(comments, heads, cells)
+        if links:
+            show(links, request.top)
 
 
 def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
@@ -154,7 +197,8 @@ def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
-        whose = "the engine's" if engine == "simpy" else "the tuner's"
+        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
+        whose = "the engine's" if engine == "simpy" else clock
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     return "; ".join((note, *library.notes))
 
@@ -165,7 +209,8 @@ def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    del rest["sweep"], rest["trace"]
+    for key in ("sweep", "trace", "links", "top", "plot"):
+        del rest[key]
     return rest | ours
 
 

@@ -16,7 +16,8 @@ from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
 from sim.engine.run import Run, check_ranks, uncollected
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
-from sim.network.fifo import PIECES, FifoNetwork, Message
+from sim.network.find import make_network
+from sim.network.message import PIECES, Message, Network
 from sim.schedule import Schedule, ScheduleError, Step
 from topologies import Routes, Topology
 
@@ -77,7 +78,7 @@ class Execution:
     def __init__(
         self,
         env: simpy.Environment,
-        network: FifoNetwork,
+        network: Network,
         schedule: Schedule,
         gamma: float = 0.0,
         *,
@@ -259,16 +260,17 @@ def simulate(
     *,
     traced: bool = False,
     routes: Routes | None = None,
+    network: str = "fifo",
 ) -> Run:
     """Play one schedule alone on a topology and say how long it takes, in seconds.
 
-    ``routes`` are the topology's, for whoever has them already.
+    ``routes`` are the topology's, for whoever has them already; ``network`` is how links serve messages.
     """
     check_ranks(schedule, graph)
     effort.consider(schedule, graph)
     env = simpy.Environment()
-    network = FifoNetwork(env, graph, routes)
-    execution = Execution(env, network, schedule, gamma, traced=traced)
+    links = make_network(network, env, graph, routes)
+    execution = Execution(env, links, schedule, gamma, traced=traced)
     with uncollected():
         execution.start()
         env.run()

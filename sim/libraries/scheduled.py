@@ -14,6 +14,7 @@ from sim.engine.events import simulate
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
 from sim.streams import Streams
@@ -28,21 +29,28 @@ SIMPY_TRANSFERS = 50_000
 """As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
 
 
-def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
+def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
     """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
-    return has_closed_form(plan, graph) and estimate(plan, graph).transfers > MAX_TRANSFERS
+    return has_closed_form(plan, graph, network) and estimate(plan, graph).transfers > MAX_TRANSFERS
 
 
-def has_closed_form(plan: Schedule, graph: Topology) -> bool:
-    """Whether the schedule has a closed form on this network."""
+def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
+    """Whether the schedule has a closed form on this network.
+
+    What is sent to a rank directly, and added there, comes in one after another by the closed form, but all
+    at the same time on the ``fair`` network.
+    """
+    adds = plan.algorithm == "direct" and plan.collective.kind in ("all_reduce", "reduce_scatter")
+    if network == "fair" and adds:
+        return False
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
 
 
-def _quicker(plan: Schedule, graph: Topology, *, traced: bool) -> str:
+def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:
     """Which engine simulates a schedule in less time, its start included."""
     able = jit.available() or isinstance(plan.steps, Streams)
     large = estimate(plan, graph).transfers > SIMPY_TRANSFERS
-    return "fast" if able and large and not traced else "simpy"
+    return "fast" if able and large and network == "fifo" and not traced else "simpy"
 
 
 def evaluate(
@@ -54,23 +62,26 @@ def evaluate(
     traced: bool = False,
     routes: Routes | None = None,
     bounds: Bounds | None = None,
+    network: str = "fifo",
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
     ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is
-    none;
-    ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for fits,
-    simulates only where
-    there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
+    none; ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for
+    fits, simulates only where there is no closed form, and walks no schedule for its bounds, since a fit's
+    trials answer nobody.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
         decides = has_closed_form if quick else takes_closed_form
-        engine = "model" if not traced and decides(plan, graph) else _quicker(plan, graph, traced=traced)
+        by_form = not traced and decides(plan, graph, network)
+        engine = "model" if by_form else _quicker(plan, graph, network, traced=traced)
     if engine == "fast" and traced:
         raise ValueError("the fast engine keeps no timeline; write --engine simpy")
+    if engine == "fast" and network != "fifo":
+        raise ValueError(f"the fast engine plays no {network} network; write --engine simpy")
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
     if engine != "model":
@@ -81,11 +92,11 @@ def evaluate(
         if engine == "fast":
             run = fast.simulate(plan, graph, parameters.gamma, routes)
         else:
-            run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
+            run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes, network=network)
         seconds, timeline, engine = run.time_s, run.timeline, run.engine
     else:
         closed = None
-        if has_closed_form(plan, graph) and not traced:
+        if has_closed_form(plan, graph, network) and not traced:
             closed = model.closed_form(plan.algorithm, plan.collective, parameters)
         if closed is None:
             raise ValueError(f"{what} on {name_of(graph)} has no closed form; write --engine simpy")
@@ -98,7 +109,7 @@ class Scheduled:
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
-    pins the choice.
+    pins the choice. ``network`` is one of `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
     name: ClassVar[str]
@@ -110,7 +121,14 @@ class Scheduled:
         *,
         algorithm: str = "auto",
         calibration: Calibration | None = None,
+        network: str = "fifo",
     ) -> None:
+        check_network(network)
+        if calibration and network != "fifo":
+            raise ValueError(
+                f"calibrations are fitted on the fifo network, not on {network}; "
+                "write --calibration none, or leave --network out"
+            )
         most = len(ranks(graph))
         self.ranks = most if count is None else count
         if self.ranks < 1:
@@ -123,6 +141,7 @@ class Scheduled:
         self.graph = graph
         self.algorithm = algorithm
         self.calibration = calibration
+        self.network = network
         self.routes = Routes(graph)
         self._preset = preset_of(graph, self.routes)
         self._scaled: dict[Parameters, Topology] = {}
@@ -153,7 +172,7 @@ class Scheduled:
         """Seconds that the busiest link needs for its bytes, or the longest chain of hops for none."""
         plan = self.schedule(collective, candidate)
         parameters, graph, _ = self._figures(collective, candidate)
-        if takes_closed_form(plan, graph):
+        if takes_closed_form(plan, graph, self.network):
             return max(closed_bounds(plan, parameters))
         return max(self._lower_bounds(plan, graph, candidate))
 
@@ -161,7 +180,7 @@ class Scheduled:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
             if not isinstance(plan.steps, Streams):
-                consider(plan, graph, _quicker(plan, graph, traced=False))
+                consider(plan, graph, _quicker(plan, graph, self.network, traced=False))
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 
@@ -186,8 +205,9 @@ class Scheduled:
         parameters, graph, (low, high) = self._figures(collective, candidate)
         bounds = self._bounds.get((collective, candidate.algorithm))
         seconds, taken, timeline = evaluate(
-            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds
-        )
+            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds,
+            network=self.network,
+        )  # fmt: skip
         return Estimate(
             seconds, seconds * low, seconds * high, taken, plan.algorithm, timeline=timeline,
             caveat=self._caveat(collective, candidate),

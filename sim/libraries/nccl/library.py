@@ -8,14 +8,15 @@ time is the measured model's in their place, and the choice stays the tuner's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.collective import Collective
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import closed_form, has_closed_form
+from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
+from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
@@ -30,6 +31,7 @@ from sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.schedule import Schedule
+from topologies.units import format_duration
 
 Seconds = float
 
@@ -63,7 +65,7 @@ class Nccl:
     all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
     either clock. ``calibrated`` takes the clock's place for every pair that it has a form of, and then
     they alone are candidates; ``uncalibrated`` says why there is none. ``launch`` is how the host starts
-    it, to which only the measured model pays heed.
+    it, to which only the measured model pays heed. ``network`` is what the engine plays schedules on.
     """
 
     name = "nccl"
@@ -76,6 +78,7 @@ class Nccl:
         calibrated: Calibrated | None = None,
         uncalibrated: str = "",
         launch: Launch = ONE_GPU,
+        network: str = "fifo",
     ) -> None:
         if clock not in CLOCKS:
             raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
@@ -84,6 +87,7 @@ class Nccl:
         self.calibrated = calibrated
         self.uncalibrated = uncalibrated
         self.launch = launch
+        self.network = network
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
 
@@ -166,14 +170,22 @@ class Nccl:
         check_ranks(self, collective)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
+        if self.network != "fifo" and engine != "simpy":
+            raise ValueError(
+                f"NCCL's times are its tuner's or measured, and know no {self.network} network; "
+                "simulate with --engine simpy, or leave --network out"
+            )
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
-            return self._measured(self.calibrated.model, self.comm, collective, candidate)
+            found = self._measured(self.calibrated.model, self.comm, collective, candidate)
+            return on_fabric(self.comm, collective, candidate, found)
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S
         elif engine in ("simpy", "fast"):
             pair = candidate.algorithm, candidate.protocol
-            seconds, timeline = simulated(self.comm, collective, *pair, engine, traced=traced)
+            seconds, timeline = simulated(
+                self.comm, collective, *pair, engine, traced=traced, network=self.network
+            )
             seconds += overhead_s(self.comm, *pair)
             if candidate.algorithm != "p2p":
                 channels = len(carried_bytes(self.comm, collective, *pair))
@@ -186,9 +198,11 @@ class Nccl:
         check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
         taken = "model" if engine == "auto" else engine
         beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
-        return Estimate(
+        estimate = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
+        played = engine == "simpy" or self.clock == "pipeline"
+        return on_fabric(self.comm, collective, candidate, estimate, played=played) if self.comm else estimate
 
     def _measured(
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
@@ -203,6 +217,29 @@ class Nccl:
         return Estimate(seconds, low, high, "measured", candidate.algorithm, candidate.channels)
 
 
+def on_fabric(
+    comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+) -> Estimate:
+    """A time with what the fabric adds to it, and where that is narrow.
+
+    One that was ``played`` over wires has it in it already.
+    """
+    if comm.network is None or comm.nodes == 1:
+        return found
+    algorithm = candidate.algorithm
+    if algorithm not in ("ring", "tree", "nvls_tree"):
+        said, more = f"what the fabric's switches share out is not in the time of {algorithm}", 0.0
+    else:
+        said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
+        more = 0.0
+        if not played or algorithm == "nvls_tree":
+            more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
+            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
+    caveat = "; ".join(filter(None, (found.caveat, said)))
+    low, high, time_s = found.time_lo_s + more, found.time_hi_s + more, found.time_s + more
+    return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+
+
 def simulated(
     comm: Communicator,
     collective: Collective,
@@ -211,6 +248,7 @@ def simulated(
     engine: str = "simpy",
     *,
     traced: bool = False,
+    network: str = "fifo",
 ) -> tuple[Seconds, Timeline | None]:
     """The seconds and the timeline of the channel that takes longest: as long as all data take.
 
@@ -219,7 +257,15 @@ def simulated(
     """
     nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
     runs = [
-        evaluate(played.schedule, played.graph, nothing_else, engine, traced=traced, routes=played.routes)
+        evaluate(
+            played.schedule,
+            played.graph,
+            nothing_else,
+            engine,
+            traced=traced,
+            routes=played.routes,
+            network=network,
+        )
         for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])

@@ -39,7 +39,8 @@ def system_of_graph(graph: Topology) -> System:
         )
     machines, gpus = _machines(graph), ranks(graph)
     cards = [node for node, data in graph.nodes(data=True) if data["kind"] == "nic"]
-    owned = [[gpu for gpu in gpus if gpu in machine] for machine in machines]
+    each = len(gpus) // len(machines)
+    owned = [gpus[first : first + each] for first in range(0, len(gpus), each)]
     nvswitch = any(data["kind"] == "nvswitch" for _, data in graph.nodes(data=True))
     totals = [[sum(_out(graph, [gpu], "nvlink")) for gpu in of] for of in owned]
     # a mesh shares what its best linked GPU has among that GPU's links
@@ -48,8 +49,8 @@ def system_of_graph(graph: Topology) -> System:
     return System(
         name=name,
         compute_capability=capability,
-        gpus=len(gpus) // len(machines),
-        nics=min(sum(card in machine for card in cards) for machine in machines),
+        gpus=each,
+        nics=min(sum(graph.nodes[node]["kind"] == "nic" for node in machine) for machine in machines),
         nic=min(_ports(graph, cards), default=0.0),
         nvlink=nvlink_as_nccl_reckons(nvlink, capability),
         pcie=min(_out(graph, gpus, "pcie") or _out(graph, cards, "pcie"), default=0.0),
