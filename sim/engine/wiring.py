@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.ends import route
-from sim.network.fifo import CROWDED, PIECES, SIMULTANEOUS
+from sim.network.fifo import CROWDED, SIMULTANEOUS
+from sim.network.message import PIECES
 from sim.schedule import Schedule
 from sim.streams import Streams
 from topologies import Routes, Topology
