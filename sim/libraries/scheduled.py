@@ -29,6 +29,10 @@ SIMPY_TRANSFERS = 50_000
 """As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
 
 
+MAX_CHUNKS = 1_000_000
+"""As many chunks are looked at before it is known whether their schedule is a ring's recurrence."""
+
+
 def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
     """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
     return has_closed_form(plan, graph, network) and estimate(plan, graph).transfers > MAX_TRANSFERS
@@ -51,6 +55,13 @@ def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> 
     able = jit.available() or isinstance(plan.steps, Streams)
     large = estimate(plan, graph).transfers > SIMPY_TRANSFERS
     return "fast" if able and large and network == "fifo" and not traced else "simpy"
+
+
+def _consider(plan: Schedule, graph: Topology, engine: str) -> None:
+    """Refuse what is too much; of what the fast engine has by rule it knows more as it begins."""
+    few = len(plan.chunks) <= MAX_CHUNKS
+    if engine != "fast" or not isinstance(plan.steps, Streams) or not few:
+        consider(plan, graph, engine)
 
 
 def evaluate(
@@ -85,8 +96,7 @@ def evaluate(
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
     if engine != "model":
-        if not isinstance(plan.steps, Streams):
-            consider(plan, graph, engine)
+        _consider(plan, graph, engine)
         routes = routes or Routes(graph)
         bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
         if engine == "fast":
@@ -179,8 +189,7 @@ class Scheduled:
     def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
-            if not isinstance(plan.steps, Streams):
-                consider(plan, graph, _quicker(plan, graph, self.network, traced=False))
+            _consider(plan, graph, _quicker(plan, graph, self.network, traced=False))
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 
