@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from sim.calibration import Fit as Fit
     from sim.calibration import read as read_calibration  # noqa: F401
     from sim.collective import Collective as Collective
+    from sim.libraries.library import Prediction as Prediction
     from sim.pick import Pick as Pick
-    from sim.predict import Prediction as Prediction
     from sim.predict import predict as predict
     from sim.proof import prove as prove
     from sim.record import Record as Record
     from sim.schedule import Schedule as Schedule
     from sim.training.ddp.buckets import Bucketing as Bucketing
     from sim.training.ddp.job import DataParallel as DataParallel
-    from sim.training.step import Step as TrainingStep  # noqa: F401
+    from sim.training.step import TrainingStep as TrainingStep
     from topologies import Topology as Topology
     from topologies import load as load
     from topologies import star as star
@@ -47,12 +47,12 @@ else:
         "DataParallel": "sim.training.ddp.job",
         "Fit": "sim.calibration",
         "Pick": "sim.pick",
-        "Prediction": "sim.predict",
+        "Prediction": "sim.libraries.library",
         "Record": "sim.record",
         "Result": "ringside.results",
         "Schedule": "sim.schedule",
         "Topology": "topologies",
-        "TrainingStep": "sim.training.step:Step",
+        "TrainingStep": "sim.training.step",
         "calibrate": "validation.calibrate",
         "compare": "validation.compare",
         "load": "topologies",

@@ -16,7 +16,7 @@ from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import process_group
 from sim.training.memory import find_optimizer
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import device as find_device
 from sim.workload.devices import device_of
@@ -75,7 +75,7 @@ def train(
     slowdown: Mapping[int, float] | None = None,
     contention: float = 0.0,
     calibration: Calibration | str | None = "auto",
-) -> Step:
+) -> TrainingStep:
     """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or

@@ -77,6 +77,12 @@ def check_sizes(context: typer.Context) -> None:
         raise ValueError("--size is one size, -b, -e and -f are several; leave one or the other out")
 
 
+def left_out(rows: int) -> None:
+    """Say how many rows of what was read had no usable time, if any."""
+    if rows:
+        print(f"ringside: {rows} rows without a usable time were left out", file=sys.stderr)
+
+
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator["Ticker"]:
     """A bar on a terminal, nothing in a pipe; ``total`` says of how many parts, if that is known."""

@@ -14,12 +14,13 @@ AnyCluster = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure of the cluster: bandwidth=25GB/s"),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a figure or fabric: nic=25GB/s, fabric=torus"),
 ]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]
 Factor = Annotated[int, typer.Option("-f", "--factor", min=2, help="From one size to the next.")]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size in place of -b, -e and -f.")]
+Ranks = Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")]
 Library = Annotated[
     str | None, typer.Option(help="ideal, gloo or nccl [default: nccl for machines with GPUs, else ideal]")
 ]
@@ -53,6 +54,15 @@ Times = Annotated[
     str | None,
     typer.Option(help="For nccl: tuner, or pipeline, a model of its rings and trees [default: tuner]"),
 ]
+Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
+BucketCap = Annotated[
+    float | None, typer.Option(help="ddp: MiB a bucket [default: 25 after a first one of 1]")
+]
+UnusedParameters = Annotated[
+    bool, typer.Option("--find-unused-parameters", help="ddp: as DistributedDataParallel's.")
+]
+StaticGraph = Annotated[bool, typer.Option("--static-graph", help="ddp: likewise.")]
+BucketView = Annotated[bool, typer.Option("--gradient-as-bucket-view", help="ddp: likewise.")]
 Force = Annotated[
     bool, typer.Option("--force", help="Simulate whatever it takes [most: 20,000,000 transfers, 8 GiB]")
 ]

@@ -5,12 +5,12 @@ from dataclasses import fields, is_dataclass
 
 from sim.calibration import Fit
 from sim.collective import Collective
+from sim.libraries.library import Prediction
 from sim.libraries.nccl.measured.stored import Stored
 from sim.parameters import Parameters
 from sim.pick import Pick
-from sim.predict import Prediction
 from sim.record import Record
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from validation.compare import Compared
 
 Cell = str | int | float | bool | None
@@ -18,7 +18,7 @@ Cell = str | int | float | bool | None
 _SHAPELESS = {"timeline", "correlations", "correction", "anchor"}
 """Attributes that are no single value, though they are None or text."""
 
-Result = Prediction | Pick | Step | Record | Compared | Fit | Stored
+Result = Prediction | Pick | TrainingStep | Record | Compared | Fit | Stored
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:

@@ -1,25 +1,44 @@
-"""What calibration found, as a file: parameters for each way of carrying out a collective, and provenance."""
+"""What calibration found, as a file, and which calibration a word means.
 
-import hashlib
+A file holds parameters for each way of carrying out a collective, and provenance. Those that come with
+Ringside are NCCL's, one for each machine of which measurements are published.
+"""
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sim.libraries.nccl.measured.stored import Stored
 from sim.parameters import Parameters, check_within
-from sim.record import Record, to_line
 from topologies import strict_yaml
+from topologies.catalogue import split
 from topologies.disk import regular, write_file
 from topologies.strict_yaml import complaints
+
+if TYPE_CHECKING:  # who asks a textbook waits for nothing of NCCL's
+    from sim.libraries.nccl.measured.stored import Stored
 
 VERSION = 2
 READABLE = (1, 2)
 """2 (2026-11) holds NCCL's measured model as well; 1 had none."""
+
+AUTO, NONE, FAMILY = "auto", "none", "family:"
+"""What stands for a calibration: the machine's own; the bare belief; another machine's."""
+
+SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
+"""Where those lie that come with Ringside, one file a machine."""
+
+BOXES = {
+    "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
+    "HGX H100": ("dgx-h100", "dgx-h200", "aws-p5", "azure-ndv5", "gcp-a3mega"),
+    "HGX B200": ("dgx-b200", "gcp-a4"),
+}
+"""Machines that are alike inside a node, whoever sells them; what is between nodes belongs to the name."""
 
 
 class CalibrationError(ValueError):
@@ -76,7 +95,7 @@ class Calibration:
     fingerprint: dict[str, str]
     fits: tuple[Fit, ...]
     used: tuple[str, ...] = field(repr=False)
-    nccl: Stored | None = None
+    nccl: "Stored | None" = None
 
     def __post_init__(self) -> None:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
@@ -103,6 +122,71 @@ def read(path: Path) -> Calibration:
         content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CalibrationError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    return _calibration(content, path)
+
+
+def read_own(path: Path) -> Calibration:
+    """The calibration in a file that nobody wrote by hand: as `read`, in a fifteenth of the time."""
+    return _calibration(yaml.load(path.read_text(encoding="utf-8"), _Quick), path)
+
+
+def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
+    """What ``--calibration`` means: ``auto`` stays, as each library has its own idea of it.
+
+    A file's calibration must not be of another machine than the cluster's, where NCCL's model knows both.
+    """
+    if text == NONE:
+        return None
+    if text == AUTO:
+        return AUTO
+    if text.startswith(FAMILY):
+        return family(text)
+    found = read(Path(text))
+    if found.nccl:
+        from sim.libraries.nccl.graph.systems import SYSTEMS
+
+        fitted, machine = found.nccl.machine, split(cluster)[0]
+        if fitted != machine and {fitted, machine} <= set(SYSTEMS):
+            raise CalibrationError(
+                f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
+            )
+    return found
+
+
+def measured_machines() -> list[str]:
+    """The machines whose calibration comes with Ringside."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@cache
+def shipped(machine: str) -> Calibration | None:
+    """What is known of a machine, ``None`` if it was not measured."""
+    path = SHIPPED / f"{machine}.yaml"
+    return read_own(path) if machine in measured_machines() else None
+
+
+def why_not(machine: str) -> str:
+    """Why nothing is calibrated on a machine, and whose calibration comes nearest."""
+    boxes = [box for box in BOXES.values() if machine in box]
+    near = [mate for box in boxes for mate in box if mate in measured_machines()]
+    hint = f"; {FAMILY}{near[0]} has the same box" if near else ""
+    return f"no measurement of {machine} is shipped{hint}"
+
+
+def family(text: str) -> Calibration:
+    """What ``family:NAME`` asks for."""
+    name = text.removeprefix(FAMILY)
+    found = shipped(name)
+    if found is None:
+        raise CalibrationError(
+            f"no calibration of {name!r} is shipped; write one of {', '.join(measured_machines())}"
+        )
+    return found
+
+
+def _calibration(content: Any, path: Path) -> Calibration:
+    from sim.libraries.nccl.measured.stored import Stored  # what `Calibration.nccl` is annotated with
+
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
     try:
@@ -112,9 +196,7 @@ def read(path: Path) -> Calibration:
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 
-def digest(record: Record) -> str:
-    """What tells one record from another: twelve hex digits of its text's hash."""
-    return hashlib.sha256(to_line(record).encode()).hexdigest()[:12]
+_Quick = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may have been built without libyaml
 
 
 class _Dumper(yaml.SafeDumper):

@@ -4,6 +4,7 @@ Records live on disk as JSON lines, one record a line, so that files of many run
 ``cat`` and read by anything. Format history: 1 (2026-11) first version.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -12,10 +13,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.collective import KINDS
-from topologies.disk import write_file
+from sim.collective import ITEMSIZE, KINDS, REDOPS, Collective
+from topologies.disk import regular, write_file
 
 VERSION = 1
+
+DDP_SCHEMA = "ringside.ddp/1"
+"""By which the other kind of record is known, training steps: `sim.training.ddp.record`."""
 
 
 class RecordError(ValueError):
@@ -82,6 +86,20 @@ def to_line(record: Record) -> str:
     return json.dumps({"record": VERSION, **asdict(record), **derived})
 
 
+def collective_of(record: Record) -> Collective:
+    """What was carried out; of a type without a known size, or of none, four bytes an element."""
+    dtype = record.dtype if record.dtype in ITEMSIZE else None
+    redop = record.redop if record.redop in REDOPS else "sum"
+    return Collective(
+        record.collective, record.ranks, record.nbytes, ITEMSIZE.get(dtype or "", 4), dtype=dtype, redop=redop
+    )
+
+
+def digest(record: Record) -> str:
+    """What tells one record from another: twelve hex digits of its text's hash."""
+    return hashlib.sha256(to_line(record).encode()).hexdigest()[:12]
+
+
 def from_line(line: str, place: str) -> Record:
     """The record on one line; ``place`` says where it stands when something is wrong."""
     try:
@@ -118,3 +136,12 @@ def read_lines(text: str, name: str) -> list[Record]:
 def write(records: Iterable[Record], path: Path) -> None:
     """Write a file that is whole at every moment: it appears, or changes, at once."""
     write_file(path, "".join(to_line(record) + "\n" for record in records))
+
+
+def is_ddp_record(path: Path) -> bool:
+    """Whether the file holds training steps in place of collectives."""
+    try:
+        with regular(path).open("rb") as file:
+            return DDP_SCHEMA.encode() in file.read(64)
+    except OSError:
+        return False

@@ -44,6 +44,17 @@ def test_import_ringside_is_light():
     assert not imported_by("import ringside") & {"torch", "scipy", "matplotlib", "numpy"}
 
 
+def test_a_textbook_question_opens_none_of_nccls_rooms():
+    argv = "ringside simulate all_reduce --library ideal --cluster star:8 --size 1MiB".split()
+    code = f"""
+sys.argv = {argv!r}
+from ringside.cli import main
+try: main()
+except SystemExit as end: assert not end.code
+"""
+    assert not {name for name in imported_by(f"exec({code!r})") if name.startswith("sim.libraries.nccl")}
+
+
 COMMANDS = (
     "",
     "topo",
@@ -55,6 +66,7 @@ COMMANDS = (
     "compare",
     "explain",
     "pairs",
+    "program",
     "scorecard",
     "validate",
     "demo",

@@ -14,7 +14,7 @@ from topologies.clouds import (
     mi300x,
     rtx4090_pcie,
 )
-from topologies.fabrics import leaf_spine, nvlink_switch, star
+from topologies.fabrics import dragonfly, fat_tree, leaf_spine, nvlink_switch, rail_optimized, star, torus
 from topologies.graph import Topology, TopologyError, check, num_machines, ranks
 from topologies.load import load
 from topologies.machines import (
@@ -61,6 +61,8 @@ __all__ = [
     "dgx_b200",
     "dgx_h100",
     "dgx_h200",
+    "dragonfly",
+    "fat_tree",
     "gb200_nvl72",
     "gcp_a3mega",
     "gcp_a4",
@@ -78,9 +80,11 @@ __all__ = [
     "parse_settings",
     "perlmutter_a100",
     "polaris_a100",
+    "rail_optimized",
     "ranks",
     "rtx4090_pcie",
     "settings",
     "star",
     "summit_v100",
+    "torus",
 ]

@@ -8,13 +8,21 @@ from typing import Any
 from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 
 from topologies import clouds, fabrics, machines, supercomputers
+from topologies.fabric import MAX_LINKS
 from topologies.graph import Topology, TopologyError, check
+from topologies.refitting import FABRICS, parted, refitted
 from topologies.strict_yaml import complaints
-from topologies.units import format_duration, format_rate
+from topologies.units import format_duration, format_rate, shown
+
+__all__ = ["MAKERS", "MAX_LINKS", "made", "make", "maker_of", "parse_settings", "settings", "split"]
 
 MAKERS: dict[str, Callable[..., Topology]] = {
     "star": fabrics.star,
     "leaf-spine": fabrics.leaf_spine,
+    "fat-tree": fabrics.fat_tree,
+    "rail-optimized": fabrics.rail_optimized,
+    "torus": fabrics.torus,
+    "dragonfly": fabrics.dragonfly,
     "nvlink_switch": fabrics.nvlink_switch,
     "dgx1-v100": machines.dgx1_v100,
     "dgx2-v100": machines.dgx2_v100,
@@ -58,8 +66,7 @@ COMPUTE_CAPABILITY = {
 }
 """NVIDIA's number of the GPU generation, by the name of the machine: 90 for sm_90."""
 
-MAX_LINKS = 2**18
-"""As many links a topology by name may have: 131,072 ranks on a star. Its graph is made in seconds."""
+_SIZED = (fabrics.fat_tree, fabrics.rail_optimized, fabrics.torus, fabrics.dragonfly)
 
 _MAX_DIGITS = 20
 
@@ -86,7 +93,8 @@ def made(
     """What a maker makes of a count and values that may be text; complaints call it ``name``."""
     parameters = list(inspect.signature(maker).parameters.values())
     first = parameters[0]
-    given = dict(values or {})
+    fabric, of_fabric, given = parted(values or {})
+    _check_fabric(name, first.name, fabric, given, [p.name for p in parameters])
     if count is not None:
         if first.name in given:
             raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
@@ -101,20 +109,39 @@ def made(
     except ValidationError as error:
         raise TopologyError(complaints(error, name, [p.name for p in parameters])) from None
     arguments = checked.model_dump()
-    if arguments[first.name] > 2:
-        links = maker(**arguments | {first.name: 2}).number_of_edges() / 2  # of each rank or machine
-        most = int(MAX_LINKS / links)
-        if arguments[first.name] > most:
-            raise TopologyError(
-                f"{name}: {first.name} is {arguments[first.name]}; allowed: 1 to {most}, "
-                f"which have {MAX_LINKS} links"
-            )
-    graph = maker(**arguments)
-    changed = {key: value for key, value in given.items() if key != first.name}
+    _check_links(name, maker, arguments, first.name)
+    if fabric is None:
+        graph = maker(**arguments)
+    else:
+        graph = refitted(maker(**arguments | {"nodes": 2}), arguments["nodes"], fabric, of_fabric)
+    changed = {key: value for key, value in (values or {}).items() if key != first.name}
     if changed:
         graph.graph["settings"] = changed
     check(graph)
     return graph
+
+
+def _check_links(name: str, maker: Callable[..., Topology], arguments: dict[str, Any], counted: str) -> None:
+    """Refuse a count that makes too many links; a fabric counts its own (`fabric.check_size`)."""
+    count, most = arguments[counted], MAX_LINKS
+    if count > 2 and maker not in _SIZED:
+        most = int(MAX_LINKS / (maker(**arguments | {counted: 2}).number_of_edges() / 2))
+    if count > most:
+        raise TopologyError(
+            f"{name}: {counted} is {count}; allowed: 1 to {most}, which have {MAX_LINKS} links"
+        )
+
+
+def _check_fabric(
+    name: str, counted: str, fabric: str | None, given: Mapping[str, Any], keys: list[str]
+) -> None:
+    """Refuse a fabric that is not known, and one for what is no machine."""
+    if fabric is not None and counted != "nodes":
+        raise TopologyError(f"{name}: fabric is {fabric}, but these are no machines with cards; leave it out")
+    if fabric is None and "fabric" in given and counted == "nodes":
+        known = [*(("star", "rail") if "fabric" in keys else ()), *FABRICS]
+        if given["fabric"] not in known:
+            raise TopologyError(f"{name}: fabric is {shown(given['fabric'])}; allowed: {', '.join(known)}")
 
 
 def split(cluster: str) -> tuple[str, int | None]:

@@ -2,12 +2,11 @@
 
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots
 from topologies.graph import Topology
-from topologies.hardware import hardware
+from topologies.hardware import facts
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
 
-@hardware("a100", cpu="intel")
 def aws_p4d(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -22,11 +21,11 @@ def aws_p4d(
     github.com/aws/aws-ofi-nccl).
     """
     machine = behind_nvswitch("aws-p4d", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "intel"))
     slots(machine, pcie, gpus=2, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="intel")
 def aws_p4de(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -41,11 +40,11 @@ def aws_p4de(
     github.com/aws/aws-ofi-nccl).
     """
     machine = behind_nvswitch("aws-p4de", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "intel"))
     slots(machine, pcie, gpus=2, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="amd")
 def aws_p5(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -60,11 +59,11 @@ def aws_p5(
     EFA joins the four beside a GPU into one port of 400 Gb/s (github.com/aws/aws-ofi-nccl).
     """
     machine = behind_nvswitch("aws-p5", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "amd"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="intel")
 def gcp_a3mega(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -79,11 +78,11 @@ def gcp_a3mega(
     accelerator-optimized machine family; GPUDirect-TCPXO).
     """
     machine = behind_nvswitch("gcp-a3mega", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "intel"))
     slots(machine, pcie, gpus=2, nics=2)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("b200", cpu="intel")
 def gcp_a4(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -97,11 +96,11 @@ def gcp_a4(
     3,200 Gb/s between GPUs, Emerald Rapids (Google Cloud, accelerator-optimized machine family).
     """
     machine = behind_nvswitch("gcp-a4", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("b200", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="amd")
 def azure_ndv4(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -116,11 +115,11 @@ def azure_ndv4(
     series; topology file of github.com/Azure/azhpc-images).
     """
     machine = behind_nvswitch("azure-ndv4", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "amd"))
     slots(machine, pcie, gpus=2, nics=2)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="intel")
 def azure_ndv5(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -134,11 +133,11 @@ def azure_ndv5(
     3.2 Tb/s in all, PCIe Gen 5, Sapphire Rapids (Microsoft Learn, ND96isr_H100_v5 series).
     """
     machine = behind_nvswitch("azure-ndv5", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h800", cpu="intel")
 def hgx_h800(
     nodes: int = 1,
     nvlink: BytesPerSecond = 200e9,
@@ -153,11 +152,11 @@ def hgx_h800(
     rest as in an HGX H100 (DeepSeek-AI, Insights into DeepSeek-V3, ISCA 2025, section 4).
     """
     machine = behind_nvswitch("hgx-h800", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h800", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h20", cpu="intel")
 def hgx_h20(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -172,11 +171,11 @@ def hgx_h20(
     2023); cards as in an HGX H100.
     """
     machine = behind_nvswitch("hgx-h20", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h20", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("mi300x")
 def mi300x(
     nodes: int = 1,
     xgmi: BytesPerSecond = 448e9,
@@ -191,11 +190,11 @@ def mi300x(
     data sheet). RCCL runs on it, not NCCL: see docs/model_nccl.md. The latency of a link is NVLink's.
     """
     machine = all_to_all("mi300x", 8, xgmi, xgmi_latency, kind="xgmi")
+    machine.graph.update(facts("mi300x"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("rtx4090", cpu="amd")
 def rtx4090_pcie(
     nodes: int = 1,
     nic: BytesPerSecond = 12.5e9,
@@ -210,6 +209,7 @@ def rtx4090_pcie(
     between the sockets by NCCL's reckoning, one 100 Gb/s NIC; the common layout rather than a product.
     """
     machine = gpus_of("rtx4090-pcie", 8)
+    machine.graph.update(facts("rtx4090", "amd"))
     on_sockets(machine, 2, socket, pcie, nics=1, latency=pcie_latency / 2)
     outside = max(0.0, network_latency - pcie_latency)
     return joined(machine, nodes, cards(machine, nic), outside, rails=False)

@@ -22,12 +22,11 @@ from pydantic import Field
 from topologies import strict_yaml
 from topologies.catalogue import made
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
-from topologies.devices import PCIE_GTS, nvlink_of
 from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import facts
+from topologies.hardware import PCIE_GTS, facts, nvlink_of
+from topologies.hardware import pcie as pcie_link
 from topologies.joining import joined
-from topologies.links import pcie as pcie_link
 from topologies.units import BytesPerSecond, Seconds
 
 KEY = "machine"
@@ -43,7 +42,7 @@ nic: 100Gb/s
 pcie: 24GB/s            # what a GPU's slot carries one way
 socket: 10GB/s          # from one CPU to the other
 nodes: 4
-fabric: star            # or rail
+fabric: star            # or rail, or one of docs/fabrics.md
 """
 
 Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh"]
@@ -79,7 +78,8 @@ def cluster(
     ``pcie-server`` has no NVLink; ``nvlink_switch`` has all GPUs behind NVSwitch, ``nvlink_pairs`` two and
     two joined by a bridge, ``nvlink_mesh`` each joined to all others. GPUs and cards hang on ``switches``
     PCIe switches, or straight on the ``sockets`` where there are none, spread evenly. A ``star`` is one
-    switch for all cards of all machines that is never the bottleneck; a ``rail`` one for each card.
+    switch for all cards of all machines that is never the bottleneck; a ``rail`` one for each card. The
+    fabrics of `topologies.refitting` have their own keys beside these.
 
     Bandwidths are bytes/s of one direction: ``nvlink`` of one GPU over all its links, ``pcie`` of one
     slot, ``nic`` of one card, ``socket`` from one CPU to another. The data sheet of the GPU has the

@@ -1,16 +1,18 @@
-"""Networks of one or two tiers of switches: functions that return plain graphs, as networkx generators do."""
+"""Networks of switches that join ranks: functions that return plain graphs, as networkx generators do."""
 
 from typing import Annotated
 
 import networkx as nx
 from pydantic import Field, PositiveFloat
 
-from topologies.graph import Topology, add_cable
-from topologies.hardware import hardware
+from topologies import refitting
+from topologies.direct import Torus
+from topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
+from topologies.graph import Topology, TopologyError, add_cable
+from topologies.hardware import facts
+from topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
+from topologies.structure import Hosts
 from topologies.units import BytesPerSecond, Seconds
-
-MAX_PORTS = 1024
-"""No switch has more; a larger count is a slip of the pen."""
 
 
 def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) -> Topology:
@@ -21,7 +23,6 @@ def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) 
     return _one_switch("star", ranks, bandwidth, latency, node_kind="switch", link_kind="ethernet")
 
 
-@hardware("h100")
 def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Seconds = 0.6e-6) -> Topology:
     """GPUs behind one NVSwitch; the defaults are one HGX H100 board.
 
@@ -29,7 +30,9 @@ def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Se
     white paper, 2022). 0.6 us is the hop that NCCL's tuner assumes for LL over NVLink
     (src/graph/tuning.cc, v2.30.7).
     """
-    return _one_switch("nvlink_switch", ranks, bandwidth, latency, node_kind="nvswitch", link_kind="nvlink")
+    graph = _one_switch("nvlink_switch", ranks, bandwidth, latency, node_kind="nvswitch", link_kind="nvlink")
+    graph.graph.update(facts("h100"))
+    return graph
 
 
 def leaf_spine(
@@ -55,6 +58,112 @@ def leaf_spine(
         for rank in range(leaf * hosts_per_leaf, (leaf + 1) * hosts_per_leaf):
             graph.add_node(f"gpu{rank}", kind="gpu", rank=rank, tier=0)
             add_cable(graph, f"gpu{rank}", switch, kind="ethernet", bandwidth=bandwidth, latency=latency / 2)
+    return graph
+
+
+def fat_tree(
+    ranks: int,
+    radix: Radix = 64,
+    tiers: Tiers = 3,
+    oversubscription: Ratios = "1",
+    ecmp: Ecmp = "destination",
+    bandwidth: BytesPerSecond = 25e9,
+    latency: Seconds = 5e-6,
+    hop_latency: Seconds = HOP_LATENCY,
+) -> Topology:
+    """A fat tree of switches of one radix: half of the ports down and half up, at the top all down.
+
+    The k-ary fat tree of Al-Fares, Loukissas and Vahdat (SIGCOMM 2008), which has k^3/4 hosts with three
+    tiers of radix k. An ``oversubscription`` of 2 at the leaves has twice as many ports down as up; ``2,1.5``
+    says it for leaves and spines. ``latency`` is from rank to rank under one leaf, ``hop_latency`` of each
+    cable between switches. Tiers that so many ranks do not need are left out.
+    """
+    fabric = refitting.fat_tree(ranks, 1, radix, tiers, oversubscription, ecmp)
+    return _plugged("fat-tree", fabric, bandwidth, latency, hop_latency)
+
+
+def rail_optimized(
+    ranks: int,
+    rails: Count = 8,
+    radix: Radix = 64,
+    tiers: Tiers = 2,
+    oversubscription: Ratios = "1",
+    ecmp: Ecmp = "destination",
+    bandwidth: BytesPerSecond = 25e9,
+    latency: Seconds = 5e-6,
+    hop_latency: Seconds = HOP_LATENCY,
+) -> Topology:
+    """A fat tree whose leaves each join one rail: the ranks with one number in their machines of ``rails``.
+
+    As NVIDIA's DGX SuperPOD reference architecture (RA-11333-001, 2023) cables cards: 32 machines of 8 hang
+    on 8 leaves of 64 ports. Here ranks stand for cards, and nothing joins those of a machine but the fabric;
+    ``--set fabric=rail_optimized`` joins real machines.
+    """
+    if tiers == 1 and rails > 1:
+        raise TopologyError("rail-optimized: one tier joins no two rails; write tiers=2, or rails=1")
+    hosts = -(-ranks // rails)
+    fabric = refitting.rail_optimized(hosts, rails, radix, tiers, oversubscription, ecmp)
+    return _plugged("rail-optimized", fabric, bandwidth, latency, hop_latency, ranks)
+
+
+def torus(
+    ranks: int,
+    dimensions: Dimensions = 2,
+    shape: str = "auto",
+    bandwidth: BytesPerSecond = 25e9,
+    latency: Seconds = 1e-6,
+    hop_latency: Seconds = HOP_LATENCY,
+) -> Topology:
+    """Ranks on a grid whose rows and columns are rings, each with a router of its own: a 2-D or 3-D torus.
+
+    ``bandwidth`` is of each cable between neighbours, one way; a rank can use all of its router's at once.
+    ``shape`` is for example ``8x8``; ``auto`` is the one nearest to a square or a cube. Routes go along one
+    dimension after another (Dally, IEEE Transactions on Computers 39, 1990).
+    """
+    sides = refitting.sides_of(shape, ranks, dimensions)
+    fabric = Torus(ranks, sides, width=1 / (2 * len(sides)))
+    return _plugged("torus", fabric, 2 * len(sides) * bandwidth, latency, hop_latency)
+
+
+def dragonfly(
+    ranks: int,
+    hosts_per_router: Count = 4,
+    routers: Count = 8,
+    global_links: Count = 4,
+    ecmp: Ecmp = "destination",
+    bandwidth: BytesPerSecond = 25e9,
+    latency: Seconds = 5e-6,
+    hop_latency: Seconds = HOP_LATENCY,
+) -> Topology:
+    """Groups of routers, all joined within a group, and all groups joined; routes are minimal.
+
+    Kim, Dally, Scott and Abts (ISCA 2008), with p ``hosts_per_router``, a ``routers`` a group and h
+    ``global_links`` a router; the default is their balanced example of 1056 ranks in 33 groups. Fewer groups
+    share out the global links evenly.
+    """
+    fabric = refitting.dragonfly(ranks, 1, hosts_per_router, routers, global_links, ecmp)
+    return _plugged("dragonfly", fabric, bandwidth, latency, hop_latency)
+
+
+def _plugged(
+    name: str,
+    fabric: Fabric,
+    bandwidth: float,
+    latency: float,
+    hop_latency: float,
+    ranks: int | None = None,
+) -> Topology:
+    """Ranks in order on a fabric's ports, all by default."""
+    check_size(fabric)
+    count = fabric.ports if ranks is None else ranks
+    graph: Topology = nx.DiGraph(name=name)
+    hosts = [f"gpu{rank}" for rank in range(count)]
+    graph.add_nodes_from((host, {"kind": "gpu", "rank": rank, "tier": 0}) for rank, host in enumerate(hosts))
+    attach(
+        graph, fabric, [(host, bandwidth) for host in hosts], tier=0, kind="ethernet", width=bandwidth,
+        latency=latency, hop_latency=hop_latency,
+    )  # fmt: skip
+    graph.graph["structure"] = Hosts(fabric, hosts)
     return graph
 
 

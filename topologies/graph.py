@@ -13,6 +13,7 @@ graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``settings``  optional: what of the catalogue's figures was changed, by name
 graph    ``file``     optional: what NCCL or nvidia-smi wrote, from which the machines were read
+graph    ``structure``  optional: how it was built, `topologies.structure`; routes follow it
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90
 graph    ``cpu``      optional: who makes the machines' CPUs, one of `CPUS`
@@ -27,7 +28,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from topologies.devices import DEVICES
+from topologies.hardware import DEVICES
 from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str

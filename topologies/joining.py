@@ -17,6 +17,19 @@ def joined(
     carry half of ``latency`` each, so that a message from machine to machine pays it once. Copies
     are called ``node0/...`` and so on; rank r of node n becomes rank ``n * gpus + r``.
     """
+    graph = copies(machine, nodes)
+    top = max(data["tier"] for _, data in machine.nodes(data=True)) + 1
+    for index, (port, bandwidth) in enumerate(ports.items() if nodes > 1 else ()):
+        switch = f"rail{index}" if rails else "network"
+        graph.add_node(switch, kind="switch", tier=top)
+        for node in range(nodes):
+            card = f"node{node}/{port}"
+            add_cable(graph, card, switch, kind="ib", bandwidth=bandwidth, latency=latency / 2)
+    return graph
+
+
+def copies(machine: Topology, nodes: int) -> Topology:
+    """``nodes`` copies of a machine in one graph, joined by nothing yet."""
     graph: Topology = nx.DiGraph(**machine.graph | {"nodes": nodes})
     gpus = len(ranks(machine))
     for node in range(nodes):
@@ -26,11 +39,4 @@ def joined(
         graph.add_edges_from(
             (f"node{node}/{a}", f"node{node}/{b}", dict(d)) for a, b, d in machine.edges(data=True)
         )
-    top = max(data["tier"] for _, data in machine.nodes(data=True)) + 1
-    for index, (port, bandwidth) in enumerate(ports.items() if nodes > 1 else ()):
-        switch = f"rail{index}" if rails else "network"
-        graph.add_node(switch, kind="switch", tier=top)
-        for node in range(nodes):
-            card = f"node{node}/{port}"
-            add_cable(graph, card, switch, kind="ib", bandwidth=bandwidth, latency=latency / 2)
     return graph

@@ -13,7 +13,7 @@ CPUs are drawn where collectives cross them: where NVLink does not join all GPUs
 
 from topologies.chassis import behind_nvswitch, cards, gpus_of, slots, sockets
 from topologies.graph import Topology, add_cable
-from topologies.hardware import hardware
+from topologies.hardware import facts
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
@@ -24,7 +24,6 @@ CUBE_MESH = {
 """NVLinks between the GPUs of a DGX-1 with V100: six a GPU, at most two a pair, none between the others."""
 
 
-@hardware("v100", cpu="intel")
 def dgx1_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -43,6 +42,7 @@ def dgx1_v100(
     and which two: ``nvidia-smi topo -m`` on such machines).
     """
     machine = gpus_of("dgx1-v100", 8)
+    machine.graph.update(facts("v100", "intel"))
     for (a, b), links in CUBE_MESH.items():
         bandwidth = nvlink * links / 6
         add_cable(machine, f"gpu{a}", f"gpu{b}", kind="nvlink", bandwidth=bandwidth, latency=nvlink_latency)
@@ -51,7 +51,6 @@ def dgx1_v100(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("v100", cpu="intel")
 def dgx2_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -66,11 +65,11 @@ def dgx2_v100(
     data sheet, 2018; DGX-2 system user guide for the PCIe layout).
     """
     machine = behind_nvswitch("dgx2-v100", 16, nvlink, nvlink_latency)
+    machine.graph.update(facts("v100", "intel"))
     slots(machine, pcie, gpus=2, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="amd")
 def dgx_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -85,11 +84,11 @@ def dgx_a100(
     data sheet, 2020; DGX A100 system user guide for the PCIe layout).
     """
     machine = behind_nvswitch("dgx-a100", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "amd"))
     slots(machine, pcie, gpus=2, nics=2)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="intel")
 def dgx_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -104,11 +103,11 @@ def dgx_h100(
     data sheet, 2022; DGX H100/H200 user guide for the PCIe layout).
     """
     machine = behind_nvswitch("dgx-h100", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h200", cpu="intel")
 def dgx_h200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -123,11 +122,11 @@ def dgx_h200(
     data sheet, 2023; DGX H100/H200 user guide for the PCIe layout).
     """
     machine = behind_nvswitch("dgx-h200", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("h200", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("b200", cpu="intel")
 def dgx_b200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -142,11 +141,11 @@ def dgx_b200(
     data sheet, 2024; DGX B200 user guide for the PCIe layout).
     """
     machine = behind_nvswitch("dgx-b200", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("b200", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("b200", cpu="arm")
 def gb200_nvl72(
     nodes: int = 1,
     nvlink: BytesPerSecond = 900e9,
@@ -164,6 +163,7 @@ def gb200_nvl72(
     SuperPOD with GB200 reference architecture for the tray's layout).
     """
     machine = behind_nvswitch("gb200-nvl72", 72, nvlink, nvlink_latency)
+    machine.graph.update(facts("b200", "arm"))
     for gpu in range(72):
         cpu, card = f"cpu{gpu // 2}", f"nic{gpu}"
         machine.add_node(cpu, kind="cpu", tier=1)
@@ -173,7 +173,6 @@ def gb200_nvl72(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="intel")
 def a100_pcie4(
     nodes: int = 1,
     nic: BytesPerSecond = 12.5e9,
@@ -189,13 +188,13 @@ def a100_pcie4(
     servers rather than one product. All NICs of all machines share one switch.
     """
     machine = gpus_of("a100-pcie4", 4)
+    machine.graph.update(facts("a100", "intel"))
     slots(machine, pcie, gpus=2, nics=1, latency=pcie_latency / 2)
     sockets(machine, 2, socket, pcie)
     outside = max(0.0, network_latency - pcie_latency)
     return joined(machine, nodes, cards(machine, nic), outside, rails=False)
 
 
-@hardware("h100", cpu="intel")
 def h100_1gpu(
     nodes: int = 2,
     nic: BytesPerSecond = 50e9,
@@ -207,5 +206,6 @@ def h100_1gpu(
     PCIe Gen 5 x16 (NVIDIA H100 PCIe product brief, PB-11133-001, 2022) and a 400 Gb/s ConnectX-7.
     """
     machine = gpus_of("h100-1gpu", 1)
+    machine.graph.update(facts("h100", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)

@@ -8,6 +8,8 @@ the sender, behind its own switch or cable, that sits on the receiver's rail, as
 through a peer of the peer where a mesh gives it none. Only what is left, and any graph without tiers,
 takes whatever way there is.
 
+A topology that says how it was built (`topologies.structure`) gives its own routes, computed when asked.
+
 Of several ways one with fewest hops is taken, of these one of the widest, by its narrowest link; a
 thousandth less is as wide. Equal ways are shared out by source and destination: see
 `topologies.ways.Turn`.
@@ -32,7 +34,7 @@ class _Around(NamedTuple):
 
 
 class Routes:
-    """The routes of one topology as it stands, each found once.
+    """The routes of one topology as it stands; one that has to be searched for is found once.
 
     >>> from topologies import star
     >>> Routes(star(4)).route(0, 3)
@@ -42,6 +44,7 @@ class Routes:
     def __init__(self, graph: Topology) -> None:
         self._graph = graph
         self._ranks = ranks(graph)
+        self._structure = graph.graph.get("structure")
         self._known: dict[tuple[int, int], tuple[Hop, ...]] = {}
         self._hops: dict[Hop, Hop] = {}
         self._neighbours: dict[Node, _Around] = {}
@@ -52,13 +55,21 @@ class Routes:
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
-        route = self._known.get((src, dst))
+        route = self._known.get((src, dst)) or self._by_structure(src, dst)
         if route is None:
             path = self._path(self._ranks[src], self._ranks[dst], Turn(src, dst))
             # a million routes cross the same thousand links
             route = tuple([self._hops.setdefault(hop, hop) for hop in pairwise(path)])
             self._known[src, dst] = route
         return route
+
+    def _by_structure(self, src: int, dst: int) -> tuple[Hop, ...] | None:
+        """As the topology was built, where that is still a walk in the graph."""
+        if self._structure is None or src == dst:
+            return None
+        way = self._structure.way(self._ranks[src], self._ranks[dst])
+        hops = tuple(pairwise(way or ()))
+        return hops if hops and all(self._graph.has_edge(*hop) for hop in hops) else None
 
     def on(self, channel: int) -> "Routes":
         """The routes of one channel of a library, where channels differ: here they do not."""

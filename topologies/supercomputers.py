@@ -2,12 +2,11 @@
 
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
 from topologies.graph import Topology, add_cable
-from topologies.hardware import hardware
+from topologies.hardware import facts
 from topologies.joining import joined
 from topologies.units import BytesPerSecond, Seconds
 
 
-@hardware("v100", cpu="intel")
 def abci_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -23,12 +22,12 @@ def abci_v100(
     (AIST, ABCI user guide, system overview; 10 GB/s between sockets is NCCL's figure).
     """
     machine = all_to_all("abci-v100", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("v100", "intel"))
     slots(machine, pcie, gpus=2, nics=1)
     sockets(machine, 2, socket, pcie)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="intel")
 def abci_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -43,11 +42,11 @@ def abci_a100(
     guide, system overview; that a NIC shares a switch with two GPUs is taken from the port count).
     """
     machine = behind_nvswitch("abci-a100", 8, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "intel"))
     slots(machine, pcie, gpus=2, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="arm")
 def alps_gh200(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -63,6 +62,7 @@ def alps_gh200(
     Gen 4 (CSCS documentation, Alps hardware; NVIDIA GH200 architecture white paper, 2023).
     """
     machine = all_to_all("alps-gh200", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "arm"))
     for gpu in range(4):
         machine.add_node(f"cpu{gpu}", kind="cpu", tier=1)
         machine.add_node(f"nic{gpu}", kind="nic", tier=2)
@@ -71,7 +71,6 @@ def alps_gh200(
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="amd")
 def polaris_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -86,11 +85,11 @@ def polaris_a100(
     machine overview, whose device affinity table has the NICs beside GPU 3 and GPU 1).
     """
     machine = all_to_all("polaris-a100", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "amd"))
     on_sockets(machine, 1, 0, pcie, nics=2)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("a100", cpu="amd")
 def perlmutter_a100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 300e9,
@@ -105,11 +104,11 @@ def perlmutter_a100(
     Perlmutter architecture).
     """
     machine = all_to_all("perlmutter-a100", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("a100", "amd"))
     on_sockets(machine, 1, 0, pcie, nics=4)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("v100", cpu="power")
 def summit_v100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 150e9,
@@ -125,6 +124,7 @@ def summit_v100(
     socket (OLCF, Summit user guide; 32 GB/s between the sockets is NCCL's figure).
     """
     machine = gpus_of("summit-v100", 6)
+    machine.graph.update(facts("v100", "power"))
     for a, b in ((0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)):
         add_cable(machine, f"gpu{a}", f"gpu{b}", kind="nvlink", bandwidth=nvlink / 3, latency=nvlink_latency)
     for cpu in range(2):
@@ -138,7 +138,6 @@ def summit_v100(
     return joined(machine, nodes, cards(machine, nic), max(0.0, network_latency - nvlink_latency))
 
 
-@hardware("h100", cpu="intel")
 def mn5_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -153,11 +152,11 @@ def mn5_h100(
     (BSC, MareNostrum 5 user guide; that each GPU shares a switch with its NIC is taken from the count).
     """
     machine = all_to_all("mn5-h100", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "intel"))
     slots(machine, pcie, gpus=1, nics=1)
     return joined(machine, nodes, cards(machine, nic), network_latency)
 
 
-@hardware("h100", cpu="amd")
 def kestrel_h100(
     nodes: int = 1,
     nvlink: BytesPerSecond = 450e9,
@@ -173,5 +172,6 @@ def kestrel_h100(
     16 GB/s between the sockets is NCCL's figure, the place of the NICs is taken from the counts).
     """
     machine = all_to_all("kestrel-h100", 4, nvlink, nvlink_latency)
+    machine.graph.update(facts("h100", "amd"))
     on_sockets(machine, 2, socket, pcie, nics=2)
     return joined(machine, nodes, cards(machine, nic), network_latency)

@@ -5,14 +5,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from sim.calibration import Calibration, Fit, digest
+from sim.calibration import Calibration, Fit
 from sim.libraries.nccl.cluster import is_machine
-from sim.record import Record, RecordError
+from sim.record import Record, RecordError, digest
 from topologies.catalogue import split
 from topologies.units import format_duration, format_size
 from validation.fit import NAMES, fit
+from validation.machines import check_one_cluster
 from validation.measured.calibrate import calibrate_nccl, report_nccl
-from validation.rows import Row, check_one_cluster, rows
+from validation.rows import Row, rows
 
 MIN_ROWS = 4
 WORST_ROWS = 3

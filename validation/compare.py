@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.calibration import Calibration, digest
+from sim.calibration import AUTO, Calibration, shipped
 from sim.engine.laws import check_band
 from sim.libraries.nccl.cluster import is_machine
-from sim.libraries.nccl.measured.shipped import AUTO, shipped
-from sim.record import Record
+from sim.record import Record, digest
 from topologies.catalogue import split
+from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
 from validation.measured.predict import Libraries
-from validation.rows import Row, check_one_cluster, rows
+from validation.rows import Row, rows
 
 SETS = ("fitted", "held_out", "unfitted")
 """Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.training.ddp.predict import predict
 from sim.training.ddp.record import DdpRecord
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class ComparedSteps:
     """Measured steps and their prediction; errors are predicted over measured, less one."""
 
     record: DdpRecord
-    predicted: Step
+    predicted: TrainingStep
 
     @property
     def step_error(self) -> float:

@@ -1,12 +1,35 @@
-"""On which machine measurements were made, as far as their GPUs tell."""
+"""On which machine measurements were made, as far as they name it or their GPUs tell."""
 
+import re
 from collections.abc import Sequence
 
-from sim.libraries.nccl.measured.shipped import BOXES
+from sim.calibration import BOXES
 from sim.record import Record, RecordError
-from topologies import MAKERS
+from topologies import MAKERS, make, ranks
 from topologies.catalogue import split
-from topologies.gpus import GPUS, gpus_in, has, machines_with
+
+_A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
+_H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"
+
+GPUS = {
+    **dict.fromkeys(("dgx1-v100", "abci-v100", "summit-v100"), r"V100-SXM2"),
+    "dgx2-v100": r"V100-SXM3",
+    **dict.fromkeys(("dgx-a100", "perlmutter-a100"), f"{_A100_40}|{_A100_80}"),
+    **dict.fromkeys(("abci-a100", "polaris-a100", "aws-p4d", "azure-ndv4"), _A100_40),
+    "aws-p4de": _A100_80,
+    "a100-pcie4": r"A100.*PCIE",
+    **dict.fromkeys(("dgx-h100", "aws-p5", "gcp-a3mega", "azure-ndv5", "kestrel-h100", "h100-1gpu"), _H100),
+    "mn5-h100": r"\bH100( 64GB)?$",  # the driver does not say that they are of 64 GB
+    "dgx-h200": r"\bH200",
+    "alps-gh200": r"\bGH200",
+    **dict.fromkeys(("dgx-b200", "gcp-a4"), r"\bB200"),
+    "gb200-nvl72": r"\bGB200",
+    "hgx-h800": r"\bH800",
+    "hgx-h20": r"\bH20\b",
+    "rtx4090-pcie": r"RTX 4090(?! D)",
+    "mi300x": r"\bMI300X",
+}
+"""By machine, what the name of its GPUs holds in capitals; plain networks have none."""
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -32,11 +55,41 @@ def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     if machine not in GPUS:
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
-    return sorted(name for name in names if not has(machine, name))
+    return sorted(name for name in names if not _has(machine, name))
+
+
+def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bool) -> None:
+    """Refuse records of several machines, or of several sites unless these are to be pooled."""
+    if not records:
+        raise RecordError("no record with a usable time; measure some, or name other files")
+    clusters = sorted({record.cluster for record in records})
+    if len(clusters) > 1:
+        raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
+    name, _ = split(cluster)
+    if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
+        raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
+    sites = sorted({record.site for record in records})
+    if len(sites) > 1 and not pool_sites:
+        raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
+
+
+def _has(machine: str, gpu: str) -> bool:
+    """Whether the named machine's GPUs may be called so."""
+    return re.search(GPUS[machine], gpu.upper()) is not None
+
+
+def _machines_with(gpu: str) -> list[str]:
+    """The named machines whose GPUs may be called so."""
+    return [machine for machine in GPUS if _has(machine, gpu)]
+
+
+def gpus_in(machine: str) -> int:
+    """How many GPUs the named machine has."""
+    return len(ranks(make(machine, 1)))
 
 
 def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
-    machines = machines_with(gpu)
+    machines = _machines_with(gpu)
     if not machines:
         raise RecordError(f"no named machine has {gpu}; add --cluster with one, or a file of your own")
     if any(not record.num_nodes for record in records):

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.collective import ITEMSIZE, REDOPS, Collective
+from sim.collective import Collective
 from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.cluster import is_machine
 from sim.libraries.nccl.releases import names_one
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
-from sim.record import Record, RecordError
+from sim.record import Record, RecordError, collective_of
 from sim.schedule import Schedule
-from topologies import MAKERS, Routes, Topology, load, ranks
+from topologies import Routes, Topology, load, ranks
 from topologies.catalogue import split
 
 
@@ -90,30 +90,6 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
             libraries[way] = _own(record, cluster, settings) or _textbook(record, placed.graph)
         made.append(Row(record, collective_of(record), libraries[way], placed))
     return made
-
-
-def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bool) -> None:
-    """Refuse records of several machines, or of several sites unless these are to be pooled."""
-    if not records:
-        raise RecordError("no record with a usable time; measure some, or name other files")
-    clusters = sorted({record.cluster for record in records})
-    if len(clusters) > 1:
-        raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name, _ = split(cluster)
-    if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
-        raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
-    sites = sorted({record.site for record in records})
-    if len(sites) > 1 and not pool_sites:
-        raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
-
-
-def collective_of(record: Record) -> Collective:
-    """What was carried out; of a type without a known size, or of none, four bytes an element."""
-    dtype = record.dtype if record.dtype in ITEMSIZE else None
-    redop = record.redop if record.redop in REDOPS else "sum"
-    return Collective(
-        record.collective, record.ranks, record.nbytes, ITEMSIZE.get(dtype or "", 4), dtype=dtype, redop=redop
-    )
 
 
 def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library | None:

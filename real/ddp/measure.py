@@ -15,7 +15,7 @@ from real.emulate import Network
 from real.launch.follow import START_S, MeasureError, Row, last_lines
 from real.launch.torchrun import Agent, started, watched
 from sim.training.ddp.buckets import Bucket
-from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
+from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.file import dumps
 from sim.workload.workload import Workload
 
@@ -34,14 +34,14 @@ class Measured:
     """
 
     workload: Workload
-    steps: tuple[Step, ...]
+    steps: tuple[TrainingStep, ...]
     buckets: tuple[Bucket, ...]
     memory_bandwidth: float
     all_reduces: tuple[tuple[int, float], ...]
     fingerprint: dict[str, str]
 
     @property
-    def median(self) -> Step:
+    def median(self) -> TrainingStep:
         """The step of median length, whole, as it happened."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
@@ -103,7 +103,7 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
     return Measured(workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"])
 
 
-def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> Step:
+def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> TrainingStep:
     """One step as all ranks saw it: a bucket is ready, launched and finished when it is on the last rank.
 
     When a worker takes a bucket up nobody can see; it is taken to do so as soon as one is free.
@@ -123,7 +123,7 @@ def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: in
     buckets = _reductions(everybody, zero, workers)
     compute_s = slowest.total("forward") + slowest.total("backward")
     exposed_s = exposed(slowest.spans, buckets)
-    return Step(
+    return TrainingStep(
         workload=workload.name,
         ranks=len(everybody),
         samples=workload.batch * len(everybody),

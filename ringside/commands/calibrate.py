@@ -1,7 +1,6 @@
 """``ringside calibrate``: from files of measurements to a calibration file."""
 
 import hashlib
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +8,9 @@ import typer
 
 from ringside import console, options
 from sim.engine.effort import forced
-from sim.record import Record
 from topologies import parse_settings
 from topologies.disk import check_outputs
-from validation.readers import read
+from validation.readers import read_all
 
 
 def command(
@@ -33,21 +31,13 @@ def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, p
     from validation.calibrate import calibrate, report
 
     check_outputs([output], inputs=[*files, cluster])
-    records, values = read_all(files), parse_settings(settings)
+    reading, values = read_all(files), parse_settings(settings)
+    console.left_out(reading.skipped)
     with console.simulating("fitting"):
-        found = calibrate(records, cluster, values, sources_of(files), pool_sites=pool_sites)
+        found = calibrate(reading.records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)
     print(report(found))
     print(f"\nwritten to {output}")
-
-
-def read_all(files: list[Path]) -> list[Record]:
-    """The records of all files; what had no usable time is counted on stderr."""
-    readings = [read(file) for file in files]
-    skipped = sum(reading.skipped for reading in readings)
-    if skipped:
-        print(f"ringside: {skipped} rows without a usable time were left out", file=sys.stderr)
-    return [record for reading in readings for record in reading.records]
 
 
 def sources_of(files: list[Path]) -> dict[str, str]:

@@ -9,19 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
-from ringside.commands import compare_ddp
-from ringside.commands.calibrate import read_all
 from ringside.pictures.style import check_format
+from sim.calibration import AUTO, find_calibration, shipped, why_not
 from sim.engine.effort import forced
-from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
-from sim.record import Record
-from sim.training.ddp.record import is_ddp_record
+from sim.record import Record, is_ddp_record
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
 from validation.machines import infer_machine, other_gpus
+from validation.readers import read_all
 
 HEADS = (
     ("size", "(B)"),
@@ -78,11 +75,15 @@ def run(
             raise ValueError(
                 "steps hold the network they ran on; leave --cluster, --set and --calibration out"
             )
+        from ringside.commands import compare_ddp
+
         compare_ddp.run(files, plot, limit, as_json=as_json)
         return
-    records = read_all(files)
+    reading = read_all(files)
+    console.left_out(reading.skipped)
+    records = reading.records
     cluster, comments = _machine(records, cluster)
-    found = find_calibration(calibration, None, cluster, parse_settings(settings))
+    found = find_calibration(calibration, cluster)
     if found == AUTO and any(record.library == "nccl" for record in records):
         machine = split(cluster)[0]
         known = (

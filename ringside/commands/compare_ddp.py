@@ -7,7 +7,7 @@ from typing import Any
 
 from ringside import console
 from sim.training.ddp.record import read
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from validation.compare_ddp import ComparedSteps, compare_steps
 
 HEADS = (
@@ -38,7 +38,7 @@ def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: b
         raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")
 
 
-def timelines(name: str, one: ComparedSteps) -> dict[str, Step]:
+def timelines(name: str, one: ComparedSteps) -> dict[str, TrainingStep]:
     """Both steps with their titles, the predicted one above."""
     return {f"{name}, predicted": one.predicted, f"{name}, measured": one.record.median}
 

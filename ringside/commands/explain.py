@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
-from sim.calibration import Calibration
+from sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
 from sim.engine.effort import forced
-from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
 from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split
@@ -45,14 +43,15 @@ def run(
     files: list[Path], cluster: str | None, settings: list[str], calibration: str, *, as_json: bool
 ) -> None:
     """Read, try every cause, print."""
-    from ringside.commands.calibrate import read_all
     from validation.explain.nccl import NcclFamily
     from validation.explain.schedules import ScheduleFamily
     from validation.explain.verdict import judge
-    from validation.machines import infer_machine, other_gpus
-    from validation.rows import check_one_cluster
+    from validation.machines import check_one_cluster, infer_machine, other_gpus
+    from validation.readers import read_all
 
-    records, values = read_all(files), parse_settings(settings)
+    reading, values = read_all(files), parse_settings(settings)
+    console.left_out(reading.skipped)
+    records = reading.records
     if cluster is None:
         cluster, why = infer_machine(records)
     else:
@@ -62,7 +61,7 @@ def run(
                 f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr
             )
     check_one_cluster(records, cluster, pool_sites=False)
-    found = find_calibration(calibration, None, cluster, values)
+    found = find_calibration(calibration, cluster)
     found = shipped(split(cluster)[0]) if found == AUTO else found
     if not isinstance(found, Calibration):
         raise RecordError(f"nothing to lay the log beside: {why_not(split(cluster)[0])}; write --calibration")

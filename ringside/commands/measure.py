@@ -21,6 +21,15 @@ _OF_DDP = {"model", "bucket_cap_mb", "gradient_as_bucket_view", "find_unused_par
 _OF_COLLECTIVES = {"algorithm", "begin", "end", "factor", "size", "warmup", "dtype", "nnodes",
                    "rdzv_endpoint", "torchrun"}  # fmt: skip
 
+Algorithm = Annotated[str, typer.Option(help="library (the backend's own), ring, tree, ..., or ping_pong.")]
+Emulate = Annotated[
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
+]
+Model = Annotated[
+    str,
+    typer.Option(metavar="sleeping|FILE", help="ddp: FILE.py:NAME, or a workload, whose layers sleep."),
+]
+
 
 def command(
     context: typer.Context,
@@ -30,9 +39,7 @@ def command(
         int | None, typer.Option("-g", "--ranks", help="Ranks on this node [default: 2]; emulated: in all.")
     ] = None,
     backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs.")] = "gloo",
-    algorithm: Annotated[
-        str, typer.Option(help="library (the backend's own), ring, tree, ..., or ping_pong.")
-    ] = "library",
+    algorithm: Algorithm = "library",
     begin: options.Begin = "64K",
     end: options.End = "16M",
     factor: options.Factor = 2,
@@ -42,28 +49,17 @@ def command(
     dtype: options.Dtype = "float32",
     nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
     rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where nodes meet.")] = None,
-    emulate: Annotated[
-        str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
-    ] = None,
+    emulate: Emulate = None,
     torchrun: Annotated[
         bool, typer.Option("--torchrun", help="Emulated: an agent on every host, as on a cluster's nodes.")
     ] = False,
     settings: options.Settings = None,
     timeout: Annotated[float, typer.Option(help="Seconds a rank may wait for another.")] = 60.0,
-    model: Annotated[
-        str,
-        typer.Option(metavar="sleeping|FILE", help="ddp: FILE.py:NAME, or a workload, whose layers sleep."),
-    ] = "sleeping",
-    bucket_cap_mb: Annotated[
-        float | None, typer.Option(help="ddp: MiB a bucket [default: 25 after a first one of 1]")
-    ] = None,
-    gradient_as_bucket_view: Annotated[
-        bool, typer.Option("--gradient-as-bucket-view", help="ddp: as DistributedDataParallel's.")
-    ] = False,
-    find_unused_parameters: Annotated[
-        bool, typer.Option("--find-unused-parameters", help="ddp: likewise.")
-    ] = False,
-    static_graph: Annotated[bool, typer.Option("--static-graph", help="ddp: likewise.")] = False,
+    model: Model = "sleeping",
+    bucket_cap_mb: options.BucketCap = None,
+    gradient_as_bucket_view: options.BucketView = False,
+    find_unused_parameters: options.UnusedParameters = False,
+    static_graph: options.StaticGraph = False,
     workers: Annotated[int, typer.Option(help="ddp: collectives that Gloo runs at once.")] = 2,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="ddp: draw the median step.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="ddp: write its Perfetto trace.")] = None,

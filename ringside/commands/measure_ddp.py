@@ -9,7 +9,8 @@ from real.ddp.job import DdpJob, is_model
 from real.model.user_model import build
 from ringside import console
 from ringside.pictures.style import check_format
-from sim.training.ddp.record import DdpRecord, is_ddp_record, workload_of
+from sim.record import is_ddp_record
+from sim.training.ddp.record import DdpRecord, workload_of
 from sim.workload.workload import Workload
 from topologies import load, parse_settings
 from topologies.disk import check_outputs, is_stream, write_file

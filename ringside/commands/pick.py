@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
+from sim.calibration import find_calibration
 from sim.collective import kind_of
 from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
@@ -35,7 +35,7 @@ HEADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PickRequest:
     """What was asked for, in the words of the command line."""
 
     collective: str
@@ -84,7 +84,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Say which algorithm wins at every size and node count, and by how much."""
-    request = Request(
+    request = PickRequest(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
         protocol, times, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
     )  # fmt: skip
@@ -92,7 +92,7 @@ def command(
         run(request, plot, tuner_csv, as_json=json)
 
 
-def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
+def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
     """Pick, print, draw and write the tuner's rules where asked to."""
     check_format(plot)
     read = [request.cluster, request.calibration, request.nccl_graph or "", request.anchor or ""]
@@ -135,7 +135,7 @@ def run(request: Request, plot: Path | None, csv: Path | None, *, as_json: bool)
 
 
 def _rules(
-    request: Request,
+    request: PickRequest,
     comms: dict[int, Communicator],
     sizes: list[int],
     picked: Callable[[list[int], list[int]], list[Pick]],
@@ -184,7 +184,7 @@ def _notes(libraries: Mapping[int, Library]) -> list[str]:
     return found
 
 
-def _libraries(request: Request, name: str, counts: list[int], options: Options) -> dict[int, Library]:
+def _libraries(request: PickRequest, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
@@ -193,14 +193,18 @@ def _libraries(request: Request, name: str, counts: list[int], options: Options)
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
+    found = find_calibration(request.calibration, request.cluster)
+    if request.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, request.anchor, request.cluster, values)
     return {
         count: find_library(name, f"{request.cluster}:{count}", values, options=options, calibration=found)
         for count in counts
     }
 
 
-def _communicators(request: Request, libraries: Mapping[int, Library]) -> dict[int, Communicator]:
+def _communicators(request: PickRequest, libraries: Mapping[int, Library]) -> dict[int, Communicator]:
     """NCCL's communicators; one rank alone is refused."""
     found = {nodes: library.comm for nodes, library in libraries.items() if isinstance(library, Nccl)}
     for nodes, comm in found.items():
@@ -219,7 +223,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _print(
-    request: Request, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
+    request: PickRequest, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
 ) -> None:
     inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
     inputs["anchor"] = str(request.anchor or "")

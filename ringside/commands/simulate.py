@@ -2,24 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringside import console, options
-from ringside.calibrations import find_calibration
-from sim.calibration import Calibration
+from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
+from ringside.commands.simulate_settings import idle_rates
+from ringside.pictures.style import check_format
+from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.predict import Prediction, answer, check_growth
-from sim.record import RecordError
+from sim.libraries.find import Options, as_nccl, find_library
+from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+
+if TYPE_CHECKING:
+    from sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -27,7 +31,7 @@ WAY = (("algorithm", ""), ("protocol", ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """What was asked for, in the words of the command line."""
 
     collective: str
@@ -46,7 +50,11 @@ class Request:
     redop: str
     calibration: str
     anchor: Path | None
+    times: str | None
     trace: Path | None
+    links: bool
+    top: int
+    plot: Path | None
 
 
 def command(
@@ -58,7 +66,7 @@ def command(
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -70,47 +78,76 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    times: options.Times = None,
+    trace: options.Trace = None,
+    links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
+    plot: options.Plot = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
-    request = Request(
+    request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        trace,
+        times, trace, links, top, plot,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
 
 
-def run(request: Request, *, as_json: bool) -> None:
+def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
-    if request.trace:
-        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace], inputs=[*inputs, request.anchor or ""])
-    if request.trace and len(sizes) > 1:
-        raise RecordError(f"a trace shows one size, not {len(sizes)}; add --size")
+    _check_outputs(request, sizes)
     if request.network != "fifo":
         raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.anchor, request.cluster, values)
-    library = find_library(
-        request.library, request.cluster, values, ranks=request.ranks,
-        options=Options(request.algorithm, request.protocol, request.nccl_version, request.nccl_graph),
-        calibration=found,
+    found = find_calibration(request.calibration, request.cluster)
+    if request.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, request.anchor, request.cluster, values)
+    options = Options(
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
+    )
+    find = partial(
+        find_library, request.library, request.cluster, values, ranks=request.ranks,
+        options=options, calibration=found,
     )  # fmt: skip
+    begun = perf_counter()
+    library = find()
     predictions = _predictions(request, library, sizes)
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth(predictions)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
-    _show(request, library, predictions, as_json=as_json)
+    others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
+    asked = [one.collective for one in predictions]
+    idle = idle_rates(
+        library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
+        perf_counter() - begun,
+    )  # fmt: skip
+    links = links_of(library, find, predictions[0], request.engine) if request.links else None
+    if request.plot and links:
+        draw(links, library, request.plot)
+    _show(request, library, predictions, idle, links, as_json=as_json)
 
 
-def _predictions(request: Request, library: Library, sizes: list[int]) -> list[Prediction]:
+def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
+    """Refuse, before any work, what could not be shown or written."""
+    inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+    check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+    check_format(request.plot)
+    if request.plot and not request.links:
+        raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
+    for option, given in (("a trace", request.trace), ("--links", request.links)):
+        if given and len(sizes) > 1:
+            raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
+
+
+def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
     predictions = []
     with console.simulating("simulating", len(sizes)) as bar:
         for nbytes in sizes:
@@ -122,43 +159,59 @@ def _predictions(request: Request, library: Library, sizes: list[int]) -> list[P
     return predictions
 
 
-def _show(request: Request, library: Library, predictions: list[Prediction], *, as_json: bool) -> None:
+def _show(
+    request: SimulateRequest,
+    library: Library,
+    predictions: list[Prediction],
+    idle: list[str],
+    links: Links | None,
+    *,
+    as_json: bool,
+) -> None:
     inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
-    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat)]
+    if idle:
+        content["no_effect"] = idle
+    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat), *idle]
     heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
-    if library.name == "nccl":
+    if nccl := as_nccl(library):
         is_measured = any(p.engine == "measured" for p in predictions)
-        note = _note(library, request.engine, is_measured=is_measured) if isinstance(library, Nccl) else ""
+        note = _note(nccl, request.engine, is_measured=is_measured)
         comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
-        content = {"inputs": inputs, "note": note, "rows": rows}
+        content = {"inputs": inputs, "note": note, **content}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
         heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
         cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
     if as_json:
-        console.print_json("simulate", content)
+        console.print_json("simulate", content | ({"links": content_of(links, request.top)} if links else {}))
     else:
         console.print_table(comments, heads, cells)
+        if links:
+            show(links, request.top)
 
 
-def _note(library: Nccl, engine: str, *, is_measured: bool) -> str:
+def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     """On what the times rest."""
+    from sim.libraries.nccl.library import LAUNCH_S
+
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
-        whose = "the engine's" if engine == "simpy" else "the tuner's"
+        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
+        whose = "the engine's" if engine == "simpy" else clock
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: Request, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     """What was asked for, as understood."""
     ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
-    if isinstance(library, Nccl):
-        ours["nccl_version"] = library.version
+    if nccl := as_nccl(library):
+        ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    del rest["sweep"], rest["trace"]
+    for key in ("sweep", "trace", "links", "top", "plot"):
+        del rest[key]
     return rest | ours
 
 

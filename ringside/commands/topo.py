@@ -21,6 +21,7 @@ from topologies.catalogue import split
 from topologies.described import EXAMPLE
 from topologies.disk import check_outputs, write_file
 from topologies.file import dumps
+from topologies.refitting import FABRICS, keys_of
 from topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20
@@ -118,13 +119,17 @@ def _list(*, as_json: bool) -> None:
                "what": (inspect.getdoc(maker) or "").partition("\n")[0]}
         for name, maker in MAKERS.items()
     }  # fmt: skip
+    fabrics = {name: keys_of(name) for name in FABRICS}
     if as_json:
-        console.print_json("topo", {"clusters": known})
+        console.print_json("topo", {"clusters": known, "fabrics": fabrics})
         return
     for name, about in known.items():
         print(f"{name}:{str(about['counts']).upper()}  {about['what']}")
         for key, default in settings(name).items():
             print(f"    --set {key}={default.replace(' ', '')}")
+    print("any machines on a fabric, in place of their own switches:")
+    for name, keys in fabrics.items():
+        print(f"    --set fabric={name}  with --set of {', '.join(keys)}")
 
 
 def _content(graph: Topology) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import typer
 
 from real.model.find import Training, is_timed, sized_workload
 from ringside import console, options
-from ringside.calibrations import find_calibration
 from ringside.pictures.style import check_format
+from sim.calibration import find_calibration
 from sim.engine.effort import forced
 from sim.libraries.find import find_library
 from sim.libraries.library import Library
@@ -22,7 +22,7 @@ from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import TimedGroup, process_group
 from sim.training.memory import Memory, find_optimizer, memory
 from sim.training.scaling import recommended_cap
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
@@ -53,7 +53,7 @@ class Outcome:
 
     library: Library
     cap_mb: float | None
-    step: Step
+    step: TrainingStep
     weak: float
     strong: float
 
@@ -65,7 +65,7 @@ def command(
     cluster: options.Cluster,
     settings: options.Settings = None,
     strategy: Annotated[str, typer.Option(help="How the model is spread: ddp.")] = "ddp",
-    ranks: Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")] = None,
+    ranks: options.Ranks = None,
     library: Annotated[
         str, typer.Option(help="ideal, gloo or nccl; auto is nccl where it is known.")
     ] = "auto",
@@ -80,16 +80,10 @@ def command(
         str | None, typer.Option(help="Type of parameters and gradients [default: the model's own]")
     ] = None,
     optimizer: Annotated[str, typer.Option(help="sgd, momentum or adam.")] = "adam",
-    bucket_cap_mb: Annotated[
-        float | None, typer.Option(help="MiB a bucket [default: 25 after a first one of 1]")
-    ] = None,
-    find_unused_parameters: Annotated[
-        bool, typer.Option("--find-unused-parameters", help="As DistributedDataParallel's.")
-    ] = False,
-    static_graph: Annotated[bool, typer.Option("--static-graph", help="Likewise.")] = False,
-    gradient_as_bucket_view: Annotated[
-        bool, typer.Option("--gradient-as-bucket-view", help="Likewise.")
-    ] = False,
+    bucket_cap_mb: options.BucketCap = None,
+    find_unused_parameters: options.UnusedParameters = False,
+    static_graph: options.StaticGraph = False,
+    gradient_as_bucket_view: options.BucketView = False,
     comm_hook: Annotated[str | None, typer.Option(help="fp16_compress or bf16_compress.")] = None,
     accumulation: Annotated[int, typer.Option(help="Passes a step, all but the last under no_sync.")] = 1,
     straggler: Annotated[
@@ -104,7 +98,7 @@ def command(
         str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
     ] = None,
     plot: options.Plot = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")] = None,
+    trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -151,7 +145,11 @@ def run(
     _check_outputs(plot, trace, sweep, [training.model, split(cluster)[0]])
     name, figures = None if library == "auto" else library, parse_settings(settings)
     counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
-    found = find_calibration(calibration, anchor, cluster, figures)
+    found = find_calibration(calibration, cluster)
+    if anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, anchor, cluster, figures)
     libraries = [find_library(name, one, figures, ranks=ranks, calibration=found) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster, figures))

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.style import STYLE, save
-from sim.training.step import Pace, Reduction, Step
+from sim.training.step import Pace, Reduction, TrainingStep
 from topologies.units import format_duration
 
 # dark to light, so that they stay apart in grey
@@ -20,7 +20,7 @@ _BUCKETS = ("#b2182b", "#ef8a62")
 _OTHERS = "#737373"
 
 
-def draw_timelines(steps: Mapping[str, Step], path: Path) -> None:
+def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
     """Steps above one another on one axis of time: compute of the slowest rank, collectives below it."""
     rows = {title: lanes(step) for title, step in steps.items()}
     heights = [1 + max(len(runs), 1) for runs in rows.values()]
@@ -37,7 +37,7 @@ def draw_timelines(steps: Mapping[str, Step], path: Path) -> None:
 
 
 def draw_sweep(
-    parameter: str, values: Sequence[float], steps: Sequence[Step], best: float | None, path: Path
+    parameter: str, values: Sequence[float], steps: Sequence[TrainingStep], best: float | None, path: Path
 ) -> None:
     """Step time between its two bounds over one parameter, the recommended value marked."""
     with mpl.rc_context(fname=STYLE):
@@ -62,7 +62,7 @@ def draw_sweep(
         save(figure, path)
 
 
-def lanes(step: Step) -> list[list[Reduction]]:
+def lanes(step: TrainingStep) -> list[list[Reduction]]:
     """The step's collectives in as few rows as they fit in without overlap."""
     rows: list[list[Reduction]] = []
     for run in sorted((*step.others, *step.buckets), key=lambda run: (run.start_s, run.end_s)):
@@ -74,7 +74,7 @@ def lanes(step: Step) -> list[list[Reduction]]:
     return rows
 
 
-def _draw_step(axes: Axes, step: Step, rows: Sequence[Sequence[Reduction]]) -> None:
+def _draw_step(axes: Axes, step: TrainingStep, rows: Sequence[Sequence[Reduction]]) -> None:
     for kind, colour in _COLOURS.items():
         spans = [(span.start, span.end - span.start) for span in _slowest(step).spans if span.kind == kind]
         if spans:
@@ -108,10 +108,10 @@ def _legend(figure: Figure) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
 
 
-def _slowest(step: Step) -> Pace:
+def _slowest(step: TrainingStep) -> Pace:
     return max(step.paces, key=lambda pace: pace.slowdown)
 
 
-def _ranks(steps: Sequence[Step]) -> str:
+def _ranks(steps: Sequence[TrainingStep]) -> str:
     counts = sorted({step.ranks for step in steps})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -1,22 +1,20 @@
-"""From words to a library: every door goes through here."""
+"""From words to a library: every door goes through here.
+
+NCCL's rooms are opened for who asks for NCCL.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sim.calibration import Calibration, CalibrationError
-from sim.libraries.gloo import Gloo
-from sim.libraries.ideal import Ideal
+from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from sim.libraries.library import Library
-from sim.libraries.nccl.cluster import communicator_of, is_machine, is_read
-from sim.libraries.nccl.communicator import Communicator, Settings
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.library import CLOCKS, Calibrated, Nccl
-from sim.libraries.nccl.measured.shipped import AUTO, shipped, why_not
-from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.releases import DEFAULT_VERSION
 from topologies import Topology, load
+
+if TYPE_CHECKING:
+    from sim.libraries.nccl.communicator import Communicator, Settings
+    from sim.libraries.nccl.library import Calibrated, Nccl
 
 LIBRARIES = ("ideal", "gloo", "nccl")
 
@@ -35,8 +33,12 @@ class Options:
     nccl_graph: Path | None = None
     times: str | None = None
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """As NCCL's model takes them."""
+        from sim.libraries.nccl.communicator import Settings
+        from sim.libraries.nccl.pins import Pins
+        from sim.libraries.nccl.releases import DEFAULT_VERSION
+
         algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
@@ -49,6 +51,8 @@ def default_library(cluster: "str | Topology", options: Options | None = None) -
     """
     if options and options.nccl_graph:
         return "nccl"
+    from sim.libraries.nccl.cluster import is_machine, is_read
+
     known = is_machine(cluster) if isinstance(cluster, str) else is_read(cluster)
     return "nccl" if known else "ideal"
 
@@ -76,18 +80,29 @@ def find_library(
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
     if name == "nccl":
-        comm = communicator_of(cluster, values or {}, ranks, options.settings(), options.nccl_graph)
-        if options.times is not None:
-            return Nccl(comm, clock=options.times)
-        found, why = _calibrated(comm, calibration)
-        return Nccl(comm, clock=CLOCKS[0], calibrated=found, uncalibrated=why)
+        return _nccl(cluster, values or {}, ranks, options, calibration)
     _refuse_nccls(name, options)
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
-    make = Gloo if name == "gloo" else Ideal
-    return make(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+    if name == "gloo":
+        from sim.libraries.gloo import Gloo
+
+        return Gloo(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+    from sim.libraries.ideal import Ideal
+
+    return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+
+
+def as_nccl(library: Library) -> "Nccl | None":
+    """The library if it is NCCL, of which more can be asked than of every library."""
+    if library.name != "nccl":
+        return None
+    from sim.libraries.nccl.library import Nccl
+
+    assert isinstance(library, Nccl)
+    return library
 
 
 def _refuse_nccls(name: str, options: Options) -> None:
@@ -103,10 +118,31 @@ def _refuse_nccls(name: str, options: Options) -> None:
         raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")
 
 
+def _nccl(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> "Nccl":
+    """NCCL by one of its clocks, or as calibrated."""
+    from sim.libraries.nccl.cluster import communicator_of
+    from sim.libraries.nccl.library import Nccl
+
+    comm = communicator_of(cluster, values, ranks, options.settings(), options.nccl_graph)
+    if options.times is not None:
+        return Nccl(comm, clock=options.times)
+    found, why = _calibrated(comm, calibration)
+    return Nccl(comm, calibrated=found, uncalibrated=why)
+
+
 def _calibrated(
-    comm: Communicator | None, calibration: "Calibration | str | None"
-) -> tuple[Calibrated | None, str]:
+    comm: "Communicator | None", calibration: "Calibration | str | None"
+) -> "tuple[Calibrated | None, str]":
     """What answers in place of NCCL's belief, or why nothing does."""
+    from sim.libraries.nccl.graph.systems import SYSTEMS
+    from sim.libraries.nccl.library import Calibrated
+
     if comm is None or calibration is None:
         return None, ""
     if isinstance(calibration, str):

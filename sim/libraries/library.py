@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sim.collective import Collective
-from sim.engine.laws import check_band
+from sim.collective import KINDS, Collective
+from sim.engine.laws import check_band, check_monotone
 from sim.engine.timeline import Timeline
 from sim.schedule import Schedule
 
@@ -53,6 +53,43 @@ class Estimate:
 
     def __post_init__(self) -> None:
         check_band(self.algorithm, self.time_lo_s, self.time_s, self.time_hi_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """How long one collective takes, and how it is carried out to take so long.
+
+    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
+    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
+    ``caveat`` is what to know before it is believed.
+    ``channels`` and ``belief_us``, what the library itself believes in microseconds, are NCCL's.
+    """
+
+    collective: Collective
+    algorithm: str
+    protocol: str
+    engine: str
+    time_s: float
+    time_lo_s: float
+    time_hi_s: float
+    timeline: Timeline | None = None
+    caveat: str = ""
+    channels: int = 1
+    belief_us: float | None = None
+
+    def __post_init__(self) -> None:
+        what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
+        check_band(what, self.time_lo_s, self.time_s, self.time_hi_s)
+
+    @property
+    def algbw(self) -> float:
+        """Algorithm bandwidth in bytes/s, as nccl-tests defines it."""
+        return self.collective.nbytes / self.time_s if self.time_s else 0.0
+
+    @property
+    def busbw(self) -> float:
+        """Bus bandwidth in bytes/s, as nccl-tests defines it."""
+        return self.algbw * KINDS[self.collective.kind].busbw_factor(self.collective.ranks)
 
 
 class Library(Protocol):
@@ -112,3 +149,25 @@ def check_engine(engine: str) -> None:
     """Refuse what is no engine."""
     if engine not in ENGINES:
         raise ValueError(f"{engine!r} is no known engine; write one of {', '.join(ENGINES)}")
+
+
+def answer(
+    library: Library, collective: Collective, engine: str = "auto", *, traced: bool = False
+) -> Prediction:
+    """What a library takes of its own accord, within its settings, and how long that takes."""
+    check_engine(engine)
+    candidate = library.choose(collective)
+    found = library.time(collective, candidate, engine, traced=traced)
+    return Prediction(
+        collective, found.algorithm, candidate.protocol, found.engine, found.time_s, found.time_lo_s,
+        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us,
+    )  # fmt: skip
+
+
+def check_growth(predictions: Sequence[Prediction]) -> None:
+    """Refuse times of one way that fall while the size grows; holds for schedules, not for a tuner."""
+    ways: dict[tuple[str, str, str], list[Prediction]] = {}
+    for p in predictions:
+        ways.setdefault((p.algorithm, p.protocol, p.engine), []).append(p)
+    for way, found in ways.items():
+        check_monotone("/".join(way), [p.collective.nbytes for p in found], [p.time_s for p in found])

@@ -32,6 +32,7 @@ from typing import Any
 
 import simpy
 
+from sim.network.load import load_of
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -227,6 +228,7 @@ class FifoNetwork:
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
+        self._load = load_of(self.link_names, [link.bandwidth for link in self._links])
         self._instants: dict[float, _Instant] = {}
         self._times: list[float] = []
         self._until = -inf
@@ -332,6 +334,9 @@ class FifoNetwork:
         start = link.carry(message)
         if message.spans is not None:
             message.spans.append((start, message.tail))
+        if self._load is not None:
+            number = message.links[message.hop]
+            self._load.take(number, message.nbytes, start - message.at, message.tail)
         latency = link.latency
         message.tail += latency
         if self._segment:

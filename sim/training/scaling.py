@@ -8,7 +8,7 @@ from sim.training.ddp.buckets import DEFAULT_CAP_MB
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import ProcessGroup
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.workload import Workload
 
 AS_GOOD = 0.01
@@ -20,7 +20,7 @@ class Scaled:
     """A step on one of several node counts; ``efficiency`` is throughput a rank over the first count's."""
 
     nodes: int
-    step: Step
+    step: TrainingStep
     efficiency: float
 
 
@@ -30,7 +30,7 @@ def sweep_buckets(
     caps_mb: Iterable[float],
     ddp: DataParallel | None = None,
     costs: Costs | None = None,
-) -> dict[float, Step]:
+) -> dict[float, TrainingStep]:
     """A step for each ``bucket_cap_mb`` (MiB), everything else alike."""
     job = ddp or DataParallel()
     return {
@@ -41,7 +41,7 @@ def sweep_buckets(
     }
 
 
-def recommended_cap(sweep: dict[float, Step]) -> float:
+def recommended_cap(sweep: dict[float, TrainingStep]) -> float:
     """The ``bucket_cap_mb`` (MiB) to use: of those as good as the quickest the one nearest to PyTorch's.
 
     What gains nothing is not worth a change, so near is by ratio to the default of 25 MiB.
@@ -86,7 +86,7 @@ def strong_scaling(
     return _scaled(steps)
 
 
-def _scaled(steps: Sequence[tuple[int, Step]]) -> list[Scaled]:
+def _scaled(steps: Sequence[tuple[int, TrainingStep]]) -> list[Scaled]:
     if not steps:
         raise ValueError("no node counts; write for example 1, 2, 4, 8")
     first = steps[0][1]

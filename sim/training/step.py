@@ -62,7 +62,7 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TrainingStep:
     """One training step on ``ranks`` ranks, ``samples`` samples in all; all times in seconds.
 
     Compute is the slowest rank's: ``compute_s`` as if it were alone, ``contention_s`` what collectives

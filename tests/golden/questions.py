@@ -38,6 +38,15 @@ all_reduce --cluster leaf-spine:4 --algorithm ring --size 16M
 all_reduce --cluster leaf-spine:4 --algorithm halving_doubling --size 16M
 all_reduce --cluster leaf-spine:4 --set oversubscription=4 --algorithm halving_doubling --size 16M
 all_to_all --cluster leaf-spine:2 --set oversubscription=2 --size 16M
+all_reduce --cluster fat-tree:16 --set radix=4 --algorithm halving_doubling --size 16M
+all_to_all --cluster fat-tree:16 --set radix=4 --set ecmp=hash --size 16M
+all_reduce --cluster torus:16 --algorithm ring --size 16M
+all_to_all --cluster dragonfly:24 --set hosts_per_router=2 --set routers=3 --set global_links=1 --size 16M
+all_to_all --cluster rail-optimized:16 --set rails=4 --set radix=8 --size 16M
+all_to_all --cluster dgx-a100:3 --set fabric=fat_tree --set radix=8 --library ideal --size 16M
+all_reduce --cluster dgx-h100:64 --set fabric=rail_optimized --set oversubscription=7 --size 1G
+all_reduce --cluster dgx-h100:8 --set fabric=leaf_spine --times pipeline --algorithm ring --size 1G
+all_reduce --cluster leaf-spine:4 --set oversubscription=4 --algorithm ring --size 16M --links --top 3
 all_reduce --cluster dgx-h100:2 --library ideal --size 16M
 all_reduce --cluster dgx-a100:2 --library ideal --algorithm ring -b 1K -e 16M -f 128
 all_reduce --cluster dgx1-v100:1 --library ideal --algorithm direct --size 16M

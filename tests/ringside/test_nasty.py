@@ -167,9 +167,9 @@ REFUSED = {
         star:1e3
         star:٣x
         star:99999999999999999999999999
-        star:131073
+        star:262145
         star:8:8
-        dgx-h100:4097
+        dgx-h100:8193
         leaf-spine:1048576
         STAR:4
         'star :4'

@@ -99,7 +99,7 @@ def test_a_type_checker_knows_every_type_and_none_is_any(python: Path, tmp_path:
     assert len(types) == PROGRAM.count("reveal_type(")
     bare = [text.replace(GRAPH, "Graph") for text in types]
     assert not [text for text in bare if re.search(r"\bAny\b", text)]
-    assert bare[:5] == ["str", "Graph", "sim.predict.Prediction", "float", "float"]
+    assert bare[:5] == ["str", "Graph", "sim.libraries.library.Prediction", "float", "float"]
 
 
 def test_a_type_checker_refuses_what_is_wrong(python: Path, tmp_path: Path) -> None:

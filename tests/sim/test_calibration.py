@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sim.calibration import Calibration, CalibrationError, Fit, digest, read
+from sim.calibration import Calibration, CalibrationError, Fit, read
 from sim.parameters import Parameters
-from sim.record import Record
+from sim.record import Record, digest
 
 FIT = Fit(
     library="ideal",

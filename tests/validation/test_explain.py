@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.calibration import shipped
 from sim.collective import Collective
 from sim.libraries.find import Options, find_library
 from sim.libraries.nccl.communicator import Settings, communicator
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.library import Nccl
-from sim.libraries.nccl.measured.shipped import shipped
 from sim.record import Record, RecordError
 from topologies import star
 from validation.calibrate import calibrate

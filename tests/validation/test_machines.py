@@ -1,10 +1,9 @@
 import pytest
 
-from sim.libraries.nccl.measured.shipped import BOXES
+from sim.calibration import BOXES
 from sim.record import Record, RecordError
 from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-from topologies.gpus import GPUS, gpus_in
-from validation.machines import infer_machine, other_gpus
+from validation.machines import GPUS, gpus_in, infer_machine, other_gpus
 from validation.published import published
 
 

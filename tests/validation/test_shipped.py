@@ -8,10 +8,9 @@ import pytest
 
 import ringside
 import validation.published
-from sim.calibration import CalibrationError, read
+from sim.calibration import SHIPPED, CalibrationError, family, measured_machines, read, shipped, why_not
 from sim.collective import Collective
 from sim.libraries.find import find_library
-from sim.libraries.nccl.measured.shipped import family, names, shipped, why_not
 from sim.record import RecordError
 from validation import readers
 from validation.calibrate import calibrate, report
@@ -26,12 +25,17 @@ def rows_of(pattern):
 
 
 def test_every_machine_with_rows_has_a_calibration_and_no_other():
-    assert names() == sorted({record.cluster for record in usable()})
+    assert measured_machines() == sorted({record.cluster for record in usable()})
     assert shipped("aws-p4de") is None
     assert why_not("aws-p4de") == "no measurement of aws-p4de is shipped; family:dgx-a100 has the same box"
     assert family("family:dgx-h100") is shipped("dgx-h100")
     with pytest.raises(CalibrationError, match="no calibration of 'gcp-a4' is shipped; write one of"):
         family("family:gcp-a4")
+
+
+def test_what_is_shipped_reads_alike_as_a_users_file():
+    for machine in measured_machines():
+        assert read(SHIPPED / f"{machine}.yaml") == shipped(machine)
 
 
 @pytest.mark.parametrize("machine", ["abci-v100", "summit-v100", "rtx4090-pcie"])

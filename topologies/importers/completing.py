@@ -6,7 +6,7 @@ its GPUs, NVLinks and cards are put at the file's places, in the order of their 
 
 from collections.abc import Iterable
 
-from topologies import links
+from topologies import hardware
 from topologies.graph import Topology, ranks
 from topologies.importers.elements import Element
 from topologies.importers.nccl_elements import busid, pcie
@@ -74,7 +74,7 @@ def complete(root: Element, name: str) -> None:
         )
     for index, (pci, gpu) in enumerate(zip(gpus, there, strict=True)):
         node = _child(pci, "gpu", dev=index, sm=capability, rank=index, gdr=1)
-        for peer, count in _nvlinks(machine, gpu, links.nvlink(capability)):
+        for peer, count in _nvlinks(machine, gpu, hardware.nvlink(capability)):
             place = gpus[there.index(peer)] if peer in there else None
             target = place.text("busid") if place else "ffff:ff:ff.0"
             _child(node, "nvlink", target=target, count=count, tclass="0x030200" if place else "0x068000")

@@ -7,7 +7,7 @@ topo.cc, v2.30.7). RCCL writes ``gcn`` and ``xgmi`` (version 2).
 
 import re
 
-from topologies import links
+from topologies import hardware
 from topologies.graph import TopologyError
 from topologies.importers.elements import Element, Source, parse
 
@@ -83,7 +83,7 @@ def pcie(pci: Element) -> float:
     width = pci.attributes.get("link_width", "")
     lanes = int(width) if width.isdecimal() and int(width) else 16
     try:
-        return links.pcie(float(speed[1]) if speed else 0.0, lanes)
+        return hardware.pcie(float(speed[1]) if speed else 0.0, lanes)
     except ValueError:
         raise pci.complaint(f"link_speed is {pci.attributes['link_speed']!r}") from None
 

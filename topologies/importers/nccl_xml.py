@@ -15,7 +15,7 @@ from itertools import combinations, count
 
 import networkx as nx
 
-from topologies import links
+from topologies import hardware
 from topologies.graph import Node, Topology, add_cable
 from topologies.importers import completing, nccl_elements
 from topologies.importers.cluster import clustered
@@ -144,9 +144,9 @@ class _Walk:
                 case "c2c":
                     self._cable(gpu, cpu, "c2c", child.number("count") * child.number("bw") * 1e6)
                 case "nvlink":
-                    self._nvlink(gpu, cpu, child, links.nvlink(element.count("sm")))
+                    self._nvlink(gpu, cpu, child, hardware.nvlink(element.count("sm")))
                 case "xgmi":
-                    link = links.xgmi(element.attributes.get("gcn", ""))
+                    link = hardware.xgmi(element.attributes.get("gcn", ""))
                     self._to_peers(gpu, child, "xgmi", child.count("count") * link)
 
     def _nvlink(self, gpu: Node, cpu: Node, element: Element, link: float) -> None:

@@ -12,7 +12,7 @@ from sim.libraries.nccl.library import traffic_bound
 from sim.libraries.nccl.measured.messages import Launch, Work, work_of
 from sim.libraries.nccl.measured.model import Facts, Measured
 from sim.libraries.nccl.pins import Pins
-from sim.record import Record, RecordError
+from sim.record import Record, RecordError, collective_of
 from validation.explain.causes import (
     ALGORITHM,
     BETWEEN_LATENCY,
@@ -28,7 +28,6 @@ from validation.explain.causes import (
 )
 from validation.explain.verdict import Prediction
 from validation.measured.observed import Observed, choose, observed
-from validation.rows import collective_of
 
 Floats = NDArray[np.float64]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sim.calibration import Calibration, CalibrationError, digest
-from sim.record import Record, RecordError
+from sim.calibration import Calibration, CalibrationError
+from sim.record import Record, RecordError, digest
 from validation.measured.observed import choose, is_observable, observed
 
 

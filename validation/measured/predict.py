@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from sim.libraries.library import Candidate, Estimate
 from sim.libraries.nccl.library import Calibrated, Nccl
 from sim.libraries.nccl.measured.model import Measured
-from sim.record import Record
+from sim.record import Record, collective_of
 from topologies.catalogue import split
 from validation.measured.observed import observed
-from validation.rows import collective_of
 
 
 class Libraries:

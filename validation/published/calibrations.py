@@ -7,9 +7,8 @@ of one box, what is between nodes belongs to the name.
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.calibration import Calibration, digest
-from sim.libraries.nccl.measured.shipped import BOXES, folder
-from sim.record import Record
+from sim.calibration import BOXES, SHIPPED, Calibration
+from sim.record import Record, digest
 from validation.measured.calibrate import calibrate_nccl
 from validation.measured.observed import is_observable
 from validation.published import published
@@ -27,10 +26,10 @@ def calibrations() -> dict[str, Calibration]:
 
 def usable() -> list[Record]:
     """The published rows that calibrations are made from."""
-    return [record for record in published() if is_observable(record) and not _is_left_out(record)]
+    return [record for record in published() if is_observable(record) and not is_left_out(record)]
 
 
-def _is_left_out(record: Record) -> bool:
+def is_left_out(record: Record) -> bool:
     """Polaris was measured with two settings of libfabric, a quarter apart: the later one counts."""
     return "_set4_" in record.fingerprint["id"]
 
@@ -68,7 +67,7 @@ def calibration(machine: str, records: Sequence[Record]) -> Calibration:
 def main(where: Path | None = None) -> None:
     """Write one file a machine."""
     for machine, found in calibrations().items():
-        path = (where or folder()) / f"{machine}.yaml"
+        path = (where or SHIPPED) / f"{machine}.yaml"
         path.parent.mkdir(exist_ok=True)
         found.write(path)
         print(path.name, found.nccl.described if found.nccl else "")

@@ -20,7 +20,7 @@ from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import ProcessGroup, TimedGroup, process_group
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
@@ -133,7 +133,7 @@ def _judge(series: Series) -> Iterable[Comparison]:
         yield Comparison(series.id, row, step.throughput, linear, limit)
 
 
-def _limit(series: Series, row: PublishedStep, step: Step) -> str:
+def _limit(series: Series, row: PublishedStep, step: TrainingStep) -> str:
     short = row.samples_per_s < step.throughput * (1 - MISSED)
     if short and series.reads_images:
         return "input"
@@ -153,7 +153,7 @@ def _pace(series: Series, base: PublishedStep) -> float:
     return pace
 
 
-def _step(series: Series, row: PublishedStep, pace: float) -> Step:
+def _step(series: Series, row: PublishedStep, pace: float) -> TrainingStep:
     job = DataParallel(
         bucketing=Bucketing(series.bucket_cap_mb), accumulation=row.accumulation, broadcast_buffers=False
     )

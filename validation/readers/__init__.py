@@ -8,6 +8,7 @@ counted; whatever cannot be true, or is cut off, is refused with the place where
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ _ARRAY = re.compile(r"\[\s*\{")
 _ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
-__all__ = ["Reading", "json_of", "read", "text_of"]
+__all__ = ["Reading", "json_of", "read", "read_all", "text_of"]
 
 
 def read(path: Path) -> Reading:
@@ -38,6 +39,13 @@ def read(path: Path) -> Reading:
             f"{path}: none of its {reading.skipped} rows holds a usable time; expected one or more"
         )
     return reading
+
+
+def read_all(paths: Iterable[Path]) -> Reading:
+    """All measurements in several files together."""
+    readings = [read(path) for path in paths]
+    records = tuple(record for reading in readings for record in reading.records)
+    return Reading(records, sum(reading.skipped for reading in readings))
 
 
 def text_of(path: Path) -> str:

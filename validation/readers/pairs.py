@@ -16,7 +16,7 @@ from sim.collective import kind_of
 from sim.record import RecordError
 from validation.readers import json_of, text_of
 from validation.readers.nccl_tests.json import run_of
-from validation.readers.nccl_tests.run import Device, Run
+from validation.readers.nccl_tests.run import BenchmarkRun, RankDevice
 from validation.readers.nccl_tests.text import reading, runs
 from validation.readers.reading import Reading
 
@@ -88,19 +88,19 @@ def _read(path: Path) -> Pairs:
     return Pairs(tuple(measured), tuple(failed))
 
 
-def _pairs(run: Run, found: Reading) -> Pairs:
+def _pairs(run: BenchmarkRun, found: Reading) -> Pairs:
     nodes = _nodes(run)
     return Pairs(tuple(Pair(nodes, r.collective, r.ranks // 2, r.nbytes, r.time_s) for r in found.records))
 
 
-def _nodes(run: Run) -> tuple[str, str]:
+def _nodes(run: BenchmarkRun) -> tuple[str, str]:
     hosts = sorted({device.host for device in run.devices})
     if len(hosts) != 2:
         raise RecordError(f"{run.place}: a run on {len(hosts)} nodes; expected two nodes, one pair a run")
     return hosts[0], hosts[1]
 
 
-def _by_name(path: Path) -> tuple[Device, ...]:
+def _by_name(path: Path) -> tuple[RankDevice, ...]:
     """The ranks that a file's name tells of: two nodes, and ``G4`` for four GPUs on each."""
     words = path.stem.split("_")
     if len(words) < 2 or words[-1] == words[-2]:
@@ -109,7 +109,7 @@ def _by_name(path: Path) -> tuple[Device, ...]:
             "expected a name that ends in both, such as nccl_G4_node-07_node-12.log"
         )
     each = next((int(word[1:]) for word in words[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), 1)
-    return tuple(Device(rank, 0, words[-2 + rank // each], "") for rank in range(2 * each))
+    return tuple(RankDevice(rank, 0, words[-2 + rank // each], "") for rank in range(2 * each))
 
 
 def _table(text: str, path: Path) -> list[Pair]:

@@ -6,7 +6,7 @@ not measurements.
 """
 
 from sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from sim.libraries.nccl.device.chunks import Chunking, chunking
+from sim.libraries.nccl.device.chunks import Chunking, channel_bytes, chunking
 from sim.libraries.nccl.device.connect import Tree, rings, trees
 from sim.libraries.nccl.device.p2p import PointToPoint, point_to_point
 from sim.libraries.nccl.files.graph_file import format_graphs, parse_graphs
@@ -17,7 +17,6 @@ from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChann
 from sim.libraries.nccl.graph.system import System
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.tuning.channels import channel_bytes
 from sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table
 
 __all__ = [

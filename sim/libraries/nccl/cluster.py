@@ -17,9 +17,12 @@ from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies import MAKERS, Topology, described, load, num_machines
+from topologies.catalogue import settings as settings_of
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
+from topologies.refitting import FABRICS, parted
+from topologies.structure import Machines
 from topologies.units import parse_rate
 
 _RATES = ("nvlink", "nic", "pcie", "socket")
@@ -60,7 +63,7 @@ def communicator_of(
     ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
     over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
-    name, system, nodes = _machines(cluster, values)
+    name, system, nodes, graph = _machines(cluster, values)
     if nodes is None:
         nodes = -(-(ranks or 1) // system.ranks)
     gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
@@ -70,6 +73,26 @@ def communicator_of(
         )
     if nodes * gpus == 1:
         return None
+    found = _with_graphs(system, nodes, gpus, settings, graph_file)
+    if graph is None and isinstance(cluster, str) and parted(values)[0]:
+        graph = _on_fabric(cluster, nodes, values)
+    drawn = graph is not None and isinstance(graph.graph.get("structure"), Machines)
+    return replace(found, network=graph) if drawn else found
+
+
+def _on_fabric(cluster: str, nodes: int, values: Mapping[str, Any]) -> Topology:
+    """The topology of machines on a fabric, of which NCCL knows no more than the machine."""
+    name = split(cluster)[0]
+    known = settings_of(name) if name in MAKERS else ()
+    fabric, of_fabric, of_machine = parted(values)
+    rates = {key: value for key, value in of_machine.items() if key in known}
+    return load(f"{name}:{nodes}", {"fabric": fabric or "", **of_fabric, **rates})
+
+
+def _with_graphs(
+    system: System, nodes: int, gpus: int, settings: Settings, graph_file: Path | None
+) -> Communicator:
+    """The communicator with the graphs of a file, or those that NCCL's search finds."""
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
     text = _text(graph_file)
@@ -114,8 +137,9 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
     unknown = [key for key in rates if key not in _RATES]
     if unknown:
         raise ValueError(
-            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)} "
-            "and ranks_per_gpu; write one of these, or --library ideal"
+            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)}, "
+            f"ranks_per_gpu, and fabric ({', '.join(FABRICS)}) with its settings; write one of these, or "
+            "--library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
     if "nvlink" in figures:
@@ -150,23 +174,27 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _machines(cluster: "str | Topology", values: Mapping[str, Any]) -> tuple[str, System, int | None]:
-    """What they are called, what one is, and how many there are where that is said."""
+def _machines(
+    cluster: "str | Topology", values: Mapping[str, Any]
+) -> "tuple[str, System, int | None, Topology | None]":
+    """What they are called, what one is, how many there are where that is said, and their graph if read."""
     if isinstance(cluster, str) and split(cluster)[0].endswith((".yaml", ".yml")):
         rest = dict(values)
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
         graph = load(cluster, rest)
-        return name_of(graph), replace(system_of_graph(graph), ranks_per_gpu=sharing), num_machines(graph)
+        system = replace(system_of_graph(graph), ranks_per_gpu=sharing)
+        return name_of(graph), system, num_machines(graph), graph
+    drawn = None if isinstance(cluster, str) else cluster
     if not isinstance(cluster, str):
         known = cluster.graph.get("file", name_of(cluster))
         if not _is_still(cluster, known):
-            return name_of(cluster), system_of_graph(cluster), num_machines(cluster)
+            return name_of(cluster), system_of_graph(cluster), num_machines(cluster), cluster
         values = cluster.graph.get("settings", {})
         cluster = f"{known}:{num_machines(cluster)}"
     name, count = split(cluster)
     if name in MAKERS and name not in SYSTEMS:  # refused by what its graph lacks
-        return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count
-    return name, machine(name, values), count
+        return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count, None
+    return name, machine(name, parted(values)[2]), count, drawn
 
 
 def _is_still(graph: Topology, known: str) -> bool:

@@ -9,6 +9,7 @@ from sim.libraries.nccl.graph.system import GB, System
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
+from topologies import Topology
 
 MAX_CHANNELS = 64
 
@@ -51,7 +52,9 @@ class Settings:
 class Communicator:
     """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus.
 
-    They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`).
+    They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`). ``network``
+    is the cluster's topology where its machines hang on a fabric, of which NCCL knows nothing; otherwise what
+    joins them is never the bottleneck.
     """
 
     system: System
@@ -59,6 +62,7 @@ class Communicator:
     gpus: int
     graphs: Graphs
     settings: Settings
+    network: "Topology | None" = None
 
     @property
     def ranks(self) -> int:

@@ -8,14 +8,15 @@ time is the measured model's in their place, and the choice stays the tuner's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.collective import Collective
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import closed_form, has_closed_form
+from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
+from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
@@ -26,11 +27,11 @@ from sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.measured.model import Measured
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION
-from sim.libraries.nccl.tuning.channels import launch
-from sim.libraries.nccl.tuning.tuner import CostTable, cost_table
+from sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.schedule import Schedule
+from topologies.units import format_duration
 
 Seconds = float
 
@@ -168,7 +169,8 @@ class Nccl:
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
-            return self._measured(self.calibrated.model, self.comm, collective, candidate)
+            found = self._measured(self.calibrated.model, self.comm, collective, candidate)
+            return on_fabric(self.comm, collective, candidate, found)
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S
@@ -187,9 +189,11 @@ class Nccl:
         check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
         taken = "model" if engine == "auto" else engine
         beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
-        return Estimate(
+        estimate = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
+        played = engine == "simpy" or self.clock == "pipeline"
+        return on_fabric(self.comm, collective, candidate, estimate, played=played) if self.comm else estimate
 
     def _measured(
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
@@ -202,6 +206,29 @@ class Nccl:
             max(float(ends[0]), least) for ends in (answer.lo_s, answer.time_s, answer.hi_s)
         )
         return Estimate(seconds, low, high, "measured", candidate.algorithm, candidate.channels)
+
+
+def on_fabric(
+    comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+) -> Estimate:
+    """A time with what the fabric adds to it, and where that is narrow.
+
+    One that was ``played`` over wires has it in it already.
+    """
+    if comm.network is None or comm.nodes == 1:
+        return found
+    algorithm = candidate.algorithm
+    if algorithm not in ("ring", "tree", "nvls_tree"):
+        said, more = f"what the fabric's switches share out is not in the time of {algorithm}", 0.0
+    else:
+        said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
+        more = 0.0
+        if not played or algorithm == "nvls_tree":
+            more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
+            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
+    caveat = "; ".join(filter(None, (found.caveat, said)))
+    low, high, time_s = found.time_lo_s + more, found.time_hi_s + more, found.time_s + more
+    return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
 
 
 def simulated(

@@ -6,11 +6,11 @@ from sim.training.ddp.job import Costs
 from sim.training.ddp.record import DdpRecord
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import SimulatedGroup
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from topologies.file import loads
 
 
-def predict(record: DdpRecord) -> Step:
+def predict(record: DdpRecord) -> TrainingStep:
     """The step as the model has it, without a look at the measured ones."""
     wires = record.wires
     group = SimulatedGroup(

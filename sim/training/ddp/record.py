@@ -9,15 +9,13 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sim.parameters import check_within
-from sim.record import RecordError
+from sim.record import DDP_SCHEMA, RecordError, is_ddp_record
 from sim.training.ddp.job import DataParallel
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload import file as workload_file
 from sim.workload.workload import Workload
 from topologies.disk import regular
 from topologies.units import MAX_DURATION, MIN_RATE
-
-SCHEMA = "ringside.ddp/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +54,11 @@ class DdpRecord:
     workers: int
     wires: MeasuredNetwork
     memory_bandwidth: float | None
-    steps: tuple[Step, ...]
+    steps: tuple[TrainingStep, ...]
     fingerprint: dict[str, str]
 
     @property
-    def median(self) -> Step:
+    def median(self) -> TrainingStep:
         """The step of median length, whole, as it happened."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
@@ -68,19 +66,10 @@ class DdpRecord:
     def dumps(self) -> str:
         """The record as JSON text."""
         content = _ADAPTER.dump_python(self, mode="json")
-        return json.dumps({"schema": SCHEMA, **content}) + "\n"
+        return json.dumps({"schema": DDP_SCHEMA, **content}) + "\n"
 
 
 _ADAPTER = TypeAdapter(DdpRecord)
-
-
-def is_ddp_record(path: Path) -> bool:
-    """Whether the file begins as one that `read` takes."""
-    try:
-        with regular(path).open("rb") as file:
-            return SCHEMA.encode() in file.read(64)
-    except OSError:
-        return False
 
 
 def workload_of(path: Path) -> Workload:
@@ -98,8 +87,8 @@ def read(path: Path) -> DdpRecord:
         ) from None
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
-    if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
-        raise RecordError(f"{path}: no {SCHEMA} file; make one with ringside measure ddp")
+    if not isinstance(content, dict) or content.pop("schema", None) != DDP_SCHEMA:
+        raise RecordError(f"{path}: no {DDP_SCHEMA} file; make one with ringside measure ddp")
     try:
         record = _ADAPTER.validate_python(content)
     except ValidationError as error:

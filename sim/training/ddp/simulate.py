@@ -25,13 +25,13 @@ from sim.training.communicator import CollectiveQueue, Operation, Process
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan, plan
 from sim.training.groups import ProcessGroup
-from sim.training.step import Pace, Reduction, Span, Step, busy, exposed
+from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.workload import Workload
 
 
 def simulate_step(
     workload: Workload, group: ProcessGroup, ddp: DataParallel | None = None, costs: Costs | None = None
-) -> Step:
+) -> TrainingStep:
     """One optimizer step of the workload on every rank of the group.
 
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
@@ -54,7 +54,7 @@ def simulate_step(
     return step
 
 
-def _check(step: Step, bound_s: float) -> None:
+def _check(step: TrainingStep, bound_s: float) -> None:
     """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
     what = f"a step of {step.workload} on {step.ranks} ranks"
     # each collective's time is a difference of two moments, which are as exact as the step is long
@@ -213,7 +213,9 @@ class _RankProcess:
         self.spans.append(Span(begin, env.now, kind, name))
 
 
-def _summary(job: StepPlan, operations: _Operations, slowest: _RankProcess, paces: tuple[Pace, ...]) -> Step:
+def _summary(
+    job: StepPlan, operations: _Operations, slowest: _RankProcess, paces: tuple[Pace, ...]
+) -> TrainingStep:
     workload, accumulation = job.workload, job.ddp.accumulation
     own = next(pace for pace in paces if pace.slowdown == slowest.factor)
     passes = accumulation * (workload.forward_s + workload.backward_s)
@@ -227,7 +229,7 @@ def _summary(job: StepPlan, operations: _Operations, slowest: _RankProcess, pace
     runs: list[Reduction] = [operation.record for operation in everything]
     count = len(operations.buckets)
     first = len(operations.rebuild) + len(operations.buffers)
-    return Step(
+    return TrainingStep(
         workload=workload.name,
         ranks=job.ranks,
         samples=workload.batch * accumulation * job.ranks,

@@ -15,7 +15,7 @@ from sim.training.ddp.buckets import Bucketing, layout
 from sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import SimulatedGroup, TimedGroup
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 
@@ -163,7 +163,7 @@ def test_a_process_group_quicker_than_its_own_bound_is_refused() -> None:
         simulate_step(sleeping(), Impossible(4, lambda _: 1e-3))
 
 
-def gloo(cap: float, workers: int) -> Step:
+def gloo(cap: float, workers: int) -> TrainingStep:
     group = SimulatedGroup(star(4, bandwidth=12.5e6, latency=1e-4), 4, "gloo", workers=workers)
     return simulate_step(sleeping(), group, DataParallel(bucketing=Bucketing(cap)))
 

@@ -8,7 +8,7 @@ from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import SimulatedGroup, TimedGroup, library_time
-from sim.training.step import Step
+from sim.training.step import TrainingStep
 from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 
@@ -24,11 +24,11 @@ FORWARD_S, BACKWARD_S = 16e-3, 32e-3
 
 def run(
     job: DataParallel | None = None, costs: Costs | None = None, workload: Workload = SIXTEEN_LINEARS
-) -> Step:
+) -> TrainingStep:
     return simulate_step(workload, TimedGroup(4, lambda c: 1e-3 + c.nbytes * 1e-10), job, costs)
 
 
-def sizes(step: Step) -> list[int]:
+def sizes(step: TrainingStep) -> list[int]:
     return [bucket.nbytes for bucket in step.buckets]
 
 

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from sim.record import RecordError
-from validation.readers.nccl_tests.run import PROGRAM, Device, Row, Run, Timing, nccl_version
+from validation.readers.nccl_tests.run import (
+    PROGRAM,
+    BenchmarkRow,
+    BenchmarkRun,
+    RankDevice,
+    Timing,
+    nccl_version,
+)
 from validation.readers.reading import Reading, complaint, seconds
 
 _Number = Annotated[float | None, BeforeValidator(lambda value: None if value == "nan" else value)]
@@ -71,7 +78,7 @@ def read_json(content: dict[str, Any], path: Path) -> Reading:
     return run.reading(rows)
 
 
-def run_of(content: dict[str, Any], path: Path) -> tuple[Run, list[Row]]:
+def run_of(content: dict[str, Any], path: Path) -> tuple[BenchmarkRun, list[BenchmarkRow]]:
     """The run and its rows."""
     try:
         output = _Output.model_validate(content)
@@ -81,11 +88,11 @@ def run_of(content: dict[str, Any], path: Path) -> tuple[Run, list[Row]]:
     settings = (entry.partition("=")[::2] for entry in output.env)
     command = " ".join(output.args)
     program = PROGRAM.search(command)
-    run = Run(
+    run = BenchmarkRun(
         place=str(path),
         source=f"nccl-tests ({path.name})",
         collective=program[1] if program else command[:80],
-        devices=tuple(Device(d.rank, d.group, d.hostname, d.device_info) for d in config.devices),
+        devices=tuple(RankDevice(d.rank, d.group, d.hostname, d.device_info) for d in config.devices),
         threads=config.nthreads,
         gpus=config.ngpus,
         nccl=nccl_version(output.nccl_version),
@@ -96,8 +103,8 @@ def run_of(content: dict[str, Any], path: Path) -> tuple[Run, list[Row]]:
     return run, [_row(result, f"{path}, results.{i}", date) for i, result in enumerate(output.results)]
 
 
-def _row(result: _Result, place: str, date: str) -> Row:
-    return Row(
+def _row(result: _Result, place: str, date: str) -> BenchmarkRow:
+    return BenchmarkRow(
         place=place,
         nbytes=result.size,
         dtype=result.type,

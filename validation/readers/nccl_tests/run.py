@@ -26,7 +26,7 @@ _ALGORITHMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class RankDevice:
     """Where one rank ran. Ranks of one ``group`` form a communicator (NCCL_TESTS_SPLIT)."""
 
     rank: int
@@ -46,7 +46,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchmarkRow:
     """One size. ``place`` says where it stands in its file."""
 
     place: str
@@ -84,7 +84,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BenchmarkRun:
     """What holds for all rows of one run.
 
     One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
@@ -95,7 +95,7 @@ class Run:
     place: str
     source: str
     collective: str
-    devices: tuple[Device, ...]
+    devices: tuple[RankDevice, ...]
     threads: int = 1
     gpus: int = 1
     nccl: str = ""
@@ -109,7 +109,7 @@ class Run:
         """How many ranks one process drives."""
         return max(self.threads * self.gpus, 1)
 
-    def reading(self, rows: Iterable[Row]) -> Reading:
+    def reading(self, rows: Iterable[BenchmarkRow]) -> Reading:
         """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
         ranks, nodes = self.world()
         kind = kind_at(self.place, self.collective)

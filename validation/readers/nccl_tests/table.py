@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from sim.record import RecordError
-from validation.readers.nccl_tests.run import Row, Timing
+from validation.readers.nccl_tests.run import BenchmarkRow, Timing
 from validation.readers.reading import seconds
 
 _ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
@@ -45,9 +45,9 @@ class Cells:
         """The operator, empty where there is none."""
         return self.head.get("redop", "").replace("none", "")
 
-    def row(self) -> Row:
+    def row(self) -> BenchmarkRow:
         """The row in numbers."""
-        return Row(
+        return BenchmarkRow(
             place=self.place,
             nbytes=self.nbytes,
             dtype=self.head["type"],

@@ -5,21 +5,29 @@ the program, versions, and the NCCL_* variables that a shell or NCCL printed. Ma
 taken the ``#`` from its lines, and a table may stand alone, without its ranks. A log that ends
 within a row is refused; one that ends between rows (a run that died or was stopped, a table pasted
 without its footer) counts with the rows that it has, which are each complete in themselves.
+
+mpirun and srun tag each line with its rank. With NCCL_DEBUG NCCL writes its own messages into the
+same stream, also into the middle of a row, which then goes on some lines further down.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sim.collective import kind_of
 from sim.record import RecordError
-from validation.readers.nccl_tests.collective import factor_fits, infer
-from validation.readers.nccl_tests.lines import RANK, Line, lines
-from validation.readers.nccl_tests.run import PROGRAM, Device, Run, nccl_version
+from validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of
+from validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from validation.readers.nccl_tests.table import Cells, Table, header
-from validation.readers.nccl_tests.world import fitting, ranks_of
 from validation.readers.reading import EXPECTED, Reading
 
+_RANK = re.compile(
+    r"(?:#|\b)\s*Rank\s+(?P<rank>\d{1,9})\s+(?:Group\s+(?P<group>\d{1,9})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)"
+    r"\s+device\s+\d+\s+\[[^\]\n]*\]\s*(?P<gpu>[^\n]*)"
+)
+
+_TAG = re.compile(r"\s*(?:\[\d+(?:,\d+)?\](?:<std(?:out|err)>:)?\s?|\d+: )")
 _FACTS = (
     re.compile(r"nccl-tests version (?P<tests>\S+)(?:.* nccl-library=(?P<library>\d{4,6})\b)?"),
     re.compile(r"Collective test starting: (?P<program>\S+?)(?:_mpi)?(?:\s|$)"),
@@ -37,24 +45,33 @@ _UNSET = re.compile(r"\bunset\s+(?P<name>NCCL_[A-Z0-9_]+)")
 _FOOTER = re.compile(r"\s*#?\s*(?:Out of bounds values|Avg bus bandwidth)")
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line: what nccl-tests wrote, and NCCL's message that broke into it, empty if none."""
+
+    number: int
+    text: str
+    message: str
+
+
 @dataclass(slots=True)
 class _Above:
     """What has been read of the run whose table comes next; a shell's exports outlive the run."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    devices: list[Device] = field(default_factory=list)
+    devices: list[RankDevice] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     exported: dict[str, str] = field(default_factory=dict)
 
-    def hear(self, line: Line) -> None:
+    def hear(self, line: _Line) -> None:
         """Take up whatever a line says."""
         text = line.text + line.message
         if "test concluded" in text:
             return
-        rank = RANK.search(text)
+        rank = _RANK.search(text)
         if rank:
             group = int(rank["group"] or 0)
-            self.devices.append(Device(int(rank["rank"]), group, rank["host"], rank["gpu"].strip()))
+            self.devices.append(RankDevice(int(rank["rank"]), group, rank["host"], rank["gpu"].strip()))
             return
         program = PROGRAM.search(text)
         if program:
@@ -69,11 +86,11 @@ class _Above:
         for found in _UNSET.finditer(text):
             self.exported.pop(found["name"], None)
 
-    def run(self, place: str, source: str) -> Run:
+    def run(self, place: str, source: str) -> BenchmarkRun:
         """The run whose table begins here; from here on the next one is described."""
         facts = self.facts
         library = facts.get("library")
-        run = Run(
+        run = BenchmarkRun(
             place=place,
             source=source,
             collective=facts.get("program", ""),
@@ -96,12 +113,12 @@ def read_text(text: str, path: Path) -> Reading:
     return Reading(records, sum(found.skipped for found in readings))
 
 
-def runs(text: str, path: Path) -> list[tuple[Run, list[Cells]]]:
+def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
     """Each run of a log with the rows of its table, which are none where it died before the first."""
     above = _Above()
-    tables: list[tuple[Run, Table]] = []
+    tables: list[tuple[BenchmarkRun, Table]] = []
     table = None
-    for line in lines(text):
+    for line in _lines(text):
         place = f"{path}, line {line.number}"
         columns = header(line.text)
         if columns or _FOOTER.match(line.text):
@@ -119,7 +136,7 @@ def runs(text: str, path: Path) -> list[tuple[Run, list[Cells]]]:
     return [(run, table.rows) for run, table in tables]
 
 
-def reading(run: Run, rows: list[Cells], path: Path) -> Reading:
+def reading(run: BenchmarkRun, rows: list[Cells], path: Path) -> Reading:
     """A run's rows as records; its collective and its ranks are inferred where the log does not say them."""
     if not rows:
         raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
@@ -129,7 +146,21 @@ def reading(run: Run, rows: list[Cells], path: Path) -> Reading:
 
     each = run.per_process
     if not run.collective:
-        run = replace(run, collective=infer(rows, fits, run.place, path.stem))
+        run = replace(run, collective=infer_kind(rows, fits, run.place, path.stem))
     if not run.devices:
         run = replace(run, ranks=ranks_of(rows, kind_of(run.collective), each, run.place))
     return run.reading(cells.row() for cells in rows)
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """The lines of a log, from 1."""
+    # a message follows a row's last number without a gap, and a host's name may begin with a digit
+    hosts = sorted({match["host"] for match in _RANK.finditer(text)}, key=len, reverse=True)
+    stamp, host = r"(?:\[[-\d: .]+\] )?", "|".join(map(re.escape, hosts))
+    message = re.compile(rf"{stamp}(?:{host}):\d+:\d+ \[\d+\] NCCL ")
+    for number, raw in enumerate(text.splitlines(), start=1):
+        tag = _TAG.match(raw)
+        line = raw[tag.end() :] if tag else raw
+        found = message.search(line)
+        end = found.start() if found else len(line)
+        yield _Line(number, line[:end], line[end:])

@@ -1,4 +1,4 @@
-"""How NCCL cuts what a channel carries: chunks, the slices they are sent in, the slots that wait for them.
+"""How NCCL deals data out to channels, and cuts what each carries into chunks and slices.
 
 Every connection has `STEPS` slots a protocol. A chunk fills one or several slots, a slice is one
 message, and a sender is at most `STEPS` slots ahead of its receiver (src/include/device.h,
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.system import GB
-from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.libraries.nccl.tuning.tuner import cost_table, launch
 
 KIB = 1024
 
@@ -21,6 +21,9 @@ SLOT_PAYLOAD = {"simple": 512 * KIB, "ll": 32 * KIB, "ll128": 576_000}
 
 WIRE_EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 0.9375}
 """Data bytes per byte that the link carries."""
+
+MIN_TRAFFIC = 32 * KIB
+"""Bytes of traffic below which the scheduler does not open another channel."""
 
 _GRAIN = {"simple": 512, "ll": 16, "ll128": 1920}
 
@@ -90,6 +93,33 @@ def all_reduce_loops(nbytes: int, ranks: int, chunk: int) -> tuple[int, ...]:
     return (chunk,) * full + ((-(-rest // (16 * ranks)) * 16,) if rest else ())
 
 
+def channel_bytes(
+    comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, itemsize: int = 1
+) -> tuple[int, ...]:
+    """Bytes that each channel really carries, first channel first, for one collective alone.
+
+    The bytes are of what NCCL counts: the whole buffer, or one rank's block for all_gather and
+    reduce_scatter, whose ``nbytes`` is the total. Data are dealt in cells of 32 KiB of traffic, so
+    that small messages use few channels.
+    """
+    whole = nbytes // comm.ranks if kind in ("all_gather", "reduce_scatter") else nbytes
+    if not whole:
+        return ()
+    channels, _ = launch(comm, algorithm, protocol, nbytes)
+    if algorithm in ("collnet_direct", "collnet_chain"):
+        return _evenly(whole // itemsize, channels, itemsize)
+    per_byte = _traffic_per_byte(kind, comm.ranks) * (4 if protocol == "ll" else 1)
+    cell = _up(-(-MIN_TRAFFIC // per_byte), 16)
+    share = _up(max(MIN_TRAFFIC, whole * per_byte) // channels, 16)
+    cell_bytes = cell // itemsize * itemsize
+    cells = -(-whole // cell)
+    cells_each = min(cells, -(-share // (cell * per_byte)))
+    limit = comm.nvls_channels if algorithm.startswith("nvls") else comm.channels
+    counts = [count * cell_bytes for count in _dealt(cells, cells_each, limit)]
+    counts[-1] -= cells * cell_bytes - whole
+    return tuple(counts)
+
+
 def _blocks(comm: Communicator, algorithm: str) -> int:
     match algorithm:
         case "ring":
@@ -145,3 +175,33 @@ def _stepped(nbytes: int, parallel: int, chunk: int, ladder: tuple[tuple[int, in
         if nbytes < times * parallel * chunk and chunk > smaller:
             chunk = smaller
     return chunk
+
+
+def _dealt(cells: int, each: int, limit: int) -> list[int]:
+    """Cells of every channel: ``each``, the rest on the last, which takes more where channels run out."""
+    full, rest = divmod(cells, each)
+    if full + (rest > 0) <= limit:
+        return [each] * full + [rest] * (rest > 0)
+    if limit == 1:
+        return [cells]
+    middle, over = divmod(cells - each, limit - 1)
+    return [each] + [middle] * (limit - 2) + [middle + over]
+
+
+def _traffic_per_byte(kind: str, ranks: int) -> int:
+    match kind:
+        case "all_reduce":
+            return 2
+        case "all_gather" | "reduce_scatter":
+            return ranks
+        case _:
+            return 1
+
+
+def _evenly(elements: int, channels: int, itemsize: int) -> tuple[int, ...]:
+    each, rest = divmod(elements, channels)
+    return tuple((each + (channel < rest)) * itemsize for channel in range(min(channels, elements)))
+
+
+def _up(value: int, grain: int) -> int:
+    return -(-value // grain) * grain

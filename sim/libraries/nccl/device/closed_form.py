@@ -6,6 +6,7 @@ left to count is how often a chunk waits for a wire, for a slot, and how often f
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from sim.libraries.nccl.device.connect import rings, trees
+from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.machine import nvls_port
 from sim.libraries.nccl.device.schedules import (
     PIPELINED,
@@ -23,6 +25,7 @@ from sim.libraries.nccl.device.schedules import (
     cutting,
     even_pieces,
 )
+from sim.libraries.nccl.device.shares import shares
 from sim.libraries.nccl.device.wires import Channel, Wire, channels
 from sim.libraries.nccl.tuning.figures import hop_us
 
@@ -64,6 +67,21 @@ def closed_form(comm: Communicator, collective: Collective, algorithm: str, prot
         else:
             times.append(_around(comm, kind, channel, cuts, collective.itemsize))
     return max(times)
+
+
+def added_by_fabric(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
+    """What a fabric adds to a time of ``ring``, ``tree`` or ``nvls_tree`` that knows of none.
+
+    For rings and trees what it adds to the closed form; NVLSTree sends between nodes what a tree does.
+    """
+    if algorithm in ("ring", "tree"):
+        bare = replace(comm, network=None)
+        with_it, without = (closed_form(one, collective, algorithm, protocol) for one in (comm, bare))
+        return max(with_it - without, 0.0)
+    carried = carried_bytes(comm, collective, algorithm, protocol)
+    fabric, (_, card) = shared(comm, "tree", len(carried)), shares(comm, "tree", len(carried))
+    climbs = 2 * (comm.nodes.bit_length() - 1)
+    return max(carried) * max(1 / fabric.bandwidth - 1 / card, 0.0) + climbs * fabric.latency
 
 
 def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from sim.libraries.nccl.constants import BASE_US
-from sim.libraries.nccl.graph.search import nics_used, nvlink_among, through_cpu
-from sim.libraries.nccl.graph.system import GB, nvlink_link
+from sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, nvlink_link, through_cpu
 from sim.libraries.nccl.tuning.figures import hop_us
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")

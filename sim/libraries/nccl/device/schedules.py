@@ -19,12 +19,11 @@ from sim.collective import Collective
 from sim.engine.effort import consider_chunks
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device import pat, switched
-from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
+from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
 from sim.libraries.nccl.device.connect import rings, trees
 from sim.libraries.nccl.device.pat import aggregated
 from sim.libraries.nccl.device.switched import HEADED, heads, switches
 from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
-from sim.libraries.nccl.tuning.channels import channel_bytes
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.schedule import Chunks, Schedule, Step, step
 

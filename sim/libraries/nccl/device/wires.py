@@ -18,6 +18,7 @@ from sim.collective import Collective
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
 from sim.libraries.nccl.device.connect import rings, trees
+from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.schedules import carried_bytes
 from sim.libraries.nccl.device.shares import shares, through_port
 from sim.libraries.nccl.graph.graph import Graph, PathClass
@@ -97,6 +98,7 @@ def _wires(comm: Communicator, algorithm: str, protocol: str, sharing: int, used
     """
     graph = _graph(comm, algorithm)
     inside, between = shares(comm, algorithm, used)
+    fabric = shared(comm, algorithm, used)
     link = "nvlink" if graph.type_intra is PathClass.NVL else "pci"
     exposed = "tree" if comm.gpus == 1 else algorithm
     device = graph.latency_inter_us * (2 if protocol == "simple" else 1)
@@ -106,8 +108,8 @@ def _wires(comm: Communicator, algorithm: str, protocol: str, sharing: int, used
             hop_us(link, algorithm, protocol, comm) * 1e-6,
         ),
         Wire(
-            min(graph.bw_inter / sharing, between) * WIRE_EFFICIENCY[protocol],
-            (hop_us("net", exposed, protocol, comm) + device) * 1e-6,
+            min(graph.bw_inter / sharing, between, fabric.bandwidth) * WIRE_EFFICIENCY[protocol],
+            (hop_us("net", exposed, protocol, comm) + device) * 1e-6 + fabric.latency,
         ),
     )
 

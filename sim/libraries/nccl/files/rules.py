@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.tuning.channels import launch
-from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.libraries.nccl.tuning.tuner import cost_table, launch
 from sim.pick import Pair
 
 MOST = 2**60

@@ -6,9 +6,9 @@ from itertools import combinations
 import networkx as nx
 
 from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
-from topologies.devices import DEVICES
 from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from topologies.links import nvlink as nvlink_of_one
+from topologies.hardware import DEVICES
+from topologies.hardware import nvlink as nvlink_of_one
 
 SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},
@@ -39,7 +39,8 @@ def system_of_graph(graph: Topology) -> System:
         )
     machines, gpus = _machines(graph), ranks(graph)
     cards = [node for node, data in graph.nodes(data=True) if data["kind"] == "nic"]
-    owned = [[gpu for gpu in gpus if gpu in machine] for machine in machines]
+    each = len(gpus) // len(machines)
+    owned = [gpus[first : first + each] for first in range(0, len(gpus), each)]
     nvswitch = any(data["kind"] == "nvswitch" for _, data in graph.nodes(data=True))
     totals = [[sum(_out(graph, [gpu], "nvlink")) for gpu in of] for of in owned]
     # a mesh shares what its best linked GPU has among that GPU's links
@@ -48,8 +49,8 @@ def system_of_graph(graph: Topology) -> System:
     return System(
         name=name,
         compute_capability=capability,
-        gpus=len(gpus) // len(machines),
-        nics=min(sum(card in machine for card in cards) for machine in machines),
+        gpus=each,
+        nics=min(sum(graph.nodes[node]["kind"] == "nic" for node in machine) for machine in machines),
         nic=min(_ports(graph, cards), default=0.0),
         nvlink=nvlink_as_nccl_reckons(nvlink, capability),
         pcie=min(_out(graph, gpus, "pcie") or _out(graph, cards, "pcie"), default=0.0),

@@ -1,18 +1,32 @@
-"""The graphs that NCCL's own search finds on a machine, and what the machine's links carry.
+"""The graphs that NCCL's own search finds on a machine, and which passes of channel search it runs for them.
 
-The search is NCCL's (`graph_search`, `channel_search`): on the machines whose graphs NCCL's compiled
-code printed (a test has them) it finds the same channels, speeds, path classes and orders. CollNet
-alone is a plain rule: its chains are the trees, and it has one head a network card.
+On the machines whose graphs NCCL's compiled code printed (a test has them) it finds the same channels,
+speeds, path classes and orders. CollNet alone is a plain rule: its chains are the trees, and it has one
+head a network card.
+
+A speed is tried with ever weaker demands: channels that differ, a plainer tree, worse paths inside the
+node, worse paths to the network, another rail on the way out; then the next lower speed, down to
+half of what was found. Of all solutions the one that moves most in total wins, so that four channels of
+40 GB/s beat two of 60. Few fast channels become twice as many of half the speed, and last
+the speed is raised while as many channels still fit (src/graph/search.cc, v2.30.7).
 """
 
+from dataclasses import replace
+
+from sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
 from sim.libraries.nccl.graph.drawing import drawing, redrawn
 from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.graph_search import MAX_CHANNELS, MAX_NVLS_HEADS, GraphSearch
-from sim.libraries.nccl.graph.nodes import Nodes
-from sim.libraries.nccl.graph.paths import Paths
-from sim.libraries.nccl.graph.results import Result
-from sim.libraries.nccl.graph.system import GB, System, nvlink_link
+from sim.libraries.nccl.graph.nodes import Nodes, device
+from sim.libraries.nccl.graph.paths import Path, Paths
+from sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
+from sim.libraries.nccl.graph.system import GB, System, nics_used, nvlink_link
 from sim.libraries.nccl.releases import constants, speeds
+
+MAX_CHANNELS = 32
+MAX_NVLS_HEADS = 32
+
+_ALL_STEPS = 1 << 19
+"""Steps of all passes together, after which NCCL takes what it has."""
 
 
 def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
@@ -33,29 +47,166 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     return Graphs.joined(found)
 
 
+class GraphSearch:
+    """The search on one machine; ``speeds`` are the MB/s that the release tries, highest first."""
+
+    def __init__(self, paths: Paths, speeds: list[int], *, inter: bool) -> None:
+        self._paths, self._speeds, self._inter = paths, speeds, inter
+        self._search = ChannelSearch(paths, inter=inter)
+        self._gpus = len(paths.nodes.of["gpu"])
+        self._devices = len({id(device(gpu)) for gpu in paths.nodes.of["gpu"]})
+        self._capability = min(gpu.capability for gpu in paths.nodes.of["gpu"])
+        self._amd = paths.nodes.of["cpu"][0].maker == "amd"
+        self._fastest, self._total = self._limits()
+        self._inside = {path.kind for path in self._between()}
+        self._outside = {path.kind for row in paths.out for path in row}
+
+    def find(self, pattern: str, least: int, most: int) -> Result | None:
+        """The channels of one pattern, from ``least`` to ``most``; ``None`` for NVLS that cannot be."""
+        if pattern == "nvls":
+            if not self._paths.nodes.of["nvs"] or self._capability < 90:
+                return None
+            most = min(most, self._gpus, MAX_NVLS_HEADS)
+            least = least if self._inter else most
+        if pattern == "ring" and least == 1 and self._two_islands():
+            least = 2
+        if self._gpus == 1 and pattern != "ring":
+            pattern = "tree"
+        kinds = min(self._inside, default=PathClass.LOC), min(self._outside, default=PathClass.PIX)
+        speed = self._first_speed(pattern, least)
+        same = pattern != "nvls"
+        want = SearchRequest(
+            pattern, speed, speed, kinds[0], kinds[1] if self._inter else PathClass.PIX, 0, same, least, most
+        )
+        found = self._lowered(want, Result(replace(want, intra=0, inter=0)))
+        if not found.channels and pattern != "nvls":
+            return self._plain(want)
+        return self._raised(doubled(found, self._capability))
+
+    def _plain(self, want: SearchRequest) -> Result:
+        """What NCCL falls back on: one slow channel in plain order."""
+        slow = replace(want, intra=100, inter=100, type_intra=PathClass.SYS, type_inter=PathClass.SYS)
+        ends = (0, 0) if self._inter else (-1, -1)
+        return Result(slow, (tuple(range(self._gpus)),), (ends,))
+
+    def _lowered(self, want: SearchRequest, best: Result) -> Result:
+        """Weaker demands and lower speeds, until nothing better can come."""
+        first, left = want, _ALL_STEPS
+        known: dict[SearchRequest, int] = {}
+        while True:
+            left -= STEPS_SAME_CHANNELS if want.same_channels else STEPS
+            alike = self._effective(want)
+            if alike not in known:
+                best, known[alike] = self._tried(want, alike, best)
+            steps = known[alike]
+            if steps < 0 or best.channels * best.request.inter >= self._total:
+                return best
+            if want.same_channels and not (self._amd and want.type_intra is PathClass.SYS):
+                want = replace(want, same_channels=False)
+                continue
+            left += steps
+            if left < 0 and best.channels:
+                return best
+            following = self._weaker(replace(want, same_channels=first.same_channels), first, best)
+            if following is None:
+                return best
+            want = following
+
+    def _tried(self, want: SearchRequest, alike: SearchRequest, best: Result) -> tuple[Result, int]:
+        """A pass, unless nothing that it could find would be better: then its steps count as used up."""
+        return (best, 0) if self._search.hopeless(alike, best) else self._search.run(want, best)
+
+    def _weaker(self, want: SearchRequest, first: SearchRequest, best: Result) -> SearchRequest | None:
+        """The next weaker demand, in NCCL's order; ``None`` where lower speeds are not worth it."""
+        found = best.channels > 0
+        if self._capability >= 90 and want.pattern == "balanced_tree":
+            return replace(want, pattern="tree")
+        want = replace(want, pattern=best.request.pattern)
+        worst = want.type_inter if self._inter else max(self._inside, default=PathClass.SYS)
+        if want.type_intra < worst and (not found or want.type_intra < best.request.type_intra):
+            return replace(want, type_intra=PathClass(want.type_intra + 1))
+        want = replace(want, type_intra=first.type_intra)
+        if self._inter and want.type_inter < self._worst_way_out():
+            near = want.type_inter < PathClass.PXN
+            if not found or near or want.type_inter < best.request.type_inter:
+                return replace(want, type_inter=PathClass(want.type_inter + 1))
+        want = replace(want, type_inter=first.type_inter)
+        rails = len(self._paths.nodes.of["net"]) > 1 and want.pattern in ("ring", "balanced_tree")
+        if rails and self._inter and want.cross_nic == 0:
+            return replace(want, cross_nic=2)
+        want = replace(want, cross_nic=0)
+        lower = [speed for speed in self._speeds if speed < want.inter]
+        if lower and (not found or lower[0] / best.request.inter > 0.49):
+            return replace(want, intra=lower[0], inter=lower[0])
+        return None
+
+    def _raised(self, best: Result) -> Result:
+        """Higher speeds: of both sides for rings, between nodes for NVLS, inside them for trees."""
+        if not best.channels:
+            return best
+        speed = next((s for s in self._speeds if s <= best.request.inter), self._speeds[-1])
+        want = replace(best.request, intra=speed, inter=speed, min_channels=best.channels)
+        steps = -1
+        while steps and speed != self._speeds[0]:
+            higher = self._speeds[self._speeds.index(speed) - 1]
+            nvls, tree = want.pattern == "nvls", want.pattern in TREES
+            if nvls and want.inter == best.request.inter < 2 * want.intra:
+                want = replace(want, inter=higher, max_channels=best.channels)
+            elif tree and want.intra == best.request.intra < 2 * want.inter:
+                want = replace(want, intra=higher)
+            elif not nvls and not tree:
+                want = replace(want, intra=higher, inter=higher)
+            else:
+                break
+            speed = higher
+            best, steps = self._search.run(want, best)
+        return best
+
+    def _effective(self, want: SearchRequest) -> SearchRequest:
+        """The request with classes lowered to those that are there: equal ones find the same."""
+        inside = max((kind for kind in self._inside if kind <= want.type_intra), default=want.type_intra)
+        outside = max((kind for kind in self._outside if kind <= want.type_inter), default=PathClass.LOC)
+        return replace(want, type_intra=inside, type_inter=outside)
+
+    def _first_speed(self, pattern: str, least: int) -> int:
+        spread = self._devices > 1 and pattern != "ring"
+        total = self._total * self._devices / (self._devices - 1) if spread else self._total
+        fitting = (s for s in self._speeds if s <= self._fastest and s * least <= total)
+        return next(fitting, self._speeds[-1])
+
+    def _worst_way_out(self) -> PathClass:
+        return PathClass.SYS if self._capability < 90 else max(self._outside, default=PathClass.SYS)
+
+    def _between(self) -> list[Path]:
+        return [p for a, row in enumerate(self._paths.gpus) for b, p in enumerate(row) if a != b]
+
+    def _limits(self) -> tuple[int, int]:
+        """MB/s of the best path that matters, and of all links of one GPU."""
+        if not self._inter and self._gpus == 1:
+            return 5_000_000, 5_000_000
+        paths = [path for row in self._paths.out for path in row] if self._inter else self._between()
+        paths = [path for path in paths if path.kind is not PathClass.LOC]
+        links = [device(gpu).links for gpu in self._paths.nodes.of["gpu"]]
+        nvlink = [sum(link.bandwidth for link in of if link.kind is PathClass.NVL) for of in links]
+        slots = [link.bandwidth for of in links for link in of if link.kind is PathClass.PIX]
+        fastest = max((path.bandwidth for path in paths if path.links), default=0.0)
+        return round(fastest / 1e6), round(max([*nvlink, *slots]) / 1e6)
+
+    def _two_islands(self) -> bool:
+        """Whether NVLink joins the GPUs to two groups; a tree between them needs two channels."""
+        island = list(range(self._gpus))
+        for a, row in enumerate(self._paths.gpus):
+            for b in range(a + 1, self._gpus):
+                if row[b].kind is PathClass.NVL:
+                    island[b] = island[a]
+        return sum(island.count(first) > 1 for first in set(island)) == 2
+
+
 def _nvlink_then(system: System, version: str) -> float:
     """What a release reckons for an NVLink, of what the newest reckons."""
     then, now = constants(version).nvlink_gbps, nvlink_link(system.compute_capability)
     known = [first for first in then if first <= system.compute_capability]
     return then[max(known)] * GB / now if known and now else 1.0
-
-
-def nics_used(system: System, gpus: int) -> int:
-    """The NICs of one node that are near the ``gpus`` GPUs used."""
-    return min(system.nics, -(-system.nics * gpus // system.ranks))
-
-
-def nvlink_among(system: System, gpus: int) -> float:
-    """Bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
-    if gpus == 1 or system.nvswitch:
-        return system.nvlink
-    return system.nvlink * (gpus - 1) / max(system.gpus - 1, 1)
-
-
-def through_cpu(system: System, gpus: int) -> float:
-    """Bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket where both are used."""
-    slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
-    return min(slot, system.socket) if 2 * gpus > system.ranks else slot
 
 
 def _graph(result: Result, nodes: Nodes) -> Graph:

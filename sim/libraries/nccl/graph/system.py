@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sim.libraries.nccl.graph.nodes import Nodes
-from topologies.links import nvlink
+from topologies.hardware import nvlink
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""
@@ -97,3 +97,21 @@ def nvlink_link(compute_capability: int) -> float:
     """Bytes/s that NCCL reckons for one NVLink of a GPU, one direction."""
     known = [first for first in NVLINK_GBPS if first <= compute_capability]
     return NVLINK_GBPS[max(known)] * GB if known else 0.0
+
+
+def nics_used(system: System, gpus: int) -> int:
+    """The NICs of one node that are near the ``gpus`` GPUs used."""
+    return min(system.nics, -(-system.nics * gpus // system.ranks))
+
+
+def nvlink_among(system: System, gpus: int) -> float:
+    """Bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
+    if gpus == 1 or system.nvswitch:
+        return system.nvlink
+    return system.nvlink * (gpus - 1) / max(system.gpus - 1, 1)
+
+
+def through_cpu(system: System, gpus: int) -> float:
+    """Bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket where both are used."""
+    slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
+    return min(slot, system.socket) if 2 * gpus > system.ranks else slot

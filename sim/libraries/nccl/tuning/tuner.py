@@ -3,7 +3,9 @@
     time_us = latency * q + nbytes / bandwidth
 
 q is 1 unless several collectives are queued in one group. The predicted times are NCCL's beliefs,
-in microseconds (`CostTable.times_us`), not measurements.
+in microseconds (`CostTable.times_us`), not measurements. With the pair goes how many channels a
+collective may use, and how many threads each has: a channel is one thread block on each rank with its own
+rings and trees. Thread counts and thresholds: src/graph/tuning.cc and src/enqueue.cc, v2.30.7.
 """
 
 from collections.abc import Sequence
@@ -15,15 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import PathClass
+from sim.libraries.nccl.graph.system import GB
 from sim.libraries.nccl.names import ALGORITHMS, ALGORITHMS_OF, FUNCTIONS, PROTOCOLS, PROTOCOLS_OF
 from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.tuning.channels import launch
 from sim.libraries.nccl.tuning.figures import bandwidth, latency_us
 
 Floats = NDArray[np.float64]
 
 _RING, _TREE, _NVLS_TREE = (list(ALGORITHMS).index(name) for name in ("ring", "tree", "nvls_tree"))
 _SIMPLE = list(PROTOCOLS).index("simple")
+
+MAX_THREADS = 640
+WARP = 32
 
 MAX_COLLNET_GPUS = 8
 MAX_NVLS_GPUS = 32
@@ -175,6 +180,37 @@ def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype:
             return True
 
 
+def max_threads(comm: Communicator, algorithm: str, protocol: str) -> int:
+    """Threads of one channel before the size reduces them."""
+    if algorithm not in ("ring", "tree") or protocol == "ll128":
+        return MAX_THREADS
+    ring = comm.graphs.ring
+    slow = (algorithm, protocol) == ("ring", "simple") and ring.bw_intra * ring.channels <= 12 * GB
+    return 256 if slow else 512
+
+
+def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tuple[int, int]:
+    """The most channels that a collective of ``nbytes`` may use, and the threads of each."""
+    threads = max_threads(comm, algorithm, protocol)
+    if algorithm == "nvls_tree" or (algorithm == "nvls" and comm.nodes == 1):
+        return comm.nvls_channels, threads
+    if algorithm == "nvls":
+        return min(comm.nvls_channels, comm.channels), threads
+    if algorithm == "pat":  # NCCL never sets the thread count by which it would take fewer channels
+        return comm.channels, threads
+    threshold = _thread_threshold(comm, algorithm, protocol)
+    if algorithm == "collnet_direct":
+        return _collnet_direct_channels(comm, nbytes, threads, threshold), threads
+    channels = max(1, min(comm.channels, nbytes // (threads * threshold)))
+    while nbytes < channels * threads * threshold and threads % 128 == 0:
+        threads //= 2
+    if algorithm == "tree":
+        return channels, MAX_THREADS
+    if protocol == "simple" and algorithm == "ring":
+        threads += WARP
+    return channels, max(threads, 3 * WARP)
+
+
 def _ll128_is_safe(comm: Communicator, algorithm: str) -> bool:
     """Whether every path keeps the order of 128-byte stores, which LL128 rests on."""
     graph, capability = comm.graph(algorithm), comm.system.compute_capability
@@ -236,3 +272,26 @@ def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Flo
         inside = (step >= 0) & (step < len(table))
         factors[..., _NVLS_TREE, :] = np.where(inside[..., None], table[np.where(inside, step, 0)], 1.0)
     return factors
+
+
+def _thread_threshold(comm: Communicator, algorithm: str, protocol: str) -> int:
+    """Bytes per thread below which NCCL takes fewer of them."""
+    if algorithm.startswith("collnet"):
+        return 512
+    if protocol == "simple":
+        return 64
+    return 8 * comm.ranks if (algorithm, protocol) == ("ring", "ll") else 8
+
+
+def _collnet_direct_channels(comm: Communicator, nbytes: int, threads: int, threshold: int) -> int:
+    """Fewer channels in stairs 16, 8, 4, ..., each stair at half the threshold of the one above it."""
+    channels, stair = comm.channels, 16
+    while stair >= 1:
+        while nbytes < channels * threads * comm.collnet_heads * threshold and channels > stair:
+            if channels == stair + stair // 2:
+                threshold //= 2
+            channels -= 1
+        if nbytes >= channels * threads * comm.collnet_heads * threshold:
+            break
+        stair //= 2
+    return channels

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
 from sim.libraries.nccl.device.chunks import all_reduce_loops
 from sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
-from sim.libraries.nccl.tuning.channels import launch
+from sim.libraries.nccl.tuning.tuner import launch
 
 K, M = 2**10, 2**20
 

@@ -2,10 +2,9 @@ import pytest
 
 from sim.collective import Collective
 from sim.engine.laws import LawError
-from sim.libraries.library import Candidate
+from sim.libraries.library import Candidate, answer
 from sim.libraries.nccl import Pins, Settings, communicator, cost_table, point_to_point
 from sim.libraries.nccl.library import ALONE, LAUNCH_S, Nccl, overhead_s, simulated
-from sim.predict import answer
 
 M = 2**20
 

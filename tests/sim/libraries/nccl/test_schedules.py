@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from sim.collective import Collective
 from sim.libraries.nccl import Settings, communicator, rings, trees
+from sim.libraries.nccl.device.chunks import channel_bytes
 from sim.libraries.nccl.device.schedules import channel_schedule, schedule
-from sim.libraries.nccl.tuning.channels import channel_bytes
 from sim.proof import prove
 from sim.schedule import ScheduleError, Step
 

@@ -13,7 +13,7 @@ from sim.libraries.nccl.files.plugin_json import tuner_json
 from sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
 from sim.libraries.nccl.library import Nccl
 from sim.libraries.nccl.names import FUNCTIONS
-from sim.libraries.nccl.tuning.channels import launch
+from sim.libraries.nccl.tuning.tuner import launch
 from sim.pick import pick, times_of
 
 COUNTS = [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]

@@ -1,0 +1,119 @@
+"""Which rates that were set leave an answer as it was, and which link limits it in their stead."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import isclose
+
+from sim.collective import Collective
+from sim.libraries.find import as_nccl
+from sim.libraries.library import Library, answer
+from sim.libraries.scheduled import Scheduled
+from topologies import Routes, Topology, ranks
+from topologies.graph import Hop
+from topologies.refitting import parted
+from topologies.units import format_rate, parse_rate
+
+CHEAP_S = 2.0
+"""What took no longer is asked once more without a setting, to see whether that changes anything."""
+
+_SETTING = {"ib": "nic", "ethernet": "bandwidth", "upi": "socket"}
+"""The setting behind a kind of link, where that is not called as the kind."""
+
+
+def idle_rates(
+    library: Library,
+    find: Callable[[Mapping[str, str]], Library],
+    values: Mapping[str, str],
+    collectives: Sequence[Collective],
+    engine: str,
+    took_s: float,
+) -> list[str]:
+    """A sentence for every rate among the settings without which the answers would be the same.
+
+    ``find`` gives the library with other settings, uncalibrated. A question that took long is not asked
+    again: then the routes between neighbouring ranks decide.
+    """
+    rates = list(_rates(values))
+    if as_nccl(library):
+        return [said for key in rates if (said := _of_nccl(find, parted(values)[2], key, collectives))]
+    if not isinstance(library, Scheduled) or library.calibration:
+        return []
+    found = []
+    for key in rates:
+        without = find({other: value for other, value in values.items() if other != key})
+        if not isinstance(without, Scheduled):
+            continue
+        changed = {hop for hop in library.graph.edges if library.graph.edges[hop] != without.graph.edges[hop]}
+        if not changed:
+            found.append(f"{key} has no effect: every link is the same without it")
+        elif took_s > CHEAP_S:
+            if not any(_narrow(library, without, route, changed) for route in _around(library.graph)):
+                found.append(
+                    f"{key} has no effect between neighbouring ranks: {_limit(library.graph)} limits"
+                )
+        elif _same(library, without, collectives, engine):
+            found.append(f"{key} has no effect: {_limit(library.graph)} limits")
+    return found
+
+
+def _rates(values: Mapping[str, str]) -> Iterator[str]:
+    for key, value in values.items():
+        with suppress(ValueError):
+            parse_rate(value)
+            yield key
+
+
+def _same(one: Library, other: Library, collectives: Sequence[Collective], engine: str) -> bool:
+    times = ([answer(library, asked, engine).time_s for asked in collectives] for library in (one, other))
+    return all(isclose(a, b, rel_tol=1e-9) for a, b in zip(*times, strict=True))
+
+
+def _of_nccl(
+    find: Callable[[Mapping[str, str]], Library],
+    values: Mapping[str, str],
+    key: str,
+    collectives: Sequence[Collective],
+) -> str | None:
+    """Decided by the tuner's own times, which are quick; what a fabric shares out is left aside."""
+    if key not in values:
+        return None
+    changed = {name: value for name, value in values.items() if name != key}
+    one, other = as_nccl(find(values)), as_nccl(find(changed))
+    if not (one and other and one.comm and other.comm):
+        return None
+    if not _same(one, other, collectives, "model"):
+        return None
+    figures = {name: getattr(one.comm.system, name) for name in ("nvlink", "pcie", "nic", "socket")}
+    if figures.get(key) == getattr(other.comm.system, key, None):
+        return f"{key} has no effect: every link is the same without it"
+    inside = ("nvlink",) if figures["nvlink"] else ("pcie", "socket")
+    used = [name for name in (("nic", "pcie") if one.nodes > 1 else inside) if name != key and figures[name]]
+    if not used:
+        return f"{key} has no effect"
+    limit = min(used, key=figures.__getitem__)
+    return f"{key} has no effect: {limit} at {format_rate(figures[limit], 4)} limits"
+
+
+def _around(graph: Topology) -> list[tuple[Hop, ...]]:
+    """The routes from each rank to the next."""
+    routes, count = Routes(graph), len(ranks(graph))
+    return [routes.route(rank, (rank + 1) % count) for rank in range(count if count > 1 else 0)]
+
+
+def _narrow(one: Scheduled, other: Scheduled, route: Sequence[Hop], changed: set[Hop]) -> bool:
+    """Whether a route is as wide as one of the links that were changed, before or after."""
+    return any(
+        any(hop in changed and graph.edges[hop]["bandwidth"] <= least for hop in route)
+        for graph in (one.graph, other.graph)
+        for least in [min(graph.edges[hop]["bandwidth"] for hop in route)]
+    )
+
+
+def _limit(graph: Topology) -> str:
+    """The link that takes longest where every rank sends as much to the next."""
+    load = Counter(hop for route in _around(graph) for hop in route)
+    busiest = max(load, key=lambda hop: (load[hop] / graph.edges[hop]["bandwidth"], hop))
+    kind, rate = graph.edges[busiest]["kind"], format_rate(graph.edges[busiest]["bandwidth"], 4)
+    switches = all(graph.nodes[node]["kind"] == "switch" for node in busiest)
+    return f"{' -> '.join(busiest) if switches else _SETTING.get(kind, kind)} at {rate}"

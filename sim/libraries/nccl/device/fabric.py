@@ -1,0 +1,125 @@
+"""What a fabric between the machines does to NCCL's rings and trees: who shares its links, how long they are.
+
+NCCL knows its cards and nothing behind them. Each channel has its connections from card to card; a fabric's
+link leaves each that crosses it an equal share. A ring or a tree is as quick as its slowest connection.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.algorithms.double_binary_tree import trees as node_trees
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
+from sim.libraries.nccl.graph.graph import SearchChannel
+from topologies.graph import Hop, TopologyError
+from topologies.structure import Machines
+from topologies.units import format_rate
+
+Ends = tuple[int, int, int, int]
+"""A node and its card, and a node and its card."""
+
+
+class Shared(NamedTuple):
+    """What a fabric leaves to the slowest connection of an algorithm's channels, in bytes/s, and where.
+
+    ``crossing`` connections share that ``link``. ``latency`` is what its switches add to a connection, in
+    seconds: round a ring on average, in a tree at the most.
+    """
+
+    bandwidth: float
+    latency: float
+    link: Hop | None
+    crossing: int
+
+    @property
+    def words(self) -> str:
+        """Where it is narrowest."""
+        if self.link is None:
+            return "no connection crosses a cable between its switches"
+        link, share = " -> ".join(self.link), format_rate(self.bandwidth, 4)
+        return f"connections that share {link}: {self.crossing}, {share} each"
+
+
+NOTHING = Shared(float("inf"), 0.0, None, 0)
+
+
+@lru_cache(maxsize=256)
+def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
+    """What the fabric leaves with ``used`` channels in use."""
+    graph = comm.network
+    if graph is None or comm.nodes == 1:
+        return NOTHING
+    structure = graph.graph["structure"]
+    crossing: Counter[Hop] = Counter()
+    latencies = []
+    for ends, channels in _connections(comm, algorithm, used).items():
+        hops = list(pairwise(_way(structure, ends)))
+        for hop in hops:
+            crossing[hop] += channels
+        latencies.append(sum(graph.edges[hop]["latency"] for hop in hops))
+    if not crossing:
+        return NOTHING
+    share, link = min((graph.edges[hop]["bandwidth"] / count, hop) for hop, count in crossing.items())
+    latency = max(latencies) if algorithm == "tree" else sum(latencies) / len(latencies)
+    return Shared(share, latency, link, crossing[link])
+
+
+def _way(structure: Machines, ends: Ends) -> list[str]:
+    """The switches from card to card; where rails are not joined the sender takes the receiver's."""
+    here, out, there, into = ends
+    way = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
+    if way is None:
+        raise TopologyError(f"no way from card {out} of node {here} to card {into} of node {there}")
+    return way[1:-1]
+
+
+def _connections(comm: Communicator, algorithm: str, used: int) -> Counter[Ends]:
+    """The connections between nodes, each with how many channels in use have it."""
+    graphs = ordered(comm)
+    search = graphs.tree if algorithm == "tree" else graphs.ring
+    count, cards = len(search.order), len(comm.network.graph["structure"].cards) if comm.network else 1
+    found: Counter[Ends] = Counter()
+    kinds = 2 * count if algorithm == "tree" else count
+    pair = zip(node_trees(comm.nodes), places(comm.nodes), strict=True)
+    both = [(parent.tolist(), place.tolist()) for parent, place in pair]
+    for kind in range(min(kinds, used)):
+        times = len(range(kind, used, kinds))
+        if algorithm == "tree":
+            ends = _of_tree(comm, search.order[kind % count], cards, *both[kind // count % 2])
+        else:
+            turned = kind ^ 1 if search.cross_nic == 2 and count % 2 == 0 else kind
+            ends = _of_ring(comm.nodes, search.order[kind], search.order[turned], kind, cards)
+        for one in ends:
+            found[one] += times
+    return found
+
+
+def _of_ring(nodes: int, even: SearchChannel, odd: SearchChannel, number: int, cards: int) -> Iterator[Ends]:
+    """From the last GPU of every node to the first of the next."""
+    for node in range(nodes):
+        after = (node + 1) % nodes
+        out, into = (odd if node % 2 else even), (odd if after % 2 else even)
+        yield node, _card(out, -1, number, cards), after, _card(into, 0, number, cards)
+
+
+def _of_tree(
+    comm: Communicator, channel: SearchChannel, cards: int, parent: list[int], place: list[int]
+) -> Iterator[Ends]:
+    """From every node to its parent, and back."""
+    talks = np.minimum(CHILD_GPUS[comm.graphs.tree.pattern], comm.gpus - 1).tolist()
+    below = _card(channel, 0, channel.gpus[0], cards)
+    for node, above in enumerate(parent):
+        if above >= 0:
+            at = _card(channel, talks[place[node] > place[above]], channel.gpus[0], cards)
+            yield node, below, above, at
+            yield above, at, node, below
+
+
+def _card(channel: SearchChannel, place: int, number: int, cards: int) -> int:
+    """The card by which a place of a channel's chain leaves a node; in its stead the channel's number."""
+    return (channel.nics[0 if place == 0 else -1] if channel.nics else number) % cards

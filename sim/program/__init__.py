@@ -1,0 +1,35 @@
+"""A job rank by rank: what is proved, simulated and really run is one `Program`."""
+
+from sim.program.operations import (
+    ANY,
+    Action,
+    Call,
+    Compute,
+    Group,
+    Join,
+    NewGroup,
+    Operation,
+    Program,
+    Raise,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
+
+__all__ = [
+    "ANY",
+    "Action",
+    "Call",
+    "Compute",
+    "Group",
+    "Join",
+    "NewGroup",
+    "Operation",
+    "Program",
+    "Raise",
+    "Recv",
+    "Send",
+    "Together",
+    "Wait",
+]

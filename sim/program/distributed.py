@@ -1,0 +1,318 @@
+"""A job written as one function of torch.distributed, recorded as a `Program`.
+
+``main(dist)`` is called once for each rank with a `Distributed` in place of ``torch.distributed``: the same
+names and arguments, but that a number of bytes stands where torch has a tensor. It is what one rank puts in:
+its own part of an all_gather or a gather, all parts of a reduce_scatter or an all_to_all, the part that it
+gets from a scatter.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sim.program import recorder
+from sim.program.groups import Groups
+from sim.program.mesh import DeviceMesh
+from sim.program.operations import (
+    ANY,
+    Compute,
+    Group,
+    NewGroup,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
+from sim.program.recorder import LENGTH, NonMember, RankLostError, Recorder
+
+Main = Callable[["Distributed"], Any]
+
+
+def record(
+    main: Main, ranks: int, library: str = "gloo", *, eager: bool = False, name: str = "program"
+) -> Program:
+    """The program of ``main`` on so many ranks; each rank's list is made when it is asked for.
+
+    Raise whatever ``main`` raises, other than what torch.distributed itself would have refused.
+    """
+    groups = Groups(ranks, library)
+
+    def operations(rank: int) -> Sequence[Operation]:
+        dist = Distributed(groups, rank, eager=eager)
+        with suppress(RankLostError):
+            main(dist)
+        return dist.recorded
+
+    return Program(name, ranks, operations)
+
+
+class Distributed(Recorder):
+    """One rank's ``torch.distributed``: what it is asked for is written down in ``recorded``."""
+
+    Work = recorder.Work
+    P2POp = recorder.P2POp
+    ReduceOp = recorder.ReduceOp
+    GroupMember = NonMember
+
+    # who is there
+
+    @property
+    def group(self) -> "Distributed":
+        """``dist.group.WORLD`` is the group of all."""
+        return self
+
+    @property
+    def WORLD(self) -> Group:  # noqa: N802
+        """The group of all ranks."""
+        return self._groups.world
+
+    def get_rank(self, group: Any = None) -> int:
+        """The rank's number in the group; -1 for who is not in it."""
+        if isinstance(group, NonMember):
+            return -1
+        group = self._group(group)
+        return group.ranks.index(self._rank) if self._rank in group.members else -1
+
+    def get_world_size(self, group: Any = None) -> int:
+        """How many ranks the group has; -1 for who is not in it."""
+        return -1 if isinstance(group, NonMember) else len(self._group(group).ranks)
+
+    def get_process_group_ranks(self, group: Any = None) -> list[int]:
+        """The group's ranks, in its order."""
+        return list(self._group(group).ranks)
+
+    def get_backend(self, group: Any = None) -> str:
+        """``gloo`` or ``nccl``."""
+        return self._groups.library
+
+    def is_initialized(self) -> bool:
+        """It is."""
+        return True
+
+    # groups
+
+    def new_group(
+        self,
+        ranks: Sequence[int] | None = None,
+        *,
+        use_local_synchronization: bool = False,
+        group_desc: str | None = None,
+        **_: Any,
+    ) -> Any:
+        """A group of some ranks. All ranks of the job call it, unless ``use_local_synchronization``."""
+        own = tuple(range(self._groups.ranks)) if ranks is None else tuple(sorted(ranks))
+        if len(set(own)) < len(own) or any(not 0 <= rank < self._groups.ranks for rank in own):
+            self._refuse(
+                f"new_group of ranks {list(own)}; allowed: each of 0 to {self._groups.ranks - 1} once"
+            )
+        if use_local_synchronization:
+            if self._rank not in own:
+                return NonMember()
+            group = self._groups.get(f"local {group_desc or list(own)}", own)
+        else:
+            self._made += 1
+            group = self._groups.get(f"{self._made}: {group_desc or list(own)}", own)
+            self._post(NewGroup(group), "new_group")
+        if self._rank not in own:
+            return NonMember()
+        if not self._nccl or self._eager:
+            self._connect(group)
+        return group
+
+    def new_subgroups_by_enumeration(self, ranks_per_subgroup_list: Sequence[Sequence[int]], **_: Any) -> Any:
+        """A group for each list of ranks: this rank's own, and all of them."""
+        made = [self.new_group(list(ranks)) for ranks in ranks_per_subgroup_list]
+        own = next((group for group in made if isinstance(group, Group)), None)
+        return own, made
+
+    def new_subgroups(self, group_size: int | None = None, **_: Any) -> Any:
+        """Groups of neighbours, ``group_size`` each: this rank's own, and all of them."""
+        ranks = self._groups.ranks
+        if not group_size or ranks % group_size:
+            self._refuse(f"new_subgroups of {group_size} of {ranks} ranks; write a size that divides {ranks}")
+        assert group_size
+        return self.new_subgroups_by_enumeration(
+            [range(first, first + group_size) for first in range(0, ranks, group_size)]
+        )
+
+    def init_device_mesh(
+        self,
+        device_type: str,
+        mesh_shape: Sequence[int],
+        *,
+        mesh_dim_names: Sequence[str] | None = None,
+        **_: Any,
+    ) -> Any:
+        """A mesh of all ranks, with a group along each dimension."""
+        return DeviceMesh(self, tuple(mesh_shape), tuple(mesh_dim_names or ()))
+
+    # collectives
+
+    def all_reduce(
+        self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
+    ) -> recorder.Work | None:
+        """Reduce, and give the result to all."""
+        return self._call("all_reduce", "all_reduce", nbytes, group, async_op, redop=op)
+
+    def broadcast(
+        self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False,
+        group_src: int | None = None,
+    ) -> recorder.Work | None:  # fmt: skip
+        """Give what the source has to all."""
+        return self._call("broadcast", "broadcast", nbytes, group, async_op, src, group_src)
+
+    def reduce(
+        self, nbytes: int, dst: int | None = None, op: str = "sum", group: Any = None, async_op: bool = False,
+        group_dst: int | None = None,
+    ) -> recorder.Work | None:  # fmt: skip
+        """Reduce, and give the result to one."""
+        return self._call("reduce", "reduce", nbytes, group, async_op, dst, group_dst, redop=op)
+
+    def all_gather(self, nbytes: int, group: Any = None, async_op: bool = False) -> recorder.Work | None:
+        """Give every rank's part to all."""
+        return self._call("all_gather", "all_gather", nbytes, group, async_op)
+
+    def all_gather_into_tensor(
+        self, nbytes: int, group: Any = None, async_op: bool = False
+    ) -> recorder.Work | None:
+        """Give every rank's part to all."""
+        return self._call("all_gather_into_tensor", "all_gather", nbytes, group, async_op)
+
+    def gather(
+        self, nbytes: int, dst: int | None = None, group: Any = None, async_op: bool = False,
+        group_dst: int | None = None,
+    ) -> recorder.Work | None:  # fmt: skip
+        """Give every rank's part to one."""
+        return self._call("gather", "gather", nbytes, group, async_op, dst, group_dst)
+
+    def scatter(
+        self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False,
+        group_src: int | None = None,
+    ) -> recorder.Work | None:  # fmt: skip
+        """Give each its part of what the source has."""
+        return self._call("scatter", "scatter", nbytes, group, async_op, src, group_src)
+
+    def reduce_scatter(
+        self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
+    ) -> recorder.Work | None:
+        """Reduce, and give each a part of the result."""
+        return self._call("reduce_scatter", "reduce_scatter", nbytes, group, async_op, redop=op)
+
+    def reduce_scatter_tensor(
+        self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
+    ) -> recorder.Work | None:
+        """Reduce, and give each a part of the result."""
+        return self._call("reduce_scatter_tensor", "reduce_scatter", nbytes, group, async_op, redop=op)
+
+    def all_to_all(self, nbytes: int, group: Any = None, async_op: bool = False) -> recorder.Work | None:
+        """Give each a part of what every rank has."""
+        return self._call("all_to_all", "all_to_all", nbytes, group, async_op)
+
+    def all_to_all_single(
+        self, nbytes: int, group: Any = None, async_op: bool = False
+    ) -> recorder.Work | None:
+        """Give each a part of what every rank has."""
+        return self._call("all_to_all_single", "all_to_all", nbytes, group, async_op)
+
+    def barrier(self, group: Any = None, async_op: bool = False, **_: Any) -> recorder.Work | None:
+        """Wait for all; with NCCL an all_reduce of four bytes, for which the host waits."""
+        return self._call("barrier", "all_reduce", 4 if self._nccl else 0, group, async_op)
+
+    def monitored_barrier(self, group: Any = None, **_: Any) -> None:
+        """Wait for all, and name who does not come; Gloo only."""
+        if self._nccl:
+            self._refuse("monitored_barrier is only implemented for GLOO backend")
+        self._call("monitored_barrier", "all_reduce", 0, group)
+
+    # pickled objects: their lengths go ahead
+
+    def all_gather_object(self, nbytes: int, group: Any = None) -> None:
+        """all_gather of lengths, then of objects as long as the longest."""
+        self._call("all_gather_object", "all_gather", LENGTH, group)
+        self._call("all_gather_object", "all_gather", nbytes, group)
+
+    def gather_object(
+        self, nbytes: int, dst: int | None = None, group: Any = None, group_dst: int | None = None
+    ) -> None:
+        """all_gather of lengths, then gather of objects as long as the longest."""
+        self._call("gather_object", "all_gather", LENGTH, group)
+        self._call("gather_object", "gather", nbytes, group, False, dst, group_dst)
+
+    def broadcast_object_list(
+        self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
+    ) -> None:
+        """Broadcast of lengths, then of objects."""
+        self._call("broadcast_object_list", "broadcast", LENGTH, group, False, src, group_src)
+        self._call("broadcast_object_list", "broadcast", nbytes, group, False, src, group_src)
+
+    def scatter_object_list(
+        self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
+    ) -> None:
+        """Broadcast of the longest length, then scatter of objects and of their lengths."""
+        self._call("scatter_object_list", "broadcast", LENGTH, group, False, src, group_src)
+        self._call("scatter_object_list", "scatter", nbytes, group, False, src, group_src)
+        self._call("scatter_object_list", "scatter", LENGTH, group, False, src, group_src)
+
+    def send_object_list(self, nbytes: int, dst: int, group: Any = None) -> None:
+        """A message of the length, then one of the object."""
+        self.send(LENGTH, dst, group)
+        self.send(nbytes, dst, group)
+
+    def recv_object_list(self, nbytes: int, src: int, group: Any = None) -> None:
+        """A message of the length, then one of the object."""
+        self.recv(LENGTH, src, group)
+        self.recv(nbytes, src, group)
+
+    # messages
+
+    def send(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> None:
+        """Send, and wait."""
+        work = self._message(Send, nbytes, dst, group, tag, "send")
+        if self._nccl:
+            work.wait()
+
+    def recv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> None:
+        """Receive, and wait; without a source from whoever sends."""
+        work = self._message(Recv, nbytes, ANY if src is None else src, group, tag, "recv")
+        if self._nccl:
+            work.wait()
+
+    def isend(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> recorder.Work:
+        """Send."""
+        return self._message(Send, nbytes, dst, group, tag, "isend")
+
+    def irecv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> recorder.Work:
+        """Receive."""
+        return self._message(Recv, nbytes, ANY if src is None else src, group, tag, "irecv")
+
+    def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> list[recorder.Work]:
+        """Several messages at once: with NCCL in one group call; Gloo takes them one after another."""
+        if not p2p_op_list:
+            self._refuse("batch_isend_irecv of no messages; write at least one")
+        if not self._nccl:
+            return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
+        group = self._group(p2p_op_list[0].group)
+        if any(self._group(one.group) is not group for one in p2p_op_list):
+            self._refuse("batch_isend_irecv of messages of several groups; write one group")
+        parts = tuple(
+            (Send if getattr(one.op, "__name__", "") == "isend" else Recv)(
+                group, self._peer(group, one.peer), self._size(one.nbytes), 0
+            )
+            for one in p2p_op_list
+        )
+        self._connect(group)
+        return [self._beside(Together(group, parts), "batch_isend_irecv", "message", group.name)]
+
+    # what torch.distributed has not
+
+    def compute(self, seconds: float, name: str = "compute") -> None:
+        """Work of so many seconds: on the host with Gloo, on the current stream with NCCL."""
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"{self._where()}: compute({seconds!r}); write seconds, 0 or more")
+        self._on_stream(Compute(float(seconds)), name, "compute", holds=False)
+
+    def synchronize(self) -> None:
+        """The host waits for all that the rank has asked for, as torch.cuda.synchronize does."""
+        self._post(Wait(), "synchronize", "wait", None, tuple(range(len(self.recorded))), holds=True)

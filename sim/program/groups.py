@@ -1,0 +1,48 @@
+"""The groups of a job as it is recorded: every rank makes its own, and equal ones are one."""
+
+from dataclasses import dataclass, field
+
+from sim.collective import Collective
+from sim.program.operations import Call, Group
+
+WORKERS = {"gloo": 2, "nccl": 1}
+"""How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
+
+
+@dataclass(slots=True)
+class Groups:
+    """The groups of one job. Ranks that ask for the same name and ranks share a group."""
+
+    ranks: int
+    library: str
+    world: Group = field(init=False)
+    _made: dict[tuple[str, tuple[int, ...]], Group] = field(default_factory=dict)
+
+    _calls: dict[tuple[Group, str, str, int, int, str], Call] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.library not in WORKERS:
+            raise ValueError(f"{self.library!r} carries out no program; write {' or '.join(WORKERS)}")
+        self.world = self.get("world", tuple(range(self.ranks)))
+
+    def get(self, name: str, ranks: tuple[int, ...]) -> Group:
+        """The group of this name and these ranks."""
+        key = (name, ranks)
+        if key not in self._made:
+            self._made[key] = Group(name, ranks, self.library, WORKERS[self.library])
+        return self._made[key]
+
+    def pair(self, group: Group, one: int, other: int) -> Group:
+        """The communicator of two ranks that NCCL makes for messages outside of batches."""
+        low, high = min(one, other), max(one, other)
+        return self.get(f"pair {low}:{high} of {group.name}", (low, high))
+
+    def call(self, group: Group, name: str, kind: str, nbytes: int, root: int, redop: str) -> Call:
+        """A collective in which each rank puts ``nbytes``, the same one for all who ask for the same."""
+        key = (group, name, kind, nbytes, root, redop)
+        if key not in self._calls:
+            parts = len(group.ranks) if kind in ("all_gather", "gather", "scatter") else 1
+            self._calls[key] = Call(
+                group, name, Collective(kind, len(group.ranks), nbytes * parts, root=root, redop=redop)
+            )
+        return self._calls[key]

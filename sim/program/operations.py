@@ -1,0 +1,143 @@
+"""The second waist of Ringside: what a whole job does, rank by rank, as plain data.
+
+A `Program` gives each rank an ordered list of operations, made on demand. The list is the host's
+order: the host posts them in turn and goes on, but where an operation *holds* it, until that one
+has ended. An operation begins when
+
+- the operations named in ``after`` have ended,
+- the one before it on its ``lane`` has ended; a lane is a stream, or the host itself. What has no
+  lane is beside everything,
+- and its group lets it: each member of a `Group` has a queue in posting order, of which only the first
+  ``workers`` may run. None overtakes one that is not ready.
+
+The k-th call of a member of a group meets the k-th of every other. Messages meet by sender, receiver
+and tag, in order. A program knows no time but that of compute, and no network.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sim.collective import Collective
+
+ANY = -1
+"""The peer of a receive that takes a message from whoever sends one."""
+
+HOST = "host"
+"""The lane of what the host itself does."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """An ordered tuple of ranks that communicate by one library: a process group, or a communicator.
+
+    Two groups of the same ranks are two groups: each has queues of its own. ``workers`` operations of
+    a member may run at once: one with NCCL, two with Gloo.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    library: str
+    workers: int
+    members: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", frozenset(self.ranks))
+
+
+class Compute(NamedTuple):
+    """Work that takes ``seconds`` while nothing else wants the rank's units."""
+
+    seconds: float
+
+
+class Call(NamedTuple):
+    """A collective of a group, by torch.distributed's ``name``; every member calls it."""
+
+    group: Group
+    name: str
+    collective: Collective
+
+
+class Send(NamedTuple):
+    """A message of ``nbytes`` to rank ``peer`` of the job."""
+
+    group: Group
+    peer: int
+    nbytes: int
+    tag: int = 0
+
+
+class Recv(NamedTuple):
+    """Room for a message of ``nbytes`` from rank ``peer`` of the job, or from `ANY`."""
+
+    group: Group
+    peer: int
+    nbytes: int
+    tag: int = 0
+
+
+class Together(NamedTuple):
+    """Messages of one rank that are under way at once, as an NCCL group call's; it ends with its last."""
+
+    group: Group
+    parts: tuple[Send | Recv, ...]
+
+
+class Join(NamedTuple):
+    """Making a group, or its communicator, which all members do at once."""
+
+    group: Group
+
+
+class NewGroup(NamedTuple):
+    """A call of new_group, which every rank of the job must make, in one order; it waits for nobody."""
+
+    group: Group
+
+
+class Wait(NamedTuple):
+    """The host waits for what the operation is ``after``."""
+
+
+class Raise(NamedTuple):
+    """torch.distributed refuses the call before it does anything; the rank is lost."""
+
+    message: str
+
+
+Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise
+
+
+class Operation(NamedTuple):
+    """One thing that a rank does.
+
+    ``after`` are earlier operations of the same rank, by their places in its list. ``place`` is the
+    file and the line that asked for it, ``category`` a word for timelines.
+    """
+
+    action: Action
+    lane: str | None = None
+    after: tuple[int, ...] = ()
+    holds: bool = False
+    name: str = ""
+    category: str = ""
+    place: tuple[str, int] | None = None
+
+    @property
+    def where(self) -> str:
+        """``FILE:LINE``, or nothing."""
+        return f"{self.place[0]}:{self.place[1]}" if self.place else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A job of ``ranks`` ranks; ``operations(rank)`` gives a rank's list, the same one each time."""
+
+    name: str
+    ranks: int
+    operations: Callable[[int], Sequence[Operation]]
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise ValueError(f"a program of {self.ranks} ranks; write 1 or more")

@@ -1,0 +1,210 @@
+"""How what a rank asks of torch.distributed is written down, as operations of a `Program`.
+
+The host waits as it does with each library (torch/distributed/distributed_c10d.py, ProcessGroupGloo.cpp and
+ProcessGroupNCCL.cpp of PyTorch 2.13): Gloo's ``wait`` holds it; NCCL's holds the current stream, here the
+lane ``compute``. NCCL's blocking collectives run on the current stream, others on a stream of their group.
+Messages outside of batches go through a communicator of the two ranks, made when both first use it, unless
+the job was initialised with a device (``eager``): then through their group's.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sim.program.groups import Groups
+from sim.program.operations import (
+    ANY,
+    HOST,
+    Compute,
+    Group,
+    Join,
+    Operation,
+    Raise,
+    Wait,
+)
+
+STREAM = "compute"
+"""The lane of the stream on which a rank computes."""
+
+LENGTH = 8
+"""Bytes of the number that goes ahead of a pickled object, to say how long it is."""
+
+MOST_OPERATIONS = 2_000_000
+"""Operations of one rank: more is taken for a loop without end."""
+
+
+class RankLostError(Exception):
+    """The rank has raised an error of torch.distributed: nothing after it is recorded."""
+
+
+class NonMember:
+    """What new_group gives to those who are not in the group."""
+
+
+class Work:
+    """What an asynchronous call gives back."""
+
+    def __init__(self, recorder: "Recorder", operations: tuple[int, ...]) -> None:
+        self._recorder = recorder
+        self._operations = operations
+
+    def wait(self, timeout: object = None) -> bool:
+        """Wait as the library does: the host with Gloo, the stream with NCCL."""
+        self._recorder._wait(self._operations)
+        return True
+
+
+class P2POp(NamedTuple):
+    """One message of batch_isend_irecv: ``op`` is ``dist.isend`` or ``dist.irecv``."""
+
+    op: Callable[..., Any]
+    nbytes: int
+    peer: int
+    group: Any = None
+    tag: int = 0
+
+
+class ReduceOp:
+    """Reductions by torch's names."""
+
+    SUM, AVG, PRODUCT, MIN, MAX = "sum", "avg", "prod", "min", "max"
+
+
+class Recorder:
+    """Writes down what one rank does, in ``recorded``."""
+
+    def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
+        self.recorded: list[Operation] = []
+        self._groups = groups
+        self._rank = rank
+        self._eager = eager
+        self._nccl = groups.library == "nccl"
+        self._made = 0
+        self._awaited: tuple[int, ...] = ()
+        """What the current stream has to wait for before its next operation."""
+        self._last: tuple[int, ...] = ()
+        """The last operation of the current stream."""
+        self._connected = {groups.world} if eager else set[Group]()
+
+    # how it is written down
+
+    def _post(
+        self, action: Any, name: str, category: str = "", lane: str | None = None,
+        after: tuple[int, ...] = (), *, holds: bool = False,
+    ) -> int:  # fmt: skip
+        recorded = self.recorded
+        recorded.append(Operation(action, lane, after, holds, name, category, _place()))
+        if len(recorded) > MOST_OPERATIONS:
+            raise ValueError(f"{self._where()}: more than {MOST_OPERATIONS:,} operations; does the loop end?")
+        return len(recorded) - 1
+
+    def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
+        """An operation of the current stream; the host's own with Gloo, which then waits for it."""
+        if not self._nccl:
+            lane = HOST if isinstance(action, Compute) else None
+            return Work(self, (self._post(action, name, category, lane, holds=True),))
+        made = self._post(action, name, category, STREAM, self._awaited, holds=holds)
+        self._last, self._awaited = (made,), ()
+        return Work(self, self._last)
+
+    def _beside(self, action: Any, name: str, category: str, lane: str) -> Work:
+        """An operation beside the current stream, which it comes after; beside everything with Gloo."""
+        if not self._nccl:
+            return Work(self, (self._post(action, name, category),))
+        return Work(self, (self._post(action, name, category, lane, (*self._last, *self._awaited)),))
+
+    def _wait(self, operations: tuple[int, ...]) -> None:
+        if self._nccl:
+            self._awaited = (*self._awaited, *operations)
+        else:
+            self._post(Wait(), "wait", "wait", None, operations, holds=True)
+
+    def _call(
+        self, name: str, kind: str, nbytes: int, group: Any, async_op: bool = False, root: int | None = None,
+        group_root: int | None = None, redop: str = "sum",
+    ) -> Work | None:  # fmt: skip
+        if isinstance(group, NonMember):
+            return None
+        group = self._group(group)
+        self._connect(group)
+        call = self._groups.call(
+            group, name, kind, self._size(nbytes), self._root(group, root, group_root), redop
+        )
+        if async_op:
+            return self._beside(call, name, kind, group.name)
+        self._on_stream(call, name, kind, holds=name == "barrier")
+        return None
+
+    def _message(self, make: Any, nbytes: int, peer: int, group: Any, tag: int, name: str) -> Work:
+        group = self._group(group)
+        peer = self._peer(group, peer)
+        if peer == self._rank:
+            self._refuse(f"{name} to oneself, rank {peer}")
+        if self._nccl:
+            if peer == ANY:
+                self._refuse(f"{name} without a source; NCCL knows none")
+            if not self._eager:
+                group, tag = self._groups.pair(group, self._rank, peer), 0
+        self._connect(group)
+        action = make(group, peer, self._size(nbytes), tag)
+        if self._nccl or name[0] == "i":
+            return self._beside(action, name, "message", group.name)
+        return Work(self, (self._post(action, name, "message", holds=True),))
+
+    def _connect(self, group: Group) -> None:
+        """Have the members make their group; NCCL does so when it is first used, unless eager."""
+        if group not in self._connected and (self._nccl or group is not self._groups.world):
+            self._connected.add(group)
+            self._post(Join(group), "making of the communicator" if self._nccl else "new_group", holds=True)
+
+    def _group(self, group: Any) -> Group:
+        if group is None:
+            return self._groups.world
+        if not isinstance(group, Group):
+            raise ValueError(f"{self._where()}: {group!r} is no group; write what new_group gave, or nothing")
+        if self._rank not in group.members:
+            self._refuse(f"rank {self._rank} is not in group {group.name}")
+        return group
+
+    def _peer(self, group: Group, peer: int) -> int:
+        if peer != ANY and peer not in group.members:
+            self._refuse(f"rank {peer} is not in group {group.name}, which has ranks {list(group.ranks)}")
+        return peer
+
+    def _root(self, group: Group, root: int | None, group_root: int | None) -> int:
+        """The root's place in the group."""
+        if group_root is not None:
+            root = group.ranks[group_root] if 0 <= group_root < len(group.ranks) else -1
+        root = group.ranks[0] if root is None else root
+        if root not in group.members:
+            self._refuse(f"rank {root} is not in group {group.name}, which has ranks {list(group.ranks)}")
+        return group.ranks.index(root) if root != group.ranks[0] else 0
+
+    def _size(self, nbytes: Any) -> int:
+        if isinstance(nbytes, float) and nbytes.is_integer():
+            nbytes = int(nbytes)
+        if not isinstance(nbytes, int) or nbytes < 0:
+            raise ValueError(
+                f"{self._where()}: a size of {nbytes!r}; write bytes, a whole number of 0 or more"
+            )
+        return nbytes
+
+    def _refuse(self, message: str) -> None:
+        """What torch.distributed raises; the rank gets no further."""
+        self._post(Raise(message), "error")
+        raise RankLostError(message)
+
+    def _where(self) -> str:
+        file, line = _place()
+        return f"{file}:{line}"
+
+
+def _place() -> tuple[str, int]:
+    """The file and the line that called this module from outside of it."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in _OURS and frame.f_back:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+_OURS = {__file__.replace("recorder", name) for name in ("recorder", "distributed", "mesh")}

@@ -1,0 +1,116 @@
+"""NCCL's rings and trees on fabrics: the choice is the same, the time is the fabric's."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from sim.collective import Collective
+from sim.libraries.find import Options, find_library
+from sim.libraries.library import Library
+from sim.libraries.nccl.cluster import communicator_of
+from sim.libraries.nccl.communicator import Settings
+from sim.libraries.nccl.device.connect import rings
+from sim.libraries.nccl.device.fabric import shared
+from topologies import Routes, load
+
+MIB = 1 << 20
+
+
+def nccl(cluster: str, algorithm: str = "ring", **values: str) -> Library:
+    return find_library("nccl", cluster, values, options=Options(algorithm, "simple"), calibration=None)
+
+
+def time_us(library: Library, nbytes: int = 256 * MIB, engine: str = "auto") -> float:
+    collective = Collective("all_reduce", library.ranks, nbytes)
+    return library.time(collective, library.choose(collective), engine).time_s * 1e6
+
+
+@pytest.mark.parametrize("engine", ["auto", "simpy"])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_a_fabric_that_nothing_crosses_costs_nothing(algorithm: str, engine: str) -> None:
+    plain = time_us(nccl("dgx-h100:4", algorithm), engine=engine)
+    assert time_us(nccl("dgx-h100:4", algorithm, fabric="rail_optimized"), engine=engine) == plain
+
+
+@pytest.mark.parametrize("engine", ["auto", "simpy"])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_the_more_a_fabric_is_oversubscribed_the_longer_it_takes(algorithm: str, engine: str) -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2"}
+    times = [
+        time_us(nccl("dgx-h100:6", algorithm, **values, oversubscription=ratio), engine=engine)
+        for ratio in ("1", "4", "8")
+    ]
+    assert times == sorted(times)
+    assert times[2] > 1.5 * times[0]
+
+
+def test_the_engine_and_the_closed_form_agree_on_what_a_fabric_adds() -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": "8"}
+    plain, narrow = nccl("dgx-h100:6"), nccl("dgx-h100:6", **values)
+    by_form = time_us(narrow) - time_us(plain)
+    by_engine = time_us(narrow, engine="simpy") - time_us(plain, engine="simpy")
+    assert by_form == pytest.approx(by_engine, rel=0.05)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+@pytest.mark.parametrize("ratio", ["1", "8"])
+def test_the_closed_form_is_the_engines_time_on_a_fabric_too(algorithm: str, ratio: str) -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": ratio}
+    options = Options(algorithm, "simple", times="pipeline")
+    library = find_library("nccl", "dgx-h100:6", values, options=options)
+    assert time_us(library) == pytest.approx(time_us(library, engine="simpy"), rel=0.05)
+
+
+def test_shares_are_those_of_the_rings_that_are_routed_rank_by_rank() -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": "4"}
+    comm = communicator_of("dgx-a100:6", values, None, Settings())
+    assert comm is not None
+    graph = load("dgx-a100:6", values)
+    routes, crossing = Routes(graph), Counter[tuple[str, str]]()
+    for ring in rings(comm):
+        for src, dst in zip(ring.tolist(), [*ring.tolist()[1:], ring.tolist()[0]], strict=True):
+            if src // comm.gpus != dst // comm.gpus:
+                crossing.update(hop for hop in routes.route(src, dst) if "/" not in "".join(hop))
+    least = min(graph.edges[hop]["bandwidth"] / count for hop, count in crossing.items())
+    found = shared(comm, "ring", comm.channels)
+    assert found.bandwidth == least
+    assert found.link in crossing
+    assert found.crossing == crossing[found.link]
+
+
+def test_the_choice_is_the_same_on_every_fabric_and_the_answer_says_what_it_adds() -> None:
+    plain = find_library("nccl", "dgx-h100:64", {})
+    on = find_library("nccl", "dgx-h100:64", {"fabric": "rail_optimized", "oversubscription": "7"})
+    collective = Collective("all_reduce", 512, 1024 * MIB)
+    assert plain.choose(collective) == on.choose(collective)
+    before, after = (library.time(collective, library.choose(collective)) for library in (plain, on))
+    assert after.engine == before.engine == "measured"
+    assert after.time_s > before.time_s
+    assert after.time_hi_s - before.time_hi_s == pytest.approx(after.time_s - before.time_s)
+    assert "fabric: connections that share" in after.caveat
+    assert "by closed form" in after.caveat
+    scattered = Collective("all_to_all", 512, MIB)
+    assert "not in the time of p2p" in on.time(scattered, on.choose(scattered)).caveat
+
+
+def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
+    values = {"fabric": "leaf_spine", "oversubscription": "4"}
+    by_name = find_library("nccl", "dgx-h100:8", values)
+    as_graph = find_library("nccl", load("dgx-h100:8", values))
+    collective = Collective("all_reduce", 64, 64 * MIB)
+    times = [library.time(collective, library.choose(collective)).time_s for library in (by_name, as_graph)]
+    assert times[0] == times[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"fabric": "ring"}, "fabric (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)"),
+        ({"radix": "8"}, "NCCL does not look at radix"),
+        ({"fabric": "fat_tree", "radix": "0"}, "radix"),
+    ],
+)
+def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        find_library("nccl", "dgx-h100:4", values)

@@ -1,0 +1,150 @@
+"""Fabrics whose routers have the ports and are joined among themselves: tori and dragonflies."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from topologies.fabric import Ecmp, Fabric, turn
+from topologies.graph import Node, TopologyError
+
+
+class Torus(Fabric):
+    """Routers on a grid whose rows and columns are rings: a k-ary n-cube (Dally, IEEE ToC 39, 1990).
+
+    Each has ``per_router`` ports in a row. Messages go along one dimension after another, the shorter way
+    round; where both are as long, routers with an even place in that dimension send forwards, odd ones back.
+    """
+
+    def __init__(self, ports: int, shape: Sequence[int], *, per_router: int = 1, width: float = 1.0) -> None:
+        self.name, self.ports = "torus", ports
+        self._shape, self._per_router, self._width = tuple(shape), per_router, width
+        routers = -(-ports // per_router)
+        if prod(shape) != routers:
+            raise TopologyError(
+                f"torus: shape {'x'.join(map(str, shape))} has {prod(shape)} places, not {routers}; write a "
+                "shape whose product they are, or leave it out"
+            )
+        # a ring of two is one cable
+        self.num_cables = sum(routers // (2 if side == 2 else 1) for side in shape if side > 1)
+
+    def switches(self) -> Iterator[tuple[Node, int]]:
+        """Every router, all in one tier."""
+        for place in product(*map(range, self._shape)):
+            yield _router(place), 1
+
+    def cables(self) -> Iterator[tuple[Node, Node, float]]:
+        """From each router to the next in every dimension."""
+        for place in product(*map(range, self._shape)):
+            for dimension, side in enumerate(self._shape):
+                if side > 2 or (side == 2 and place[dimension] == 0):
+                    yield _router(place), _router(self._beside(place, dimension, 1)), self._width
+
+    def above(self, port: int) -> Node:
+        """The router that a port is plugged into."""
+        return _router(self._place(port))
+
+    def way(self, src: int, dst: int) -> list[Node] | None:
+        """One dimension after another."""
+        here, there = self._place(src), self._place(dst)
+        nodes = [_router(here)]
+        for dimension, side in enumerate(self._shape):
+            onwards = (there[dimension] - here[dimension]) % side
+            forwards = 2 * onwards < side or (2 * onwards == side and here[dimension] % 2 == 0)
+            for _ in range(onwards if forwards else side - onwards):
+                here = self._beside(here, dimension, 1 if forwards else -1)
+                nodes.append(_router(here))
+        return nodes
+
+    def _place(self, port: int) -> tuple[int, ...]:
+        number, place = port // self._per_router, list[int]()
+        for side in reversed(self._shape):
+            number, rest = divmod(number, side)
+            place.append(rest)
+        return tuple(reversed(place))
+
+    def _beside(self, place: tuple[int, ...], dimension: int, step: int) -> tuple[int, ...]:
+        moved = (place[dimension] + step) % self._shape[dimension]
+        return (*place[:dimension], moved, *place[dimension + 1 :])
+
+
+class Dragonfly(Fabric):
+    """Groups of routers, all joined within a group, and groups all joined to one another.
+
+    Kim, Dally, Scott and Abts, ISCA 2008: a router has p ports, a - 1 cables to the others of its group of
+    a, and h to other groups, of which there are at most a h + 1. Of fewer groups any two are joined by
+    several, equally many for all. Messages go the minimal way: to the router with the cable, over it, and on.
+    """
+
+    def __init__(
+        self, ports: int, per_router: int, routers: int, global_links: int, ecmp: Ecmp = "destination"
+    ) -> None:
+        self.name, self.ports = "dragonfly", ports
+        self._per_router, self._routers, self._h, self._ecmp = per_router, routers, global_links, ecmp
+        self._groups = -(-ports // (per_router * routers))
+        others = self._groups - 1
+        if others > routers * global_links:
+            raise TopologyError(
+                f"dragonfly: {ports} ports make {self._groups} groups of {per_router * routers}; allowed: "
+                f"{routers * global_links + 1}, as many as {global_links} global links of each of {routers} "
+                "routers join; write more of these or more ports a router"
+            )
+        self._between = routers * global_links // others if others else 0
+        """Cables between two groups."""
+        self.num_cables = self._groups * (routers * (routers - 1) + self._between * others) // 2
+
+    def switches(self) -> Iterator[tuple[Node, int]]:
+        """Every router, all in one tier."""
+        for group in range(self._groups):
+            for router in range(self._routers):
+                yield _router((group, router)), 1
+
+    def cables(self) -> Iterator[tuple[Node, Node, float]]:
+        """All pairs within a group; between groups cables that join the same two routers are one, as wide."""
+        for group in range(self._groups):
+            for a in range(self._routers):
+                for b in range(a + 1, self._routers):
+                    yield _router((group, a)), _router((group, b)), 1.0
+        widths: dict[tuple[Node, Node], float] = {}
+        for a, b in product(range(self._groups), repeat=2):
+            for number in range(self._between if a < b else 0):
+                ends = self._end(a, b, number), self._end(b, a, number)
+                widths[ends] = widths.get(ends, 0.0) + 1.0
+        for (one, other), width in widths.items():
+            yield one, other, width
+
+    def above(self, port: int) -> Node:
+        """The router that a port is plugged into."""
+        return _router(self._place(port))
+
+    def way(self, src: int, dst: int) -> list[Node] | None:
+        """At most one cable in either group, and one between them."""
+        here, there = self._place(src), self._place(dst)
+        nodes = [_router(here)]
+        if here[0] != there[0]:
+            number = turn(self._ecmp, src, dst) % self._between
+            nodes += [self._end(here[0], there[0], number), self._end(there[0], here[0], number)]
+        nodes.append(_router(there))
+        return list(dict.fromkeys(nodes))
+
+    def _place(self, port: int) -> tuple[int, int]:
+        return divmod(port // self._per_router, self._routers)
+
+    def _end(self, group: int, other: int, number: int) -> Node:
+        """The router of a group that has one of the cables to another group."""
+        channel = number * (self._groups - 1) + (other - group) % self._groups - 1
+        return _router((group, channel // self._h))
+
+
+def shape_of(hosts: int, dimensions: int) -> tuple[int, ...]:
+    """The sides of the torus of so many routers that is nearest to a square or a cube, the longest first."""
+    sides: list[int] = []
+    for left in range(dimensions, 1, -1):
+        side = round(hosts ** (1 / left))
+        side = next(s for s in range(side + 1, 0, -1) if hosts % s == 0 and s**left <= hosts)
+        sides.append(side)
+        hosts //= side
+    return tuple(sorted((*sides, hosts), reverse=True))
+
+
+def _router(place: Sequence[int]) -> Node:
+    return "router" + ".".join(map(str, place))

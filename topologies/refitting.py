@@ -1,0 +1,180 @@
+"""Machines of any kind on a fabric: ``fabric=rail_optimized`` beside a machine's own settings."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Annotated, Any
+
+import networkx as nx
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, ValidationError, create_model
+
+from topologies.direct import Dragonfly, Torus, shape_of
+from topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
+from topologies.graph import Node, Topology, TopologyError, name_of, num_machines
+from topologies.joining import copies
+from topologies.strict_yaml import complaints
+from topologies.structure import Machines
+from topologies.trees import MAX_TIERS, Rails, Tree, ports_of
+from topologies.units import Seconds
+
+Radix = Annotated[int, Field(ge=2, le=MAX_PORTS)]
+Tiers = Annotated[int, Field(ge=1, le=MAX_TIERS)]
+Count = Annotated[int, Field(ge=1, le=MAX_PORTS)]
+Dimensions = Annotated[int, Field(ge=2, le=3)]
+Ratios = Annotated[float | str, BeforeValidator(str)]
+
+
+def rail_optimized(
+    hosts: int,
+    cards: int,
+    radix: Radix = 64,
+    tiers: Tiers = 2,
+    oversubscription: Ratios = "1",
+    ecmp: Ecmp = "destination",
+) -> Fabric:
+    """A leaf for the first card of each machine of a unit, one for the second, ...; above them a fat tree."""
+    down, up = ports_of("rail_optimized", radix, tiers, oversubscription)
+    return Rails("rail_optimized", hosts, cards, down, up, ecmp)
+
+
+def fat_tree(
+    hosts: int,
+    cards: int,
+    radix: Radix = 64,
+    tiers: Tiers = 3,
+    oversubscription: Ratios = "1",
+    ecmp: Ecmp = "destination",
+) -> Fabric:
+    """A fat tree of switches of one radix; the cards of a machine hang side by side."""
+    down, up = ports_of("fat_tree", radix, tiers, oversubscription)
+    return Tree("fat_tree", hosts * cards, down, up, ecmp=ecmp)
+
+
+def leaf_spine(
+    hosts: int, cards: int, hosts_per_leaf: Count = 4, oversubscription: PositiveFloat = 1
+) -> Fabric:
+    """Machines on leaves, in order, and every leaf by one wide cable on one spine."""
+    under = hosts_per_leaf * cards
+    leaves = -(-hosts // hosts_per_leaf)
+    return Tree("leaf_spine", hosts * cards, (under, leaves), (1,), width=under / oversubscription)
+
+
+def torus(
+    hosts: int,
+    cards: int,
+    dimensions: Dimensions = 2,
+    shape: str = "auto",
+    oversubscription: PositiveFloat = 1,
+) -> Fabric:
+    """A router for each machine, which carries as much to each neighbour as all its cards."""
+    return Torus(
+        hosts * cards, sides_of(shape, hosts, dimensions), per_router=cards, width=cards / oversubscription
+    )
+
+
+def dragonfly(
+    hosts: int,
+    cards: int,
+    hosts_per_router: Count = 4,
+    routers: Count = 8,
+    global_links: Count = 4,
+    ecmp: Ecmp = "destination",
+) -> Fabric:
+    """Groups of routers, all joined; each router with the cards of some machines in a row."""
+    return Dragonfly(hosts * cards, hosts_per_router * cards, routers, global_links, ecmp)
+
+
+FABRICS: dict[str, Callable[..., Fabric]] = {
+    maker.__name__: maker for maker in (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)
+}
+"""What joins machines by name; of machines and their cards, and of settings."""
+
+
+def keys_of(fabric: str) -> list[str]:
+    """The settings of a fabric, ``hop_latency`` included."""
+    return [*list(inspect.signature(FABRICS[fabric]).parameters)[2:], "hop_latency"]
+
+
+def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
+    """The fabric that settings name, if it is one of these, its own settings, and those of the machine."""
+    named = values.get("fabric")
+    known = named.replace("-", "_") if isinstance(named, str) else None
+    if known not in FABRICS:
+        return None, {}, dict(values)
+    keys = keys_of(known)
+    rest = {key: value for key, value in values.items() if key != "fabric"}
+    return (
+        known,
+        {key: rest[key] for key in rest if key in keys},
+        {key: rest[key] for key in rest if key not in keys},
+    )
+
+
+def refitted(two: Topology, nodes: int, fabric: str, values: Mapping[str, Any]) -> Topology:
+    """``nodes`` such machines as the two of a cluster, their cards on a fabric in place of its switches."""
+    machine, cards = _machine(two)
+    name = f"{two.graph.get('name', 'cluster')}: {fabric}"
+    if not cards:
+        raise TopologyError(f"{name}: machines without network cards cannot be joined; write another machine")
+    settings = _checked(name, fabric, values)
+    hop_latency = settings.pop("hop_latency")
+    built = FABRICS[fabric](nodes, len(cards), **settings)
+    check_size(built)
+    graph = copies(machine, nodes)
+    if nodes == 1:
+        return graph
+    attach(
+        graph, built,
+        [(f"node{node}/{card}", link["bandwidth"]) for node in range(nodes) for card, link in cards.items()],
+        tier=max(data.get("tier", 0) for _, data in machine.nodes(data=True)),
+        kind=next(iter(cards.values()))["kind"],
+        width=fmean(link["bandwidth"] for link in cards.values()),
+        latency=2 * max(link["latency"] for link in cards.values()),
+        hop_latency=hop_latency,
+    )  # fmt: skip
+    graph.graph["structure"] = Machines(machine, list(cards), built, nodes)
+    return graph
+
+
+def sides_of(shape: str, hosts: int, dimensions: int) -> tuple[int, ...]:
+    """What ``8x8`` or ``4x4x4`` says; ``auto`` is what so many hosts make of two or three dimensions."""
+    if shape == "auto":
+        return shape_of(hosts, dimensions)
+    sides = shape.lower().split("x")
+    if not 1 <= len(sides) <= 3 or not all(s.isdecimal() and 0 < len(s) < 7 and int(s) for s in sides):
+        raise TopologyError(f"torus: shape is {shape[:40]!r}; write for example 8x8 or 4x4x4, or auto")
+    return tuple(map(int, sides))
+
+
+def _machine(two: Topology) -> tuple[Topology, dict[Node, dict[str, Any]]]:
+    """One machine of a cluster, by its own names, and its cards with their cables to the network."""
+    prefix = "node0/"
+    if num_machines(two) < 2:
+        raise TopologyError(f"{name_of(two)}: one machine, which nothing joins; write more nodes")
+    machine: Topology = nx.DiGraph(**{key: value for key, value in two.graph.items() if key != "nodes"})
+    for node, data in two.nodes(data=True):
+        if node.startswith(prefix):
+            machine.add_node(node.removeprefix(prefix), **data)
+    for a, b, link in two.edges(data=True):
+        if a.startswith(prefix) and b.startswith(prefix):
+            machine.add_edge(a.removeprefix(prefix), b.removeprefix(prefix), **link)
+    cards = {
+        node: two.edges[prefix + node, other]
+        for node in machine
+        for other in two.successors(prefix + node)
+        if not other.startswith(prefix)
+    }
+    return machine, cards
+
+
+def _checked(name: str, fabric: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a fabric, defaults included; every complaint about them comes at once."""
+    parameters = list(inspect.signature(FABRICS[fabric]).parameters.values())[2:]
+    fields: dict[str, Any] = {p.name: (p.annotation, p.default) for p in parameters}
+    fields["hop_latency"] = Seconds, HOP_LATENCY
+    model = create_model(fabric, __config__=ConfigDict(extra="forbid"), **fields)
+    try:
+        checked = model(**{key: str(value) for key, value in values.items()})
+    except ValidationError as error:
+        raise TopologyError(complaints(error, name, list(fields))) from None
+    return dict(checked)

@@ -1,0 +1,140 @@
+"""Routes that follow from how a topology was built, computed when asked, in as many steps as there are hops.
+
+The graph stays the picture of the truth: whoever has changed it, so that a way is no walk along its links any
+more, gets the ways that a search finds (`topologies.routing`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+
+import networkx as nx
+
+from topologies.fabric import Fabric
+from topologies.graph import Node, Topology, ranks
+from topologies.routing import Routes
+
+
+class Structure(ABC):
+    """What gives the way from one rank's node to another's."""
+
+    @abstractmethod
+    def way(self, a: Node, b: Node) -> list[Node] | None:
+        """The nodes from end to end, both included; ``None`` where the structure has no way."""
+
+
+class Hosts(Structure):
+    """Ranks that are plugged into a fabric themselves, by port."""
+
+    def __init__(self, fabric: Fabric, hosts: Sequence[Node]) -> None:
+        self.fabric = fabric
+        self._port = {node: port for port, node in enumerate(hosts)}
+
+    def way(self, a: Node, b: Node) -> list[Node] | None:
+        """Through the fabric."""
+        if a not in self._port or b not in self._port:
+            return None
+        way = self.fabric.way(self._port[a], self._port[b])
+        return None if way is None else [a, *way, b]
+
+
+class Machines(Structure):
+    """Machines, all alike, whose cards are plugged into a fabric, machine after machine.
+
+    A message enters by the card nearest to its receiver. Where the fabric has rails, it leaves by the card
+    with that number if NVLinks lead to the GPU beside it, as NCCL's PXN does; else by the card nearest to its
+    sender.
+    """
+
+    def __init__(self, machine: Topology, cards: Sequence[Node], fabric: Fabric, nodes: int) -> None:
+        self.fabric, self.cards = fabric, tuple(cards)
+        self._machine = machine
+        self._gpus = ranks(machine)
+        self._inside = Routes(machine)
+        self._onto: dict[tuple[Node, Node], list[Node]] = {}
+        self._place = {
+            f"node{node}/{gpu}": (node, number)
+            for node in range(nodes)
+            for number, gpu in enumerate(self._gpus)
+        }
+
+    def way(self, a: Node, b: Node) -> list[Node] | None:
+        """Within the machine, or over a card of either."""
+        if a not in self._place or b not in self._place:
+            return None
+        (here, src), (there, dst) = self._place[a], self._place[b]
+        if here == there:
+            return _named(here, self._between(src, dst))
+        into = self._card[dst]
+        for out, start in self._exits(src, dst):
+            way = self.between_cards(here, out, there, into)
+            if way is not None:
+                back = self._to_card(self._gpus[dst], self.cards[into], back=True)
+                return [*_named(here, start), *way[1:-1], *_named(there, back)]
+        return None
+
+    def between_cards(self, here: int, out: int, there: int, into: int) -> list[Node] | None:
+        """From a card of one machine to a card of another, by their numbers."""
+        cards = len(self.cards)
+        way = self.fabric.way(here * cards + out, there * cards + into)
+        ends = f"node{here}/{self.cards[out]}", f"node{there}/{self.cards[into]}"
+        return None if way is None else [ends[0], *way, ends[1]]
+
+    def _exits(self, src: int, dst: int) -> list[tuple[int, list[Node]]]:
+        """The cards to try, each with the way to it: the receiver's rail, then the sender's own."""
+        into, own, gpu = self._card[dst], self._card[src], self._gpus[src]
+        ways = [(own, self._to_card(gpu, self.cards[own]))]
+        if not self.fabric.rails or own == into:
+            return ways
+        peer = self._peers.get(into)
+        if peer is not None and peer != src:
+            over = self._between(src, peer)
+            if all(self._machine.edges[hop]["kind"] in ("nvlink", "xgmi") for hop in pairwise(over)):
+                onto = self._to_card(self._gpus[peer], self.cards[into])
+                return [(into, over + onto[1:]), *ways]
+        return [*ways, (into, self._to_card(gpu, self.cards[into]))]
+
+    @cached_property
+    def _card(self) -> list[int]:
+        """Each GPU's nearest card; GPUs that are equally near to several take them in turn."""
+        found: list[int] = []
+        taken: dict[tuple[int, ...], int] = {}
+        for gpu in self._gpus:
+            far = nx.single_source_shortest_path_length(self._alone(gpu), gpu)
+            hops = [far.get(card, inf) for card in self.cards]
+            near = tuple(number for number, count in enumerate(hops) if count == min(hops))
+            turn = taken.get(near, 0)
+            taken[near] = turn + 1
+            found.append(near[turn % len(near)])
+        return found
+
+    @cached_property
+    def _peers(self) -> dict[int, int]:
+        """The first GPU that has a card for its own, by card."""
+        return {card: gpu for gpu, card in reversed(list(enumerate(self._card)))}
+
+    def _between(self, src: int, dst: int) -> list[Node]:
+        if src == dst:
+            return [self._gpus[src]]
+        route = self._inside.route(src, dst)
+        return [route[0][0], *(b for _, b in route)]
+
+    def _to_card(self, gpu: Node, card: Node, *, back: bool = False) -> list[Node]:
+        """From a GPU to a card of its machine, or back; not through other GPUs."""
+        ends = (card, gpu) if back else (gpu, card)
+        if ends not in self._onto:
+            alone = self._alone(gpu)
+            ways = nx.all_shortest_paths(alone, *ends) if nx.has_path(alone, *ends) else [[]]
+            self._onto[ends] = min(ways) or nx.shortest_path(self._machine, *ends)
+        return self._onto[ends]
+
+    def _alone(self, gpu: Node) -> Topology:
+        """The machine without its other GPUs."""
+        others = {*self._gpus} - {gpu}
+        return self._machine.subgraph([node for node in self._machine if node not in others])
+
+
+def _named(node: int, way: list[Node]) -> list[Node]:
+    return [f"node{node}/{place}" for place in way]

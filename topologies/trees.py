@@ -1,0 +1,177 @@
+"""Fabrics that are trees of switches with several roots: messages climb until they meet, and come down again.
+
+An extended generalized fat tree (Ohring, Ibel, Das and Kumar, IPPS 1995): a switch of tier t has ``down[t]``
+below it and ``up[t]`` above it. A k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008) is one
+whose switches have k/2 of either, and k below them at the top.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from topologies.fabric import Ecmp, Fabric, turn
+from topologies.graph import Node, TopologyError
+
+_TIERS = ("leaf", "spine", "core")
+
+MAX_TIERS = len(_TIERS)
+
+
+class Tree(Fabric):
+    """A tree of switches above ports that hang on leaves in order.
+
+    A switch is called by its tier, by which of the subtrees of that tier it stands on top of, and by its
+    place among those on top of the same one: ``spine2.5``. What no port needs is left out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ports: int,
+        down: Sequence[int],
+        up: Sequence[int],
+        *,
+        width: float = 1.0,
+        ecmp: Ecmp = "destination",
+    ) -> None:
+        self.name, self.ports = name, ports
+        self._width, self._ecmp = width, ecmp
+        self._under = [prod(down[: tier + 1]) for tier in range(len(down))]
+        """Ports below a switch of each tier."""
+        last = max(self.place(port) for port in self._farthest())
+        if last >= self._under[-1]:
+            raise TopologyError(
+                f"{name}: {len(down)} tiers of switches with {', '.join(map(str, down))} ports down have "
+                f"{self._under[-1]} places, and {last + 1} are needed; write a larger radix or more tiers"
+            )
+        tiers = next(tier for tier, under in enumerate(self._under) if last < under) + 1
+        self._up = tuple(up[: tiers - 1])
+        self._subtrees = [last // under + 1 for under in self._under[:tiers]]
+        self.num_cables = sum(
+            subtrees * prod(self._up[: tier + 1]) for tier, subtrees in enumerate(self._subtrees[:-1])
+        )
+
+    def place(self, port: int) -> int:
+        """Where a port hangs, counted along the leaves."""
+        return port
+
+    def switches(self) -> Iterator[tuple[Node, int]]:
+        """Every switch, with how many tiers of switches it is above the ports: 1 or more."""
+        for tier, subtrees in enumerate(self._subtrees):
+            for subtree in range(subtrees):
+                for digits in product(*map(range, self._up[:tier])):
+                    yield _called(tier, subtree, digits), tier + 1
+
+    def cables(self) -> Iterator[tuple[Node, Node, float]]:
+        """Every cable between two switches with its width."""
+        for tier, subtrees in enumerate(self._subtrees[:-1]):
+            for subtree in range(subtrees):
+                above = subtree * self._under[tier] // self._under[tier + 1]
+                for digits in product(*map(range, self._up[:tier])):
+                    for number in range(self._up[tier]):
+                        upper = _called(tier + 1, above, (*digits, number))
+                        yield _called(tier, subtree, digits), upper, self._width
+
+    def above(self, port: int) -> Node:
+        """The leaf that a port is plugged into."""
+        return _called(0, self.place(port) // self._under[0], ())
+
+    def way(self, src: int, dst: int) -> list[Node] | None:
+        """Up to the first tier where both ports are below one switch, and down again."""
+        a, b = self.place(src), self.place(dst)
+        top = 0
+        while a // self._under[top] != b // self._under[top]:
+            top += 1
+            if top == len(self._subtrees):
+                return None
+        number, digits = turn(self._ecmp, a, b), list[int]()
+        for up in self._up[:top]:
+            digits.append(number % up)
+            number //= up
+        climb = [_called(tier, a // self._under[tier], digits[:tier]) for tier in range(top + 1)]
+        descent = [_called(tier, b // self._under[tier], digits[:tier]) for tier in range(top)]
+        return climb + descent[::-1]
+
+    def _farthest(self) -> Sequence[int]:
+        """Ports among which is the one that hangs farthest along the leaves."""
+        return (self.ports - 1,)
+
+
+class Rails(Tree):
+    """A tree whose leaves each have the cards with one number, the rail, of some machines in a row.
+
+    The machines under the same leaves are a scalable unit (NVIDIA DGX SuperPOD reference architecture,
+    RA-11333-001, 2023): 32 machines of 8 cards on 8 leaves there. With one tier rails are not joined.
+    """
+
+    rails = True
+
+    def __init__(
+        self, name: str, hosts: int, cards: int, down: Sequence[int], up: Sequence[int], ecmp: Ecmp
+    ) -> None:
+        self._cards, self._unit, self._hosts = cards, down[0], hosts
+        if len(down) == 1 and hosts > down[0]:
+            raise TopologyError(
+                f"{name}: a rail of one switch holds {down[0]} machines, not {hosts}; write tiers=2 "
+                "or a larger radix"
+            )
+        if len(down) > 1:
+            super().__init__(name, hosts * cards, down, up, ecmp=ecmp)
+            return
+        super().__init__(name, hosts * cards, [down[0] * cards], up, ecmp=ecmp)
+        self._under, self._subtrees = [down[0]], [cards]
+
+    def place(self, port: int) -> int:
+        """Where a port hangs, counted along the leaves: unit after unit, in each rail after rail."""
+        host, card = divmod(port, self._cards)
+        unit, place = divmod(host, self._unit)
+        return (unit * self._cards + card) * self._unit + place
+
+    def _farthest(self) -> Sequence[int]:
+        first = (self._hosts - 1) // self._unit * self._unit
+        return range(first * self._cards, self.ports)
+
+
+def ports_of(
+    name: str, radix: int, tiers: int, oversubscription: float | str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many ports down and up a switch of ``radix`` ports has in each tier, none up in the last.
+
+    ``oversubscription`` is that of the leaves, or of every tier but the last, as in ``2,1.5``. A tier has as
+    many ports up as fit, and down at most so many times more, in whole ports.
+    """
+    ratios = _ratios(name, oversubscription, tiers)
+    down, up = [], []
+    for ratio in ratios:
+        above = int(radix / (1 + ratio) + 1e-9)
+        below = int(ratio * above + 1e-9)
+        if not above or not below:
+            raise TopologyError(
+                f"{name}: oversubscription {ratio:g} leaves a switch of {radix} ports none "
+                f"{'down' if above else 'up'}; allowed here: {1 / (radix - 1):.3g} to {radix - 1}"
+            )
+        up.append(above)
+        down.append(below)
+    return (*down, radix), tuple(up)
+
+
+def _ratios(name: str, oversubscription: float | str, tiers: int) -> list[float]:
+    try:
+        ratios = [float(text) for text in str(oversubscription).split(",")]
+    except ValueError:
+        ratios = []
+    if not ratios or not all(0 < ratio <= 1e6 for ratio in ratios) or len(ratios) > max(tiers - 1, 1):
+        raise TopologyError(
+            f"{name}: oversubscription is {str(oversubscription)[:40]!r}; write one number above 0 for the "
+            f"leaves, or up to {max(tiers - 1, 1)} of them, for each tier but the last: 2,1.5"
+        )
+    if tiers == 1 and ratios != [1.0]:
+        raise TopologyError(
+            f"{name}: one tier has nothing above it to be oversubscribed; leave oversubscription out, or "
+            "write tiers=2"
+        )
+    return (ratios + [1.0] * (tiers - 1 - len(ratios)))[: tiers - 1]
+
+
+def _called(tier: int, subtree: int, digits: Sequence[int]) -> Node:
+    return _TIERS[tier] + ".".join(map(str, (subtree, *digits)))

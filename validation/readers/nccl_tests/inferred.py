@@ -1,0 +1,134 @@
+"""What an old log leaves out and its table tells: which collective was run, and on how many ranks.
+
+nccl-tests prints the program's name since 2.17. Before, the columns tell: who has an operator
+reduces, who has a root is broadcast or reduce; bus bandwidth x time / size is the collective's own
+factor of the rank count; all_to_all and sendrecv check no results in place (``N/A``).
+
+Where no line lists the ranks, the same factor tells how many they are: 2(n-1)/n for all_reduce. What
+was printed was rounded, so each row leaves an interval; they are cut with one another.
+"""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal, InvalidOperation
+
+from sim.collective import KINDS
+from sim.record import RecordError
+from validation.readers.nccl_tests.table import Cells
+
+_KINDS = {
+    (True, True): ("reduce",),
+    (True, False): ("all_reduce", "reduce_scatter", "sendrecv"),
+    (False, True): ("broadcast",),
+    (False, False): ("all_gather", "all_to_all"),
+}
+"""By operator and root; sendrecv prints an operator that it has no use for."""
+
+_UNCHECKED_IN_PLACE = ("all_to_all", "sendrecv")
+
+_MOST = 4096
+"""Beyond this many ranks no printed bandwidth tells two numbers apart."""
+
+_ADVICE = "write a line '# nThread 1 nGpus 8' above for one process of 8 GPUs, or list the ranks"
+
+
+def infer_kind(rows: list[Cells], fits: Callable[[str], bool], place: str, file_name: str) -> str:
+    """The one collective that fits all evidence; raise `RecordError` where several do, or none.
+
+    ``fits`` says of a collective whether the bandwidths may be its own.
+    """
+    first = rows[0]
+    rooted = not first.head.get("root", "-1").startswith("-")
+    kinds = _KINDS[bool(first.redop), rooted]
+    possible = [kind for kind in kinds if fits(kind)]
+    last = rows[-1]  # the first may be of 0 bytes, which are never checked
+    if len(possible) > 1 and _wrong(last.out_of_place) != "N/A":
+        unchecked = _wrong(last.in_place) == "N/A"
+        possible = [kind for kind in possible if (kind in _UNCHECKED_IN_PLACE) == unchecked]
+    if len(possible) > 1:
+        possible = [kind for kind in possible if _bare(kind) in _bare(file_name)] or possible
+    if len(possible) == 1:
+        return possible[0]
+    found = f"fits {' and '.join(possible)}" if possible else f"fits none of {', '.join(KINDS)}"
+    raise RecordError(
+        f"{place}: the log does not say which collective this is, and the table {found}; "
+        "expected a line '# Collective test starting: all_reduce_perf' (or another) above: write one"
+    )
+
+
+def factor_fits(kind: str, rows: list[Cells], ranks: int) -> bool:
+    """Whether the largest printed bus bandwidth, within its rounding, is this collective's."""
+    expected = KINDS[kind].busbw_factor(ranks)
+    measured = []
+    for row in rows:
+        time, busbw = (row.number(row.out_of_place, column) for column in ("time", "busbw"))
+        if time and busbw and row.nbytes:
+            measured.append((busbw, busbw * 1e3 * time * row.time_us / row.nbytes))
+    if not measured:
+        return True
+    busbw, factor = max(measured)
+    return abs(factor - expected) <= factor * (0.01 / busbw + 0.005)
+
+
+def ranks_of(rows: list[Cells], kind: str, per_process: int, place: str) -> int:
+    """The one number of ranks that fits; raise `RecordError` where several do, or none.
+
+    ``per_process``, if more than one, is how many ranks a process was told to drive (``-t`` times
+    ``-g``): a divisor of the number, and the number itself where the bandwidths do not tell.
+    """
+    counts = fitting(rows, kind, per_process)
+    if len(counts) == 1:
+        return counts[0]
+    if per_process > 1 and per_process in counts and not _tells(kind):
+        return per_process
+    if not counts:
+        found = f"its bandwidths fit no number of ranks of {kind}"
+    elif _tells(kind):
+        found = f"its bandwidths fit {counts[0]} to {counts[-1]} ranks"
+    else:
+        found = f"bandwidths of {kind} do not tell how many"
+    raise RecordError(f"{place}: no ranks are listed above, and {found}; {_ADVICE}")
+
+
+def fitting(rows: list[Cells], kind: str, per_process: int) -> list[int]:
+    """All numbers of ranks that the printed bandwidths allow."""
+    low, high = 0.0, float("inf")
+    for least, most in _intervals(rows):
+        low, high = max(low, least), min(high, most)
+    step = max(per_process, 1)
+    counts = range(step if step > 1 else 2, _MOST + 1, step)
+    return [ranks for ranks in counts if low <= KINDS[kind].busbw_factor(ranks) <= high]
+
+
+def _wrong(half: dict[str, str]) -> str:
+    return half.get("#wrong", half.get("error", "N/A"))
+
+
+def _bare(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _tells(kind: str) -> bool:
+    return KINDS[kind].busbw_factor(2) != KINDS[kind].busbw_factor(3)
+
+
+def _intervals(rows: list[Cells]) -> Iterator[tuple[float, float]]:
+    """Between which numbers each half row's bus bandwidth over its algorithm bandwidth lies."""
+    for row in rows:
+        for half in (row.out_of_place, row.in_place):
+            times, buses = _printed(half, "time"), _printed(half, "busbw")
+            if times and buses and row.nbytes:
+                scale = 1e3 * row.time_us / row.nbytes
+                yield buses[0] * times[0] * scale, buses[1] * times[1] * scale
+
+
+def _printed(half: dict[str, str], column: str) -> tuple[float, float] | None:
+    """Between which numbers lies what was rounded to the text."""
+    try:
+        value = Decimal(half.get(column, ""))
+    except InvalidOperation:
+        return None
+    if not value.is_finite() or value <= 0:
+        return None
+    exponent = value.as_tuple().exponent
+    half_digit = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
+    return float(value) - half_digit, float(value) + half_digit
