@@ -8,7 +8,7 @@ from real.model.find import Training, sized_workload
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
-from sim.libraries.find import default_library, find_library
+from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
 from sim.record import Record
@@ -33,6 +33,7 @@ def pick(
     settings: Mapping[str, str] | None = None,
     dtype: str = "float32",
     redop: str = "sum",
+    network: str = "fifo",
     calibration: Calibration | str | None = "auto",
     by: str = "pair",
 ) -> list[Pick]:
@@ -41,14 +42,17 @@ def pick(
     ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
     NCCL on machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` goes by the
     measurements that are shipped of the machine, ``None`` by what NCCL's tuner believes.
-    ``by`` ``algorithm`` lets each compete with its quickest protocol.
+    ``network`` is `sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest protocol.
     """
     name = library or default_library(cluster)
     if name not in ("nccl", "ideal"):
         raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
     kind = kind_of(collective)
     libraries = {
-        count: find_library(name, f"{cluster}:{count}", settings, calibration=calibration) for count in nodes
+        count: find_library(
+            name, f"{cluster}:{count}", settings, options=Options(network=network), calibration=calibration
+        )
+        for count in nodes
     }
     default = None
     if name == "nccl":
@@ -74,13 +78,15 @@ def train(
     ddp: DataParallel | None = None,
     slowdown: Mapping[int, float] | None = None,
     contention: float = 0.0,
+    network: str = "fifo",
     calibration: Calibration | str | None = "auto",
 ) -> TrainingStep:
     """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``slowdown`` are stragglers: the factor by which a
-    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'. ``calibration`` is as `pick`'s.
+    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'. ``network`` and
+    ``calibration`` are as `pick`'s.
     """
     training = Training(
         model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
@@ -94,8 +100,9 @@ def train(
         optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
     )  # fmt: skip
     found = find_library(
-        None if library == "auto" else library, cluster, settings, ranks=ranks, calibration=calibration
-    )
+        None if library == "auto" else library, cluster, settings, ranks=ranks,
+        options=Options(network=network), calibration=calibration,
+    )  # fmt: skip
     return simulate_step(work, process_group(found), training.ddp, costs)
 
 

@@ -15,6 +15,7 @@ def predict(
     algorithm: str = "auto",
     protocol: str = "auto",
     engine: str = "auto",
+    network: str = "fifo",
     calibration: "Calibration | str | None" = "auto",
     traced: bool = False,
 ) -> Prediction:
@@ -23,9 +24,10 @@ def predict(
     Without a ``library`` it is NCCL on what was read from a file of NCCL's or nvidia-smi's, else ``ideal``.
     ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
     a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
-    and NCCL_PROTO do. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
+    and NCCL_PROTO do. ``network`` is ``fifo``, links that serve one message after another, or ``fair``, links
+    that messages share. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
     ``None`` the library's bare belief.
     """
-    options = Options(algorithm, protocol)
+    options = Options(algorithm, protocol, network=network)
     found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
     return answer(found, collective, engine, traced=traced)

@@ -8,6 +8,7 @@ import numpy as np
 from sim.calibration import AUTO, Calibration, shipped
 from sim.engine.laws import check_band
 from sim.libraries.nccl.cluster import is_machine
+from sim.network.message import check_network
 from sim.record import Record, digest
 from topologies.catalogue import split
 from validation.machines import check_one_cluster
@@ -90,23 +91,34 @@ def compare(
     settings: Mapping[str, str] | None = None,
     calibration: "Calibration | str | None" = AUTO,
     *,
+    network: str = "fifo",
     pool_sites: bool = False,
 ) -> list[Compared]:
     """Predict every record on the cluster, as calibrated where there is a fit for it.
 
-    ``auto`` takes for NCCL's records what is shipped of the machine.
+    ``auto`` takes for NCCL's records what is shipped of the machine. Nothing is fitted or measured of
+    another ``network`` than ``fifo``.
     """
+    check_network(network)
     check_one_cluster(records, cluster, pool_sites=pool_sites)
     if calibration == AUTO:
-        calibration = shipped(split(cluster)[0])
+        calibration = shipped(split(cluster)[0]) if network == "fifo" else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+    if calibration and network != "fifo":
+        raise ValueError(
+            f"calibrations are fitted on the fifo network, not on {network}; "
+            "write --calibration none, or leave --network out"
+        )
     used = set(calibration.used) if calibration else set()
     model = calibration.nccl.model() if calibration and calibration.nccl else None
     of_nccl = [model is not None and is_observable(record) and is_machine(cluster) for record in records]
     others = iter(
-        rows([r for r, is_one in zip(records, of_nccl, strict=True) if not is_one], cluster, settings or {})
-    )
+        rows(
+            [r for r, is_one in zip(records, of_nccl, strict=True) if not is_one], cluster, settings or {},
+            network,
+        )
+    )  # fmt: skip
     libraries = Libraries(cluster, settings or {}, model)
     compared = []
     for record, is_one in zip(records, of_nccl, strict=True):

@@ -73,7 +73,9 @@ class Row:
         return evaluate(self.schedule, graph, parameters, engine, routes=routes)[0]
 
 
-def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Row]:
+def rows(
+    records: Sequence[Record], cluster: str, settings: Mapping[str, str], network: str = "fifo"
+) -> list[Row]:
     """The records on the cluster's topology, each with its own number of ranks and nodes."""
     sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int, ...], Library] = {}
@@ -87,27 +89,30 @@ def rows(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -
             *(record.algorithm, record.protocol, *shape),
         )
         if way not in libraries:
-            libraries[way] = _own(record, cluster, settings) or _textbook(record, placed.graph)
+            libraries[way] = _own(record, cluster, settings, network) or _textbook(
+                record, placed.graph, network
+            )
         made.append(Row(record, collective_of(record), libraries[way], placed))
     return made
 
 
-def _own(record: Record, cluster: str, settings: Mapping[str, str]) -> Library | None:
+def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str) -> Library | None:
     """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
     machine = split(cluster)[0]
     name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
     release = record.library_version if names_one(record.library_version) else None
-    options = Options(record.algorithm, record.protocol, release)
+    options = Options(record.algorithm, record.protocol, release, network=network)
     return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)
 
 
-def _textbook(record: Record, graph: Topology) -> Library:
+def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library:
     """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
     name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
     algorithm = "auto" if name == "gloo" else _algorithm(record)
-    return find_library(name, graph, ranks=record.ranks, options=Options(algorithm), calibration=None)
+    options = Options(algorithm, network=network)
+    return find_library(name, graph, ranks=record.ranks, options=options, calibration=None)
 
 
 def _algorithm(record: Record) -> str:

@@ -41,6 +41,7 @@ def command(
     files: options.Files,
     cluster: options.AnyCluster = None,
     settings: options.Settings = None,
+    network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
     max_error: Annotated[
@@ -52,13 +53,17 @@ def command(
 ) -> None:
     """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
     with forced(force):
-        run(files, cluster, settings or [], calibration, plot, max_error, pool_sites=pool_sites, as_json=json)
+        run(
+            files, cluster, settings or [], network, calibration, plot, max_error,
+            pool_sites=pool_sites, as_json=json,
+        )  # fmt: skip
 
 
 def run(
     files: list[Path],
     cluster: str | None,
     settings: list[str],
+    network: str,
     calibration: str,
     plot: Path | None,
     max_error: str | None,
@@ -71,9 +76,9 @@ def run(
     check_format(plot)
     check_outputs([plot], inputs=[*files, calibration])
     if any(map(is_ddp_record, files)):
-        if cluster or settings or calibration not in ("auto", "none"):
+        if cluster or settings or network != "fifo" or calibration not in ("auto", "none"):
             raise ValueError(
-                "steps hold the network they ran on; leave --cluster, --set and --calibration out"
+                "steps hold the network they ran on; leave --cluster, --set, --network and --calibration out"
             )
         from ringside.commands import compare_ddp
 
@@ -93,14 +98,19 @@ def run(
         )
         comments.append(known)
     with console.simulating("predicting"):
-        rows = compare(records, cluster, parse_settings(settings), found, pool_sites=pool_sites)
+        rows = compare(
+            records, cluster, parse_settings(settings), found, network=network, pool_sites=pool_sites
+        )
+    if network != "fifo":
+        comments.append(f"schedules played on the {network} network")
     sums = summaries(rows)
     if plot:
         from ringside.pictures.comparison import draw_comparison
 
         draw_comparison(rows, plot)
     if as_json:
-        inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
+        inputs = {"files": [str(file) for file in files], "cluster": cluster, "network": network,
+                  "calibration": calibration}  # fmt: skip
         summary = {name: asdict(s) for name, s in sums.items()}
         content = {"inputs": inputs, "notes": comments, "summary": summary, "rows": [_row(r) for r in rows]}
         console.print_json("compare", content)

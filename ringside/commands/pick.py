@@ -47,6 +47,7 @@ class PickRequest:
     algorithm: str
     protocol: str
     times: str | None
+    network: str
     nccl_version: str | None
     nccl_graph: Path | None
     dtype: str
@@ -68,6 +69,7 @@ def command(
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
     times: options.Times = None,
+    network: options.Network = "fifo",
     nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
@@ -86,7 +88,7 @@ def command(
     """Say which algorithm wins at every size and node count, and by how much."""
     request = PickRequest(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
-        protocol, times, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
+        protocol, times, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
     )  # fmt: skip
     with forced(force):
         run(request, plot, tuner_csv, as_json=json)
@@ -98,8 +100,9 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     read = [request.cluster, request.calibration, request.nccl_graph or "", request.anchor or ""]
     check_outputs((plot, csv), inputs=read)
     options = Options(
-        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
-    )
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
+        request.network,
+    )  # fmt: skip
     name = request.library or default_library(request.cluster, options)
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
@@ -233,6 +236,7 @@ def _print(
             "times": request.times or ("measured" if is_measured else CLOCKS[0]),
             "nccl_version": version,
         }
+        del inputs["network"]
     del inputs["sweep"]
     if as_json:
         found = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}

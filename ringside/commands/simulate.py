@@ -71,7 +71,7 @@ def command(
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
     engine: options.Engine = "auto",
-    network: Annotated[str, typer.Option(help="How links serve messages: fifo.")] = "fifo",
+    network: options.Network = "fifo",
     nccl_version: options.NcclVersion = None,
     nccl_graph: options.NcclGraph = None,
     dtype: options.Dtype = "float32",
@@ -101,8 +101,6 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
     sizes = console.sizes(*request.sweep)
     _check_outputs(request, sizes)
-    if request.network != "fifo":
-        raise ValueError(f"{request.network!r} is no known network; write fifo")
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
     if request.anchor:
@@ -110,8 +108,9 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
 
         found = scaled(found, request.anchor, request.cluster, values)
     options = Options(
-        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times
-    )
+        request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
+        request.network,
+    )  # fmt: skip
     find = partial(
         find_library, request.library, request.cluster, values, ranks=request.ranks,
         options=options, calibration=found,

@@ -13,7 +13,7 @@ from ringside import console, options
 from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
 from sim.engine.effort import forced
-from sim.libraries.find import find_library
+from sim.libraries.find import Options, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
@@ -92,6 +92,7 @@ def command(
     contention: Annotated[
         float, typer.Option(help="Share of compute that a running collective takes: channels / SMs.")
     ] = 0.0,
+    network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
     sweep: Annotated[
@@ -114,8 +115,9 @@ def command(
     )  # fmt: skip
     with forced(force):
         run(
-            cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library, sweep=sweep,
-            calibration=calibration, anchor=anchor, plot=plot, trace=trace, as_json=json,
+            cluster, settings or [], training, strategy=strategy, ranks=ranks, library=library,
+            network=network, sweep=sweep, calibration=calibration, anchor=anchor, plot=plot, trace=trace,
+            as_json=json,
         )  # fmt: skip
 
 
@@ -127,6 +129,7 @@ def run(
     strategy: str,
     ranks: int | None,
     library: str,
+    network: str,
     sweep: str | None,
     calibration: str,
     anchor: Path | None,
@@ -150,7 +153,10 @@ def run(
         from ringside.anchor import scaled
 
         found = scaled(found, anchor, cluster, figures)
-    libraries = [find_library(name, one, figures, ranks=ranks, calibration=found) for one in counted]
+    libraries = [
+        find_library(name, one, figures, ranks=ranks, options=Options(network=network), calibration=found)
+        for one in counted
+    ]
     caps = values if parameter == "bucket-cap-mb" else [training.ddp.bucketing.bucket_cap_mb]
     gpu = device(training.device or device_of(cluster, figures))
     rows = _rows(training, gpu, libraries, caps)
@@ -164,6 +170,8 @@ def run(
     notes = list(dict.fromkeys(note for one in libraries if isinstance(one, Nccl) for note in one.notes))
     inputs = {"cluster": cluster, "settings": settings, "strategy": strategy, "library": libraries[0].name,
               "calibration": calibration, "sweep": sweep, **asdict(training), "device": gpu.name}  # fmt: skip
+    if not isinstance(libraries[0], Nccl):
+        inputs["network"] = network
     held = memory(
         sized_workload(training, gpu)(training.batch), training.ddp, find_optimizer(training.optimizer)
     )
@@ -282,7 +290,7 @@ def _print(
     comments = [
         bounds,
         f"{inputs['strategy']} of {first.workload} on {' '.join([inputs['cluster'], *inputs['settings']])}; "
-        f"collectives of {inputs['library']}{_caveat(library)}",
+        f"collectives of {inputs['library']}{_caveat(library)}{_on(library)}",
         f"{first.samples // first.ranks} samples a rank and step, {compute}, {inputs['optimizer']}"
         f"{', ' + ddp['comm_hook'] if ddp['comm_hook'] else ''}",
         f"memory of a GPU {_gib(held.total)} of {_gib(gpu.memory)}{fits} ({parts})",
@@ -311,6 +319,11 @@ def _caveat(library: Library) -> str:
     if library.calibrated:
         return f", as measured ({library.calibrated.name})"
     return ", as its tuner believes, which no measurement has calibrated"
+
+
+def _on(library: Library) -> str:
+    """Which network, where the answer is not the usual one's."""
+    return f", on the {library.network} network" if library.network != "fifo" else ""
 
 
 def _cells(row: Outcome) -> tuple[console.Cell, ...]:

@@ -18,7 +18,8 @@ from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
-from sim.network.fifo import PIECES, FifoNetwork, Message
+from sim.network.find import make_network
+from sim.network.message import PIECES, Message, Network
 from sim.schedule import Schedule, ScheduleError, Step
 from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
@@ -80,7 +81,7 @@ class Execution:
     def __init__(
         self,
         env: simpy.Environment,
-        network: FifoNetwork,
+        network: Network,
         schedule: Schedule,
         gamma: float = 0.0,
         *,
@@ -271,10 +272,11 @@ def simulate(
     *,
     traced: bool = False,
     routes: Routes | None = None,
+    network: str = "fifo",
 ) -> Run:
     """Play one schedule alone on a topology and say how long it takes, in seconds.
 
-    ``routes`` are the topology's, for whoever has them already.
+    ``routes`` are the topology's, for whoever has them already; ``network`` is how links serve messages.
     """
     if schedule.ranks > len(ranks(graph)):
         raise ValueError(
@@ -283,8 +285,8 @@ def simulate(
         )
     effort.consider(schedule, graph)
     env = simpy.Environment()
-    network = FifoNetwork(env, graph, routes)
-    execution = Execution(env, network, schedule, gamma, traced=traced)
+    links = make_network(network, env, graph, routes)
+    execution = Execution(env, links, schedule, gamma, traced=traced)
     with uncollected():
         execution.start()
         env.run()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from sim.libraries.library import Library
+from sim.network.message import check_network
 from topologies import Topology, load
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ LIBRARIES = ("ideal", "gloo", "nccl")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm`` only NCCL understands.
+    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
 
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
@@ -32,6 +33,7 @@ class Options:
     nccl_version: str | None = None
     nccl_graph: Path | None = None
     times: str | None = None
+    network: str = "fifo"
 
     def settings(self) -> "Settings":
         """As NCCL's model takes them."""
@@ -79,6 +81,7 @@ def find_library(
         raise ValueError(f"{name!r} is no known library; write one of {', '.join(LIBRARIES)}")
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
+    check_network(options.network)
     if name == "nccl":
         return _nccl(cluster, values or {}, ranks, options, calibration)
     _refuse_nccls(name, options)
@@ -89,10 +92,12 @@ def find_library(
     if name == "gloo":
         from sim.libraries.gloo import Gloo
 
-        return Gloo(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+        return Gloo(
+            graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network
+        )
     from sim.libraries.ideal import Ideal
 
-    return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration)
+    return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network)
 
 
 def as_nccl(library: Library) -> "Nccl | None":
@@ -131,9 +136,9 @@ def _nccl(
 
     comm = communicator_of(cluster, values, ranks, options.settings(), options.nccl_graph)
     if options.times is not None:
-        return Nccl(comm, clock=options.times)
+        return Nccl(comm, clock=options.times, network=options.network)
     found, why = _calibrated(comm, calibration)
-    return Nccl(comm, calibrated=found, uncalibrated=why)
+    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network)
 
 
 def _calibrated(

@@ -57,7 +57,8 @@ class Ideal(Scheduled):
     def _effort(self, collective: Collective, name: str) -> int:
         """Transfers that ``auto`` would simulate: none where there is a closed form."""
         plan = schedule(name, collective)
-        return 0 if scheduled.has_closed_form(plan, self.graph) else estimate(plan, self.graph).transfers
+        has_form = scheduled.has_closed_form(plan, self.graph, self.network)
+        return 0 if has_form else estimate(plan, self.graph).transfers
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return caveat(candidate.algorithm, collective)

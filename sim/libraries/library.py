@@ -62,6 +62,7 @@ class Prediction:
     Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
     and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
     ``caveat`` is what to know before it is believed.
+    ``network`` is how links serve messages, where a schedule is played or stands behind a closed form.
     ``channels`` and ``belief_us``, what the library itself believes in microseconds, are NCCL's.
     """
 
@@ -76,6 +77,7 @@ class Prediction:
     caveat: str = ""
     channels: int = 1
     belief_us: float | None = None
+    network: str = "fifo"
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
@@ -101,6 +103,11 @@ class Library(Protocol):
     @property
     def name(self) -> str:
         """What the command line calls it."""
+        ...
+
+    @property
+    def network(self) -> str:
+        """How the links serve messages where schedules are played: one of `sim.network.message.NETWORKS`."""
         ...
 
     @property
@@ -160,7 +167,7 @@ def answer(
     found = library.time(collective, candidate, engine, traced=traced)
     return Prediction(
         collective, found.algorithm, candidate.protocol, found.engine, found.time_s, found.time_lo_s,
-        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us,
+        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us, library.network,
     )  # fmt: skip
 
 

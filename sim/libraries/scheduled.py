@@ -13,6 +13,7 @@ from sim.engine.events import simulate
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
 from topologies import Routes, Topology, num_machines, ranks
@@ -22,13 +23,20 @@ MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
 
 
-def takes_closed_form(plan: Schedule, graph: Topology) -> bool:
+def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
     """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
-    return has_closed_form(plan, graph) and estimate(plan, graph).transfers > MAX_TRANSFERS
+    return has_closed_form(plan, graph, network) and estimate(plan, graph).transfers > MAX_TRANSFERS
 
 
-def has_closed_form(plan: Schedule, graph: Topology) -> bool:
-    """Whether the schedule has a closed form on this network."""
+def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
+    """Whether the schedule has a closed form on this network.
+
+    What is sent to a rank directly, and added there, comes in one after another by the closed form, but all
+    at the same time on the ``fair`` network.
+    """
+    adds = plan.algorithm == "direct" and plan.collective.kind in ("all_reduce", "reduce_scatter")
+    if network == "fair" and adds:
+        return False
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
 
 
@@ -41,6 +49,7 @@ def evaluate(
     traced: bool = False,
     routes: Routes | None = None,
     bounds: Bounds | None = None,
+    network: str = "fifo",
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
@@ -53,18 +62,18 @@ def evaluate(
     quick = engine == "quick"
     if engine in ("auto", "quick"):
         decides = has_closed_form if quick else takes_closed_form
-        engine = "model" if not traced and decides(plan, graph) else "simpy"
+        engine = "model" if not traced and decides(plan, graph, network) else "simpy"
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
     if engine == "simpy":
         consider(plan, graph)
         routes = routes or Routes(graph)
         bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
-        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes)
+        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes, network=network)
         seconds, timeline = run.time_s, run.timeline
     else:
         closed = None
-        if has_closed_form(plan, graph) and not traced:
+        if has_closed_form(plan, graph, network) and not traced:
             closed = model.closed_form(plan.algorithm, plan.collective, parameters)
         if closed is None:
             raise ValueError(f"{what} on {name_of(graph)} has no closed form; write --engine simpy")
@@ -77,7 +86,7 @@ class Scheduled:
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
-    pins the choice.
+    pins the choice. ``network`` is one of `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
     name: ClassVar[str]
@@ -89,7 +98,14 @@ class Scheduled:
         *,
         algorithm: str = "auto",
         calibration: Calibration | None = None,
+        network: str = "fifo",
     ) -> None:
+        check_network(network)
+        if calibration and network != "fifo":
+            raise ValueError(
+                f"calibrations are fitted on the fifo network, not on {network}; "
+                "write --calibration none, or leave --network out"
+            )
         most = len(ranks(graph))
         self.ranks = most if count is None else count
         if self.ranks < 1:
@@ -102,6 +118,7 @@ class Scheduled:
         self.graph = graph
         self.algorithm = algorithm
         self.calibration = calibration
+        self.network = network
         self.routes = Routes(graph)
         self._preset = preset_of(graph, self.routes)
         self._scaled: dict[Parameters, Topology] = {}
@@ -132,7 +149,7 @@ class Scheduled:
         """Seconds that the busiest link needs for its bytes, or the longest chain of hops for none."""
         plan = self.schedule(collective, candidate)
         parameters, graph, _ = self._figures(collective, candidate)
-        if takes_closed_form(plan, graph):
+        if takes_closed_form(plan, graph, self.network):
             return max(closed_bounds(plan, parameters))
         return max(self._lower_bounds(plan, graph, candidate))
 
@@ -164,8 +181,9 @@ class Scheduled:
         parameters, graph, (low, high) = self._figures(collective, candidate)
         bounds = self._bounds.get((collective, candidate.algorithm))
         seconds, taken, timeline = evaluate(
-            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds
-        )
+            plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds,
+            network=self.network,
+        )  # fmt: skip
         return Estimate(
             seconds, seconds * low, seconds * high, taken, plan.algorithm, timeline=timeline,
             caveat=self._caveat(collective, candidate),

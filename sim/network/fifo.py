@@ -24,75 +24,31 @@ the connection's order). What is caused at that same instant joins what still wa
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import fsum, inf
 from operator import attrgetter
-from typing import Any
 
 import simpy
 
 from sim.network.load import load_of
+from sim.network.message import Message, Rates
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
 _by_key = attrgetter("key")
 
-Rates = list[tuple[float, float]]
-"""A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
-
-_Instant = tuple[list["Message"], list["Message"]]
+_Instant = tuple[list[Message], list[Message]]
 """What is delivered at one moment, and whose heads arrive."""
 
 SIMULTANEOUS = 1e-8
 """Moments that differ by no more than this share of them are one, where links differ."""
-
-PIECES = 16
-"""What a connection sends over a crowded link goes in so many pieces at the least."""
 
 CROWDED = 1.01
 """A link is crowded where more than so many times its bandwidth may come to it."""
 
 _ROUNDING = 1e-12
 """Rates that differ by no more than this share are one rate."""
-
-
-class Message:
-    """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
-
-    __slots__ = (
-        "at",
-        "delivered",
-        "hop",
-        "key",
-        "links",
-        "nbytes",
-        "pieces",
-        "rate",
-        "rates",
-        "spans",
-        "tail",
-    )
-
-    def __init__(
-        self, links: tuple[int, ...], nbytes: int, key: int, delivered: Callable[[Any, float], None]
-    ) -> None:
-        self.links = links
-        self.nbytes = nbytes
-        self.key = key
-        self.delivered = delivered
-        self.at = 0.0
-        """When what it waits for happens: its head arrives, or it is delivered."""
-        self.hop = 0
-        self.pieces = PIECES
-        """Into how many it is cut where its route is crowded."""
-        self.rate = inf
-        """Bytes/s at which it comes to its next link; all at once to the first."""
-        self.rates: Rates | None = None
-        """Its rate over time, where that changes between head and tail."""
-        self.tail = 0.0
-        self.spans: list[tuple[float, float]] | None = None
-        """When the message was on each of its links, if anybody asks: set a list to have it filled."""
 
 
 class _Segment(Message):

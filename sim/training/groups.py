@@ -15,7 +15,8 @@ from sim.engine.events import Execution
 from sim.libraries import gloo
 from sim.libraries.gloo import RENDEZVOUS, Gloo
 from sim.libraries.library import Library
-from sim.network.fifo import FifoNetwork
+from sim.network.find import make_network
+from sim.network.message import check_network
 from sim.parameters import preset_of
 from sim.schedule import Schedule
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
@@ -99,11 +100,13 @@ class SimulatedGroup:
     gamma: float = 0.0
     launch_s: float = 0.0
     workers: int = NCCL_WORKERS
+    network: str = "fifo"
     routes: Routes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "routes", Routes(self.graph))
         _check(self.ranks, self.workers)
+        check_network(self.network)
         if self.library not in ("ideal", "gloo"):
             raise ValueError(f"{self.library!r} is not simulated beside others; write ideal or gloo")
         if self.ranks > len(ranks(self.graph)):
@@ -127,7 +130,7 @@ class SimulatedGroup:
 
     def carrier(self, env: simpy.Environment) -> Carry:
         """The SimPy engine on one network."""
-        network = FifoNetwork(env, self.graph, self.routes)
+        network = make_network(self.network, env, self.graph, self.routes)
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
             if self.launch_s:
@@ -152,8 +155,9 @@ def process_group(library: Library) -> ProcessGroup:
     if isinstance(library, Gloo):
         announced_s = RENDEZVOUS * preset_of(library.graph).alpha
         return SimulatedGroup(
-            library.graph, library.ranks, library="gloo", launch_s=announced_s, workers=GLOO_WORKERS
-        )
+            library.graph, library.ranks, library="gloo", launch_s=announced_s, workers=GLOO_WORKERS,
+            network=library.network,
+        )  # fmt: skip
     return TimedGroup(library.ranks, library_time(library))
 
 

@@ -77,6 +77,11 @@ all_gather --cluster h100-1gpu:16 --algorithm pat --size 1M --engine simpy
 all_to_all --cluster dgx-h100:2 --size 16M --engine simpy
 sendrecv --cluster dgx1-v100:1 --size 16M --engine simpy
 all_reduce --cluster dgx-h100:1 -g 4 --size 16M
+all_reduce --cluster star:64 --algorithm double_binary_tree -b 1K -e 16M -f 128 --network fair
+all_reduce --cluster leaf-spine:2 --set oversubscription=4 --algorithm tree --size 4M --network fair
+all_to_all --cluster star:4 --library gloo --size 4M --network fair
+all_reduce --cluster dgx-h100:2 --size 16M --network fair
+all_reduce --cluster dgx-h100:2 --size 16M --network fair --engine simpy
 """
 
 PICK = """
@@ -84,6 +89,7 @@ all_reduce --cluster dgx-h100 --nodes 1,2,4,16 -b 1K -e 1G -f 16
 all_gather --cluster dgx-a100 --nodes 2,8 -b 1K -e 1G -f 32
 all_reduce --cluster dgx-a100 --nodes 2 -b 64K -e 16M -f 16 --times pipeline --algorithm ring,tree
 all_reduce --cluster star --nodes 4,16 -b 1K -e 16M -f 16
+all_reduce --cluster leaf-spine --set oversubscription=4 --nodes 2,4 -b 1K -e 16M -f 128 --network fair
 """
 
 TRAIN = """
@@ -92,6 +98,7 @@ TRAIN = """
 --model resnet50 --cluster dgx-h100:2
 --model resnet50 --cluster star:8
 --model resnet50 --cluster star:4 --library gloo
+--model resnet50 --cluster star:4 --library gloo --network fair
 --model gpt2 --batch 2 --cluster leaf-spine:2 --library ideal
 --model vgg16 --cluster dgx-a100 --sweep nodes=1,2,4
 """

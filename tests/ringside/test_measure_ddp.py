@@ -46,7 +46,7 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, 
     text = both.read_text()
     assert text.index("o.json, predicted") < text.index("o.json, measured")
     with pytest.raises(ValueError, match="steps hold the network"):
-        compare.run([output], "star", [], "none", None, None, pool_sites=False, as_json=False)
+        compare.run([output], "star", [], "fifo", "none", None, None, pool_sites=False, as_json=False)
 
 
 @pytest.mark.gloo

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
 from sim.engine.events import Run, simulate
-from sim.network.fifo import PIECES
+from sim.network.message import PIECES
 from sim.schedule import Schedule, Step, even_chunks, step
 from topologies import Routes, Topology, check, star
 from topologies.fabrics import leaf_spine

@@ -65,7 +65,7 @@ class Nccl:
     all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
     either clock. ``calibrated`` takes the clock's place for every pair that it has a form of, and then
     they alone are candidates; ``uncalibrated`` says why there is none. ``launch`` is how the host starts
-    it, to which only the measured model pays heed.
+    it, to which only the measured model pays heed. ``network`` is what the engine plays schedules on.
     """
 
     name = "nccl"
@@ -78,6 +78,7 @@ class Nccl:
         calibrated: Calibrated | None = None,
         uncalibrated: str = "",
         launch: Launch = ONE_GPU,
+        network: str = "fifo",
     ) -> None:
         if clock not in CLOCKS:
             raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
@@ -86,6 +87,7 @@ class Nccl:
         self.calibrated = calibrated
         self.uncalibrated = uncalibrated
         self.launch = launch
+        self.network = network
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
 
@@ -168,6 +170,11 @@ class Nccl:
         check_ranks(self, collective)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
+        if self.network != "fifo" and engine != "simpy":
+            raise ValueError(
+                f"NCCL's times are its tuner's or measured, and know no {self.network} network; "
+                "simulate with --engine simpy, or leave --network out"
+            )
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
             found = self._measured(self.calibrated.model, self.comm, collective, candidate)
             return on_fabric(self.comm, collective, candidate, found)
@@ -176,7 +183,7 @@ class Nccl:
             seconds = LAUNCH_S
         elif engine == "simpy":
             pair = candidate.algorithm, candidate.protocol
-            seconds, timeline = simulated(self.comm, collective, *pair, traced=traced)
+            seconds, timeline = simulated(self.comm, collective, *pair, traced=traced, network=self.network)
             seconds += overhead_s(self.comm, *pair)
             if candidate.algorithm != "p2p":
                 channels = len(carried_bytes(self.comm, collective, *pair))
@@ -232,7 +239,13 @@ def on_fabric(
 
 
 def simulated(
-    comm: Communicator, collective: Collective, algorithm: str, protocol: str, *, traced: bool = False
+    comm: Communicator,
+    collective: Collective,
+    algorithm: str,
+    protocol: str,
+    *,
+    traced: bool = False,
+    network: str = "fifo",
 ) -> tuple[Seconds, Timeline | None]:
     """The seconds and the timeline of the channel that takes longest: as long as all data take.
 
@@ -241,7 +254,15 @@ def simulated(
     """
     nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
     runs = [
-        evaluate(played.schedule, played.graph, nothing_else, "simpy", traced=traced, routes=played.routes)
+        evaluate(
+            played.schedule,
+            played.graph,
+            nothing_else,
+            "simpy",
+            traced=traced,
+            routes=played.routes,
+            network=network,
+        )
         for played in plays(comm, collective, algorithm, protocol)
     ]
     seconds, _, timeline = max(runs, key=lambda run: run[0])

@@ -1,0 +1,155 @@
+"""What links do to messages that share them: the one file that holds the ``fair`` rule.
+
+A message is a flow. It sets out, pays the latency of its whole route, and then crosses all links of the
+route at one rate until its bytes are through. The flows of a moment share the links max-min fairly
+(`sim.network.maxmin`), so none waits for another, and each change of one is felt by all that share with it
+at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all
+latencies are equal; see docs/model.md.
+
+A connection is one flow at a time, as a queue pair or a TCP connection is: its messages set out when they
+are sent, so latencies overlap, and their bytes cross one after another. A message of no bytes is there when
+its latency is over and the one before it is through.
+
+A topology's ``window`` bounds what is under way from one rank to another, and so their rate: it is a further
+link of window / latency bytes/s that their flows share. Its ``segment`` means nothing to a fluid.
+
+At one instant deliveries come first, the smaller key first, with what they cause at that instant; then all
+flows that begin or end do so together. In which order these are taken makes no difference.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from math import inf
+
+import simpy
+
+from sim.network.load import load_of
+from sim.network.maxmin import AT_ONCE, Sharing
+from sim.network.message import Message
+from topologies import Routes, Topology
+from topologies.graph import Hop
+
+
+class _Stream(tuple[int, ...]):
+    """A connection's way, and its messages whose latency is over; the first one is on the links."""
+
+    latency: float
+    number: int
+    """Among the streams of the links' `Sharing`."""
+    since: float
+    """When the first message came onto the links."""
+    waiting: deque[Message]
+
+
+class FairNetwork:
+    """The links of one topology during one simulation, under the ``fair`` rule."""
+
+    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
+        self._env = env
+        self.routes = routes or Routes(graph)
+        self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
+        self._number = {hop: number for number, hop in enumerate(graph.edges)}
+        self._latency = [link["latency"] for _, _, link in graph.edges(data=True)]
+        bandwidths = [link["bandwidth"] for _, _, link in graph.edges(data=True)]
+        self._sharing = Sharing(bandwidths)
+        self._load = load_of(self.link_names, bandwidths)
+        self._window: float = graph.graph.get("window", inf)
+        self._windows: dict[tuple[int, ...], int] = {}
+        self._streams: list[_Stream] = []
+        self._starts: list[tuple[float, int, int, Message]] = []
+        self._deliveries: list[tuple[float, int, int, Message]] = []
+        self._count = 0
+        self._next = inf
+
+    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
+        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
+        stream = _Stream(self._number[hop] for hop in route)
+        stream.latency = sum(self._latency[link] for link in stream)
+        links: tuple[int, ...] = stream
+        if stream.latency and self._window < inf:
+            if links not in self._windows:
+                self._windows[links] = self._sharing.add_link(self._window / stream.latency)
+            links = (*links, self._windows[links])
+        stream.number = self._sharing.open(links)
+        stream.waiting = deque()
+        self._streams.append(stream)
+        return stream
+
+    def send(self, message: Message, time: float) -> None:
+        """Put a message on its way now, at ``time``: its bytes may cross when its latency is over."""
+        assert isinstance(message.links, _Stream)
+        self._put(self._starts, message, time + message.links.latency)
+
+    def deliver(self, message: Message, time: float) -> None:
+        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        self._put(self._deliveries, message, time)
+
+    def _put(self, heap: list[tuple[float, int, int, Message]], message: Message, time: float) -> None:
+        message.at = time
+        self._count += 1
+        heappush(heap, (time, message.key, self._count, message))
+        self._wake(time)
+
+    def _wake(self, time: float) -> None:
+        """Have the network looked at, at ``time`` at the latest."""
+        if time < self._next:
+            self._next = time
+            event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
+            assert event.callbacks is not None
+            event.callbacks.append(self._happen)
+
+    def _happen(self, event: simpy.Event) -> None:
+        if event.value != self._next:  # something else happened before
+            return
+        time, self._next = self._next, -inf
+        until = time * (1 + AT_ONCE)
+        if self._sharing.next_end <= until:
+            for number in self._sharing.ending:
+                self._finish(self._streams[number], self._sharing.end_of(number))
+        due: list[tuple[int, int, Message]] = []
+        while True:
+            while self._deliveries and self._deliveries[0][0] <= until:
+                heappush(due, heappop(self._deliveries)[1:])
+            if due:
+                message = heappop(due)[-1]
+                message.delivered(message, message.at)
+            elif self._starts and self._starts[0][0] <= until:
+                message = heappop(self._starts)[-1]
+                stream = message.links
+                assert isinstance(stream, _Stream)
+                stream.waiting.append(message)
+                if len(stream.waiting) == 1:
+                    self._carry(stream, message.at)
+            else:
+                break
+        self._sharing.settle(time)
+        self._next = inf
+        for heap in (self._starts, self._deliveries):
+            if heap:
+                self._wake(heap[0][0])
+        self._wake(self._sharing.next_end)
+
+    def _carry(self, stream: _Stream, time: float) -> None:
+        """Put a stream's first message on its links; one that has no bytes is through at once."""
+        message = stream.waiting[0]
+        stream.since = time
+        if message.nbytes and stream:
+            self._sharing.begin(stream.number, message.nbytes)
+        else:
+            self._finish(stream, time)
+
+    def _finish(self, stream: _Stream, time: float) -> None:
+        """Deliver the message that is through, and let the next one of its stream cross."""
+        message = stream.waiting.popleft()
+        message.tail = time
+        if self._load is not None:
+            for link in stream:
+                self._load.take(link, message.nbytes, 0.0, time)
+        if message.spans is not None:
+            message.spans.extend((stream.since, time) for _ in stream)
+        self._put(self._deliveries, message, time)
+        if stream.waiting:
+            self._carry(stream, time)
+        else:
+            self._sharing.end(stream.number)

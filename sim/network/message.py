@@ -1,0 +1,80 @@
+"""What the engine gives a network to carry, and what a network does for it, by whatever rule."""
+
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Any, Protocol
+
+from topologies import Routes
+from topologies.graph import Hop
+
+Rates = list[tuple[float, float]]
+"""A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
+
+PIECES = 16
+"""What a connection sends over a crowded link goes in so many pieces at the least."""
+
+
+NETWORKS = ("fifo", "fair")
+
+
+def check_network(name: str) -> None:
+    """Refuse what is no network."""
+    if name not in NETWORKS:
+        raise ValueError(f"{name!r} is no known network; write one of {', '.join(NETWORKS)}")
+
+
+class Message:
+    """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
+
+    __slots__ = (
+        "at",
+        "delivered",
+        "hop",
+        "key",
+        "links",
+        "nbytes",
+        "pieces",
+        "rate",
+        "rates",
+        "spans",
+        "tail",
+    )
+
+    def __init__(
+        self, links: tuple[int, ...], nbytes: int, key: int, delivered: Callable[[Any, float], None]
+    ) -> None:
+        self.links = links
+        self.nbytes = nbytes
+        self.key = key
+        self.delivered = delivered
+        self.at = 0.0
+        """When what it waits for happens: its head arrives, or it is delivered."""
+        self.hop = 0
+        self.pieces = PIECES
+        """Into how many it is cut where its route is crowded."""
+        self.rate = inf
+        """Bytes/s at which it comes to its next link; all at once to the first."""
+        self.rates: Rates | None = None
+        """Its rate over time, where that changes between head and tail."""
+        self.tail = 0.0
+        self.spans: list[tuple[float, float]] | None = None
+        """When the message was on each of its links, if anybody asks: set a list to have it filled."""
+
+
+class Network(Protocol):
+    """The links of one topology during one simulation."""
+
+    routes: Routes
+    link_names: list[str]
+
+    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
+        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
+        ...
+
+    def send(self, message: Message, time: float) -> None:
+        """Put a message on its way now, at ``time``."""
+        ...
+
+    def deliver(self, message: Message, time: float) -> None:
+        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        ...
