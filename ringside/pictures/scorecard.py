@@ -36,7 +36,7 @@ def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
         for name, mark in zip(names, _MARKS, strict=True):
             axes.plot([], [], mark, mfc="white", mec="0.45", ms=5, ls="", label=name)
         axes.set_xscale("log")
-        axes.set_xlim(0.015, 10)
+        axes.set_xlim(0.01, 10)
         axes.set_xticks(shown := [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5], [f"{at:.0%}" for at in shown])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])

@@ -27,11 +27,11 @@ def test_the_page_has_examples():
 
 
 def test_json_says_the_same(ringside):
-    code, out, _ = ringside("explain", PUBLISHED / "azure_h100_n1_r8_all_reduce.json", "--json")
+    code, out, _ = ringside("explain", PUBLISHED / "stas_h200_n1_r8_all_reduce_torch.json", "--json")
     content = json.loads(out)
     assert (code, content["schema"]) == (0, "ringside.explain/1")
     assert (content["departs"], content["clear"]) == (True, False)
-    assert content["causes"][0]["cause"] == "process"
+    assert content["causes"][0]["cause"] == "wait"
     slow = [row for row in content["rows"] if row["slow"]]
     assert slow
     assert all(row["measured_s"] > row["family_hi_s"] for row in slow)

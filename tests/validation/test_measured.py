@@ -30,7 +30,7 @@ def judged(found, kept_back):
 
 FOLDS = {
     "abci-v100": ("abci2_v100_all_reduce_n{}_*", (1, 2, 4), (8,), 0.04),
-    "abci-a100": ("abci2_a100_all_reduce_n{}_*", (1, 2), (4,), 0.08),
+    "abci-a100": ("abci2_a100_all_reduce_n{}_*", (1, 2), (4,), 0.1),
     "alps-gh200": ("alps_gh200_aws1130_all_reduce_n{}_*", (1, 2, 4), (8,), 0.05),
 }
 

@@ -31,6 +31,9 @@ HINT = 3.0
 ALIKE = 3.0
 """Causes whose costs are nearer than this cannot be told apart."""
 
+ALIKE_PART = 1 / 3
+"""Nor those that come so near to the best one's gain: no family is known well enough to part them."""
+
 WORTH = 0.223
 """Log time by which the rows that show a cause must be slow, typically: a quarter."""
 
@@ -136,7 +139,7 @@ def judge(family: Family) -> Verdict:
     departs = slower >= WORTH and len(slow) >= max(len(over) / 6, 2)
     clear = slower >= WORTH and gain >= CLEAR
     least = CLEAR if clear else HINT
-    told_apart = tried[0].cost + ALIKE if clear or departs else -np.inf
+    told_apart = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
     named = [one for one in tried if one.cost <= min(told_apart, cost - least)]
     wide = EIGHTY * expected.sigma
     return Verdict(

@@ -13,7 +13,15 @@ from scipy.optimize import least_squares
 
 from sim.libraries.nccl.communicator import MAX_CHANNELS
 from sim.libraries.nccl.measured.messages import Work, time_us, work_of
-from sim.libraries.nccl.measured.model import Facts, Measured, corrected, log_form
+from sim.libraries.nccl.measured.model import (
+    SITE_BANDWIDTH,
+    SITE_LATENCY,
+    Facts,
+    Measured,
+    corrected,
+    latency_and_bandwidth,
+    log_form,
+)
 from validation.measured.observed import Chosen, Observed, choose
 from validation.measured.priors import Prior, priors
 
@@ -28,8 +36,11 @@ DIGITISED = 0.006
 _SURE = 30.0
 """So many deviations off such a point still counts in full: no outlier was ever drawn."""
 
-GAIN = 12.0
-"""By how much a fact of the graphs must lower the cost before it is believed against the preset."""
+NO_LL128, DOUBLED = 3.0, 6.0
+"""By how much the lack of LL128, and each doubling of channels, must lower the cost before it is believed."""
+
+_WAYS = ((1,), (4, 1))
+"""Spreads to begin with and to end with: a wide one first sees less of the kinks."""
 
 _LEAST_NOISE = 0.02
 _TRIALS = 200
@@ -48,87 +59,129 @@ class Fitted:
 
 
 def fit(rows: Sequence[Observed], *, pooled: bool = False) -> Fitted:
-    """Fit the machine's parameters to rows of one machine."""
+    """Fit the machine's parameters to rows of one machine.
+
+    Where sites are ``pooled`` each may be slower or quicker than the machine in latency and in bandwidth.
+    """
     expected = priors(rows[0].comm.system)
-    found = _map(rows, Facts(), expected, pooled)
-    for facts in _candidates(rows):
-        other = _map(rows, facts, expected, pooled)
-        if other.cost < found.cost - GAIN:
-            found = other
+    tried = [(_map(rows, facts, expected, pooled), unlikely) for facts, unlikely in _candidates(rows)]
+    found, _ = min(tried, key=lambda one: one[0].cost + one[1])
     return _finished(rows, found, expected, pooled)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Map:
-    """The values of largest posterior for one set of facts."""
+class _Rows:
+    """What is to be explained: log times, each with its spread, and a column of 0 and 1 for each site."""
 
-    facts: Facts
     chosen: Chosen
     work: Work
     log_us: Floats
     scale: Floats
+    reach: Floats
+    sites: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Map:
+    """The values of largest posterior for one set of facts; ``sites`` is what each row's site adds."""
+
+    facts: Facts
+    rows: _Rows
     log_values: Floats
+    sites: Floats
     cost: float
     covariance: Floats
 
 
-def _map(
-    rows: Sequence[Observed],
-    facts: Facts,
-    expected: Sequence[Prior],
-    pooled: bool,
-    start: Floats | None = None,
-) -> _Map:
+def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pooled: bool) -> _Map:
+    """The best of several ways down: times have kinks, before which a single one may end."""
     chosen = choose(rows, facts)
-    work, kept = work_of(chosen.tasks), [rows[place] for place in chosen.kept]
-    measured = np.log([row.record.time_s * 1e6 for row in kept])
-    scale = _spread(kept, pooled) / chosen.sure / np.sqrt(_weights(kept, pooled))
-    reach = np.where([_is_digitised(row) for row in kept], _SURE, 1.0)
-    centre, sigma = np.log([prior.value for prior in expected]), np.array([prior.sigma for prior in expected])
-    names = [prior.name for prior in expected]
-
-    def residuals(x: Floats) -> Floats:
-        off = (np.log(time_us(work, dict(zip(names, np.exp(x), strict=True)))) - measured) / scale
-        return np.concatenate([reach * _soft(off / reach), (x - centre) / sigma])
-
-    def slopes(x: Floats) -> Floats:
-        times, by_value = log_form(work, dict(zip(names, np.exp(x), strict=True)))
-        off = (times - measured) / scale
-        return np.vstack([(by_value * (_soft_slope(off / reach) / scale)).T, np.diag(1 / sigma)])
-
-    begin = centre if start is None else start
-    solved = least_squares(
-        residuals, begin, slopes, method="lm", x_scale=sigma, ftol=_CLOSE, max_nfev=_TRIALS
+    kept = [rows[place] for place in chosen.kept]
+    mine = _Rows(
+        chosen,
+        work_of(chosen.tasks),
+        np.log([row.record.time_s * 1e6 for row in kept]),
+        _spread(kept, pooled) / chosen.sure / np.sqrt(_weights(kept, pooled)),
+        np.where([_is_digitised(row) for row in kept], _SURE, 1.0),
+        _sites(kept) if pooled else np.zeros((len(kept), 0)),
     )
-    by_value = slopes(solved.x)
-    covariance: Floats = np.linalg.inv(by_value.T @ by_value).astype(np.float64)
-    return _Map(facts, chosen, work, measured, scale, solved.x, float(solved.cost), covariance)
+    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda found: found.cost)
+
+
+def _sites(rows: Sequence[Observed]) -> Floats:
+    """A column for each site, 1 at its rows; what one site alone measured is the machine's."""
+    where = [(row.record.site, row.comm.nodes == 1) for row in rows]
+    several = {one for one in (True, False) if len({site for site, scale in where if scale == one}) > 1}
+    names = dict.fromkeys(site for site, scale in where if scale in several)
+    return np.array(
+        [[site == name and scale in several for name in names] for site, scale in where], dtype=np.float64
+    ).reshape(len(rows), len(names))
+
+
+def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
+    many, sites = len(expected), rows.sites.shape[1]
+    names = [prior.name for prior in expected]
+    x = centre = np.concatenate([np.log([prior.value for prior in expected]), np.zeros(2 * sites)])
+    sigma = np.concatenate(
+        [[prior.sigma for prior in expected], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
+    )
+
+    def values(x: Floats) -> dict[str, float]:
+        return dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
+
+    for wider in way:
+        scale = wider * rows.scale
+        parts = latency_and_bandwidth(rows.work, values(x))
+        by_site = np.hstack([rows.sites * part[:, None] for part in parts])
+
+        def residuals(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
+            off = (np.log(time_us(rows.work, values(x))) + by_site @ x[many:] - rows.log_us) / scale
+            return np.concatenate([rows.reach * _soft(off / rows.reach), (x - centre) / sigma])
+
+        def slopes(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
+            times, by_value = log_form(rows.work, values(x))
+            off = (times + by_site @ x[many:] - rows.log_us) / scale
+            steep = _soft_slope(off / rows.reach) / scale
+            return np.vstack([np.hstack([by_value.T, by_site]) * steep[:, None], np.diag(1 / sigma)])
+
+        solved = least_squares(
+            residuals, x, slopes, method="lm", x_scale=sigma, ftol=_CLOSE, max_nfev=_TRIALS
+        )
+        x = solved.x
+    steepest = slopes(x)
+    covariance: Floats = np.linalg.inv(steepest.T @ steepest).astype(np.float64)
+    return _Map(facts, rows, x[:many], by_site @ x[many:], float(solved.cost), covariance[:many, :many])
 
 
 def _finished(rows: Sequence[Observed], found: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
     values = {
         prior.name: float(value) for prior, value in zip(expected, np.exp(found.log_values), strict=True)
     }
-    left = found.log_us - np.log(time_us(found.work, values))
-    correction = corrected(found.work, left, found.scale)
-    mean, _ = correction.predict(found.work)
+    explained = found.rows
+    left = explained.log_us - np.log(time_us(explained.work, values)) - found.sites
+    correction = corrected(explained.work, left, explained.scale)
+    mean, _ = correction.predict(explained.work)
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), _LEAST_NOISE)
-    nodes = [rows[place].comm.nodes for place in found.chosen.kept]
-    model = Measured(
-        values, found.covariance, correction, found.facts, noise, tuple(sorted(set(nodes))), pooled
-    )
-    return Fitted(model, expected, found.chosen, [rows[place] for place in found.chosen.kept], found.cost)
+    kept = [rows[place] for place in explained.chosen.kept]
+    nodes = tuple(sorted({row.comm.nodes for row in kept}))
+    model = Measured(values, found.covariance, correction, found.facts, noise, nodes, pooled)
+    return Fitted(model, expected, explained.chosen, kept, found.cost)
 
 
-def _candidates(rows: Sequence[Observed]) -> list[Facts]:
-    """What the graphs between nodes may be other than the preset says, the likelier first."""
+def _candidates(rows: Sequence[Observed]) -> list[tuple[Facts, float]]:
+    """What the graphs between nodes may be, as the preset says first, and how unlikely each is."""
     between = [row.comm for row in rows if row.comm.nodes > 1]
     if not between:
-        return []
-    lacking = [False] if any(Facts(ll128=False).on(comm) != comm for comm in between) else []
+        return [(Facts(), 0.0)]
+    lacking = any(Facts(ll128=False).on(comm) != comm for comm in between)
     count = between[0].channels
-    counts = [other for other in (2 * count, 4 * count) if other <= MAX_CHANNELS]
-    return [Facts(ll128, channels) for channels in (None, *counts) for ll128 in (True, *lacking)][1:]
+    doubled = [(None, 0.0), *((2**times * count, DOUBLED * times) for times in (1, 2))]
+    return [
+        (Facts(ll128, channels), unlikely + NO_LL128 * (not ll128))
+        for channels, unlikely in doubled
+        if channels is None or channels <= MAX_CHANNELS
+        for ll128 in ((True, False) if lacking else (True,))
+    ]
 
 
 def _spread(rows: Sequence[Observed], pooled: bool) -> Floats:

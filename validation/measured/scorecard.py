@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.libraries.nccl.measured.model import Answer
 from sim.record import Record
 from validation.measured.baselines import BASELINES
 from validation.measured.fit import fit
 from validation.measured.observed import Observed, choose, is_observable, observed
-from validation.published.calibrations import mates_of
+from validation.published.calibrations import is_left_out, mates_of
 
 KIB, MIB = 1024, 1024**2
 SMALL, LARGE = 64 * KIB, 64 * MIB
@@ -22,7 +23,10 @@ SMALL, LARGE = 64 * KIB, 64 * MIB
 HALF = 4 * MIB
 """Up to here a run is fitted, above judged."""
 
-_LEAST = 4
+_LEAST, _LOG = 4, 12
+"""Rows that a fit needs, and that make a log."""
+
+ONE_KNOWN = "another site, one row known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +88,45 @@ def questions(records: Sequence[Record]) -> Iterator[Question]:
     for machine in sorted({record.cluster for record in usable}):
         own = observed([record for record in usable if record.cluster == machine], machine, {})
         mates = [r for r in usable if r.cluster in mates_of(machine) and r.num_nodes == 1]
-        yield from _more_nodes(machine, own)
+        for other in (False, True):  # rows of another setting are another machine's
+            yield from _more_nodes(machine, [row for row in own if is_left_out(row.record) == other])
         yield from _other_sites(machine, own, observed(mates, machine, {}))
         for run in dict.fromkeys(row.run for row in own):
             yield from _of_run(machine, [row for row in own if row.run == run])
 
 
 def judge(question: Question) -> list[Judged]:
-    """Fit, predict, and lay beside what was measured."""
+    """Fit, predict, and lay beside what was measured.
+
+    Logs of another site are judged twice: as they are, and by the fit scaled with one row of each.
+    """
     model = fit(question.fitted, pooled=question.pooled).model
     chosen = choose(question.judged, model.facts)
     if not chosen.tasks:
         return []
-    answer = model.predict(chosen.tasks)
     rows = [question.judged[place] for place in chosen.kept]
-    others = {name: rule(question.fitted, rows) for name, rule in BASELINES.items()}
+    found = _beside(question, question.name, rows, model.predict(chosen.tasks))
+    for run in dict.fromkeys(row.run for row in rows) if question.pooled else ():
+        of_run = sorted(
+            (place for place, row in enumerate(rows) if row.run == run),
+            key=lambda place: rows[place].record.nbytes,
+        )
+        if len(of_run) < _LOG:
+            continue
+        known = of_run.pop(len(of_run) // 3)  # where latency and bandwidth both count
+        scaled = model.anchored([chosen.tasks[known]], [rows[known].record.time_s])
+        answer = scaled.predict([chosen.tasks[place] for place in of_run])
+        found += _beside(question, ONE_KNOWN, [rows[place] for place in of_run], answer)
+    return found
+
+
+def _beside(question: Question, name: str, rows: Sequence[Observed], answer: Answer) -> list[Judged]:
+    others = {rule: find(question.fitted, rows) for rule, find in BASELINES.items()}
     return [
         Judged(
-            *(question.name, question.machine, question.factor, row.record),
+            *(name, question.machine, question.factor, row.record),
             *(float(answer.time_s[i]), float(answer.lo_s[i]), float(answer.hi_s[i])),
-            {name: float(seconds[i]) for name, seconds in others.items()},
+            {rule: float(seconds[i]) for rule, seconds in others.items()},
         )
         for i, row in enumerate(rows)
     ]
@@ -183,7 +206,7 @@ def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed
 
 def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Question]:
     """Sizes between, a gap in the middle, and all that is larger."""
-    if len({row.record.nbytes for row in run}) < 12:
+    if len({row.record.nbytes for row in run}) < _LOG:
         return
     ordered = sorted(run, key=lambda row: row.record.nbytes)
     yield Question("every other size", machine, ordered[::2], ordered[1::2])

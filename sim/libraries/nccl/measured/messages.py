@@ -36,10 +36,8 @@ PARAMETERS = (
     *("inside_GBps", "between_GBps", "inside_ll", "inside_ll128", "between_ll", "between_ll128"),
     *("tree_one", "tree_two", "tree_many", "tree_burst"),
     *(f"{rate}.{proto}" for rate in ("inside_rate", "between_rate", "tree_rate") for proto in PROTOCOLS),
-    *(
-        "inside_gap_us",
-        *(f"{gap}.{proto}" for gap in ("between_gap_us", "tree_gap_us") for proto in PROTOCOLS),
-    ),
+    *("ring_own", "inside_gap_us"),
+    *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
     *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
 )
 """What a machine's times are made of; `validation.measured.priors` says what each means."""
@@ -159,7 +157,7 @@ def _messages(task: Task) -> tuple[float, float, float, float]:
     return float(channels), share / comm.ranks / loops / cuts.slices, loops, float(cuts.slices)
 
 
-_SHARPNESS = 8
+SHARPNESS = 8
 """How suddenly a host too slow for its GPUs takes over."""
 
 _GB = 1e3
@@ -173,7 +171,7 @@ def time_us(work: Work, values: Values) -> Floats:
     found = kernel_us(work, values)
     slow = (work.launch_gpus > 1) | (work.launch_threads > 1)
     if slow.any():
-        found[..., slow] *= (1 + (host[..., slow] / found[..., slow]) ** _SHARPNESS) ** (1 / _SHARPNESS)
+        found[..., slow] *= (1 + (host[..., slow] / found[..., slow]) ** SHARPNESS) ** (1 / SHARPNESS)
     return found
 
 
@@ -222,7 +220,9 @@ def _ring(work: Work, protocol: str, values: Values) -> Floats:
     hop_inside, hop_between = _hop(work, "ring", protocol, values)
     link, card = _links(work, protocol, values)
     steps = 2 * (work.ranks - 1) * work.half
-    crossings = np.where(work.one, 0.0, 2 * (work.nodes - 1) * work.half)
+    # a piece that goes round once meets every node's card at worst; NCCL counts one less where it goes twice
+    round_once = (work.half < 1) & (work.gpus > 1)
+    crossings = np.where(work.one, 0.0, 2 * (work.nodes - 1 + round_once) * work.half)
     m, c = work.message, work.channels
     inside = np.maximum(
         m / (values[f"inside_rate.{protocol}"] * _GB), c * (values["inside_gap_us"] + m / link)
@@ -230,7 +230,8 @@ def _ring(work: Work, protocol: str, values: Values) -> Floats:
     between = np.maximum(
         m / (values[f"between_rate.{protocol}"] * _GB), c * (values[f"between_gap_us.{protocol}"] + m / card)
     )
-    sent = work.loops * steps * work.slices * np.where(work.one, inside, between)
+    copied = np.where(work.one, values["ring_own"], 0.0)
+    sent = work.loops * (steps + copied) * work.slices * np.where(work.one, inside, between)
     found: Floats = (steps - crossings) * hop_inside + crossings * hop_between + sent
     return found
 
@@ -239,7 +240,7 @@ def _tree(work: Work, protocol: str, values: Values) -> Floats:
     hop_inside, hop_between = _hop(work, "tree", protocol, values)
     link, card = _links(work, protocol, values)
     m, c, two = work.message, work.channels, work.nodes == 2
-    gap_inside, gap_between = values["inside_gap_us"], values[f"tree_gap_us.{protocol}"]
+    gap_inside, gap_between = values["inside_gap_us"], values[f"between_gap_us.{protocol}"]
     burst = np.where(two, 0.5, 1.0) * values["tree_burst"]
     crossing = np.where(two, 1 / values["tree_two"], 2 / values["tree_many"])
     inside = (

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import Graph, PathClass
-from sim.libraries.nccl.measured.messages import Task, Values, Work, kernel_us, time_us, work_of
+from sim.libraries.nccl.measured.messages import (
+    SHARPNESS,
+    Task,
+    Values,
+    Work,
+    kernel_us,
+    time_us,
+    work_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +36,11 @@ PER_DOUBLING = 0.15
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
 
-AMPLITUDE = 0.2
-"""Standard deviation of log time that the form is expected to leave."""
+AMPLITUDE = 0.4
+"""Standard deviation of log time that the form is expected to leave, at most."""
+
+LEAST_AMPLITUDE = 0.1
+"""What is doubted away from the rows even of a form that leaves nothing at them."""
 
 MESSAGE_OCTAVES = 0.8
 CHANNEL_OCTAVES = 1.0
@@ -92,11 +103,12 @@ class Correction:
         """Mean and standard deviation of log time, a figure a task."""
         if not len(self.way):
             return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
+        found = float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
         mine = _alike(_place(work), (self.way, self.message, self.channels))
         weights = self._inverse @ mine.T
         mean: Floats = self.left @ weights
         variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
-        return mean, np.sqrt(np.maximum(variance, 0.0))
+        return mean, found * np.sqrt(np.maximum(variance, 0.0))
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -212,9 +224,7 @@ class Measured:
 
     def parts(self, work: Work) -> tuple[Floats, Floats]:
         """Which part of each time is latency, and which bandwidth."""
-        empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
-        latency = np.clip(kernel_us(empty, self.values) / time_us(work, self.values), 0.0, 1.0)
-        return latency, 1 - latency
+        return latency_and_bandwidth(work, self.values)
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Measured":
         """The same scaled to a site by rows that were measured there."""
@@ -224,6 +234,15 @@ class Measured:
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
         sigma = np.sqrt(uncertain**2 + self.noise**2)
         return replace(self, anchor=Anchor(*self.parts(work), left, sigma))
+
+
+def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Which part of each time is latency, and which bandwidth."""
+    kernel = kernel_us(work, values)
+    empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
+    latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
+    not_host = (kernel / time_us(work, values)) ** SHARPNESS
+    return not_host * latency, not_host * (1 - latency)
 
 
 def log_form(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from sim.libraries.nccl.measured.messages import (
     time_us,
     work_of,
 )
-from sim.libraries.nccl.measured.model import AMPLITUDE, Facts, Measured, corrected, log_form
+from sim.libraries.nccl.measured.model import AMPLITUDE, LEAST_AMPLITUDE, Facts, Measured, corrected, log_form
 from validation.measured.priors import priors
 
 MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
@@ -92,7 +92,9 @@ def test_the_correction_follows_its_rows_and_ends_where_there_are_none():
     others = work_of([Task(comm, "all_reduce", size, ("tree", "ll")) for size in (2**24, 8)])
     mean, sigma = found.predict(others)
     assert (mean == 0).all()
-    assert sigma == pytest.approx(AMPLITUDE)
+    assert sigma == pytest.approx(LEAST_AMPLITUDE)
+    worse = corrected(rows, np.array([0.6, -0.5, 0.7]), np.full(3, 0.05))
+    assert worse.predict(others)[1] == pytest.approx(AMPLITUDE)
 
 
 def test_one_row_far_off_the_others_moves_the_correction_little():
@@ -148,7 +150,7 @@ def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
     model = bare((2,), pooled=True)
     comm = communicator("dgx-h100", 2)
     small = Task(comm, "all_reduce", 8, ("tree", "ll"))
-    large = Task(comm, "all_reduce", 2**30, ("ring", "simple"))
+    large = Task(comm, "all_reduce", 2**33, ("ring", "simple"))
     before = model.predict([small, large])
     after = model.anchored([small], [2 * before.time_s[0]]).predict([small, large])
     assert 1.5 < after.time_s[0] / before.time_s[0] < 2
