@@ -131,12 +131,13 @@ def head() -> Iterator[str]:
     yield "# Speed and memory against the number of ranks\n"
     yield f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {machine()}.\n"
     yield (
-        f"One all-reduce a row, each in its own process, single runs. Engines: on a star of {BANDWIDTH / 1e9:g} GB/s and "
-        f"{LATENCY * 1e6:g} us; different links have 0.5 to 2 times that. Libraries: through the API, all in `play`. Seconds "
-        "are wall time, imports and loading of compiled code apart; MB are peak RSS above these. Growth is fitted to rows of "
+        "One all-reduce a row, each in its own process, single runs. Engines: on a star of "
+        f"{BANDWIDTH / 1e9:g} GB/s and {LATENCY * 1e6:g} us; different links have 0.5 to 2 times that. "
+        "Libraries: through the API, all in `play`. Seconds are wall time, imports and loading of compiled "
+        "code apart; MB are peak RSS above these. Growth is fitted to rows of "
         f"{SHORT_S:g} s and {SMALL_B / 1e6:g} MB or more. The other simulators' "
-        "figures were measured in November 2026 on a machine with 2 cores, start included (`benchmarks/peers.py`); "
-        "ours beside them are build, wire and play together."
+        "figures were measured in November 2026 on a machine with 2 cores, start included "
+        "(`benchmarks/peers.py`); ours beside them are build, wire and play together."
     )
 
 

@@ -22,7 +22,7 @@ def cell(nodes: int, algorithm: str, protocol: str, nbytes: int) -> str:
     pinned = Settings(pins=Pins(algorithm, protocol))
     comm = communicator(MACHINE, nodes, settings=pinned)
     tuner = cost_table(comm, "all_reduce").choose(nbytes).time_us
-    seconds, _ = simulated(comm, Collective("all_reduce", comm.ranks, nbytes, 4), algorithm, protocol)
+    seconds, *_ = simulated(comm, Collective("all_reduce", comm.ranks, nbytes, 4), algorithm, protocol)
     engine = (seconds + overhead_s(comm, algorithm, protocol) - LAUNCH_S) * 1e6
     return f"{tuner:.0f} / {engine:.0f}, {engine / tuner:.2f}x"
 

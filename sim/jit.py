@@ -42,8 +42,8 @@ def _jit(function: F, **options: bool) -> F:
 
 
 def fingerprint(*files: str) -> int:
-    """A number that changes with what stands in the files; never 0."""
-    digest = sha256(b"".join(Path(file).read_bytes() for file in files)).digest()
+    """A number that changes with what stands in the files, and with how they are compiled; never 0."""
+    digest = sha256(b"".join(Path(file).read_bytes() for file in (__file__, *files))).digest()
     return 1 + int.from_bytes(digest[:6], "big")
 
 

@@ -155,12 +155,16 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
     free, adder = np.zeros_like(ring.beta), np.zeros(size)
     state = done, arrived, free, adder
     every = max(EVERY // size, 1)
+    compiled = jit.available() and ring.count * (size + SMALL) > MANY
+    if compiled:
+        from sim.engine.compiled.ring import turn
+
+        if not jit.is_kept(turn):
+            effort.say("compiling the ring's recurrence, once on this machine; some ten seconds")
     for begin in range(0, ring.count, every):
         effort.show(begin * size, ring.count * size)
         end = min(begin + every, ring.count)
-        if jit.available() and ring.count * (size + SMALL) > MANY:
-            from sim.engine.compiled.ring import turn
-
+        if compiled:
             figures = ring.beta, ring.ahead, ring.behind, ring.sizes
             lags, phases = (ring.back, credits, ring.before), (ring.sums, ring.first, ring.turn)
             turn(begin, end, lags, phases, figures, state, gamma)

@@ -14,6 +14,9 @@ from sim.schedule import Schedule
 MAX_TRANSFERS = 100_000
 """As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
 
+RECURRENCE = 500
+"""As many transfers a recurrence plays while an event loop plays one; ``benchmarks`` measures a thousand."""
+
 _FIRST = ("halving_doubling", "ring")
 """Weighed first: by what they take, others need not be simulated."""
 
@@ -55,10 +58,15 @@ class Ideal(Scheduled):
         return schedule(candidate.algorithm, collective)
 
     def _effort(self, collective: Collective, name: str) -> int:
-        """Transfers that ``auto`` would simulate: none where there is a closed form."""
+        """Transfers that ``auto`` would simulate: none where there is a closed form, few by recurrence."""
         plan = schedule(name, collective)
-        has_form = scheduled.has_closed_form(plan, self.graph, self.network)
-        return 0 if has_form else estimate(plan, self.graph).transfers
+        if scheduled.has_closed_form(plan, self.graph, self.network):
+            return 0
+        transfers = estimate(plan, self.graph).transfers
+        if transfers <= MAX_TRANSFERS:
+            return transfers
+        by_rule = scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
+        return transfers // RECURRENCE if by_rule else transfers
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return caveat(candidate.algorithm, collective)

@@ -7,12 +7,13 @@ from typing import ClassVar
 from sim import jit
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
-from sim.engine import fast, model
+from sim.engine import fast, maxplus, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
 from sim.engine.events import simulate
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
+from sim.engine.wiring import wire
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
@@ -25,7 +26,7 @@ MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
 
 
-SIMPY_TRANSFERS = 50_000
+SIMPY_TRANSFERS = 20_000
 """As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
 
 
@@ -48,6 +49,14 @@ def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> b
     if network == "fair" and adds:
         return False
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
+
+
+def is_recurrence(plan: Schedule, graph: Topology, routes: Routes, network: str = "fifo") -> bool:
+    """Whether the fast engine plays the schedule by recurrence, which every machine has."""
+    streams = plan.steps
+    if network != "fifo" or not isinstance(streams, Streams) or not streams.is_ring:
+        return False
+    return maxplus.ring_of(plan, wire(plan, graph, routes)) is not None
 
 
 def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.jit import compiled, entry
+from sim.jit import compiled, entry, fingerprint
 
 BLOCK = 2048
 
 
-@entry
-def turn(
+@compiled
+def _turn(
     begin: int,
     end: int,
     lags: Any,
@@ -22,7 +22,6 @@ def turn(
     state: tuple[Any, ...],
     gamma: float,
 ) -> None:
-    """Let the transfers from ``begin`` to before ``end`` happen: `maxplus.play` has the arrays."""
     back, credits, before = lags
     sums, first, way = phases
     beta, ahead, behind, sizes = figures
@@ -88,3 +87,25 @@ def _reduce(came: Any, adder: Any, nbytes: Any, gamma: float) -> None:
     for i in range(len(came)):
         begin = came[i] if came[i] > adder[i] else adder[i]
         adder[i] = came[i] = begin + nbytes[i] * gamma
+
+
+def _entry(sources: int) -> Any:
+    # as in `loop`: what changes how this is compiled must change what Numba looks at
+    @entry
+    def turn(
+        begin: int,
+        end: int,
+        lags: Any,
+        phases: Any,
+        figures: tuple[Any, ...],
+        state: tuple[Any, ...],
+        gamma: float,
+    ) -> None:
+        """Let the transfers from ``begin`` to before ``end`` happen: `maxplus.play` has the arrays."""
+        if sources:
+            _turn(begin, end, lags, phases, figures, state, gamma)
+
+    return turn
+
+
+turn = _entry(fingerprint())

@@ -178,12 +178,12 @@ class Nccl:
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
             found = self._measured(self.calibrated.model, self.comm, collective, candidate)
             return on_fabric(self.comm, collective, candidate, found)
-        channels, timeline = candidate.channels, None
+        channels, timeline, played = candidate.channels, None, engine in ("simpy", "fast")
         if self.comm is None:
             seconds = LAUNCH_S
-        elif engine in ("simpy", "fast"):
+        elif played:
             pair = candidate.algorithm, candidate.protocol
-            seconds, timeline = simulated(
+            seconds, engine, timeline = simulated(
                 self.comm, collective, *pair, engine, traced=traced, network=self.network
             )
             seconds += overhead_s(self.comm, *pair)
@@ -201,7 +201,7 @@ class Nccl:
         estimate = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
-        played = engine == "simpy" or self.clock == "pipeline"
+        played = played or self.clock == "pipeline"
         return on_fabric(self.comm, collective, candidate, estimate, played=played) if self.comm else estimate
 
     def _measured(
@@ -249,8 +249,10 @@ def simulated(
     *,
     traced: bool = False,
     network: str = "fifo",
-) -> tuple[Seconds, Timeline | None]:
+) -> tuple[Seconds, str, Timeline | None]:
     """The seconds and the timeline of the channel that takes longest: as long as all data take.
+
+    Between them is the engine taken: ``fast`` only where that played all channels.
 
     It lasts from the first byte sent to the last received; what comes before, the tuner's base
     latency and the launch, is not in it.
@@ -268,8 +270,9 @@ def simulated(
         )
         for played in plays(comm, collective, algorithm, protocol)
     ]
+    taken = {run[1] for run in runs}
     seconds, _, timeline = max(runs, key=lambda run: run[0])
-    return seconds, timeline
+    return seconds, taken.pop() if len(taken) == 1 else "simpy", timeline
 
 
 def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:

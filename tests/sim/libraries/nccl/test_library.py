@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from sim.collective import Collective
@@ -45,7 +47,7 @@ def test_sends_and_receives_pass_no_tuner(kind):
     assert found.algorithm == "p2p"
     assert found.time_s == point_to_point(comm, kind, M).time_us * 1e-6 + LAUNCH_S
     played = answer(Nccl(comm), Collective(kind, 16, M, 4), "simpy")
-    taken, _ = simulated(comm, Collective(kind, 16, M, 4), "p2p", "simple")
+    taken, *_ = simulated(comm, Collective(kind, 16, M, 4), "p2p", "simple")
     assert (played.algorithm, played.channels) == ("p2p", found.channels)
     assert played.time_s == taken + overhead_s(comm, "p2p", "simple")
 
@@ -55,7 +57,7 @@ def test_the_engines_time_has_base_latency_and_launch():
     found = answer(Nccl(comm), all_reduce(16), "simpy", traced=True)
     assert (found.algorithm, found.protocol, found.engine) == ("tree", "ll128", "simpy")
     assert overhead_s(comm, "tree", "ll128") == pytest.approx(14e-6 + LAUNCH_S)
-    seconds, _ = simulated(comm, all_reduce(16), "tree", "ll128")
+    seconds, *_ = simulated(comm, all_reduce(16), "tree", "ll128")
     assert found.time_s == seconds + overhead_s(comm, "tree", "ll128")
     assert found.timeline is not None
     assert found.belief_us == answer(Nccl(comm), all_reduce(16)).belief_us
@@ -91,3 +93,21 @@ def test_a_time_that_no_machine_reaches_is_a_defect():
     assert library.bound(large, ALONE) == pytest.approx(4000 * M / 400e9 + LAUNCH_S)
     with pytest.raises(LawError, match="below the traffic bound"):
         library.time(large, Candidate("ring", "simple", belief_us=100.0))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "nvls"])
+def test_both_engines_play_nccls_schedules_to_the_same_time(nodes, algorithm):
+    pytest.importorskip("numba")
+    comm = communicator("dgx-h100", nodes)
+    algorithm = "nvls_tree" if algorithm == "nvls" and nodes > 1 else algorithm
+    expected, by, _ = simulated(comm, all_reduce(8 * nodes), algorithm, "simple")
+    found, instead, _ = simulated(comm, all_reduce(8 * nodes), algorithm, "simple", "fast")
+    assert (by, instead) == ("simpy", "fast")
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_numba_the_answer_says_that_simpy_played_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    library = Nccl(communicator("dgx-h100", 1))
+    assert library.time(all_reduce(8, 64 << 10), Candidate("tree", "simple"), "fast").engine == "simpy"

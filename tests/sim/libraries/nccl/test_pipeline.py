@@ -41,7 +41,7 @@ def errors(machine, nodes, gpus, kind, algorithm, protocol, sizes=SIZES):
     found = []
     for nbytes in sizes:
         collective = Collective(kind, comm.ranks, nbytes, 4)
-        engine, _ = simulated(comm, collective, algorithm, protocol)
+        engine, *_ = simulated(comm, collective, algorithm, protocol)
         found.append(closed_form(comm, collective, algorithm, protocol) / engine - 1)
     return found
 
@@ -96,13 +96,13 @@ def test_one_loop_of_a_ring_by_hand():
     assert channel.between.latency == pytest.approx(5e-6)
     expected = 2 * (5e-6 + 8 * K / 6e9)
     assert closed_form(comm, Collective("all_reduce", 2, 64 * K, 4), "ring", "ll") == pytest.approx(expected)
-    engine, _ = simulated(comm, Collective("all_reduce", 2, 64 * K, 4), "ring", "ll")
+    engine, *_ = simulated(comm, Collective("all_reduce", 2, 64 * K, 4), "ring", "ll")
     assert engine == pytest.approx(expected)
 
 
 def test_credits_hold_up_small_simple_rings_across_nodes():
     comm = communicator("dgx-a100", 2)
-    seconds, _ = simulated(comm, Collective("all_reduce", 16, 8 * K, 4), "ring", "simple")
+    seconds, *_ = simulated(comm, Collective("all_reduce", 16, 8 * K, 4), "ring", "simple")
     assert seconds == pytest.approx(15 * 14e-6 + 3.4e-6, rel=0.01)
 
 
@@ -128,7 +128,7 @@ def test_a_single_channel_has_its_search_channel_to_itself():
 @pytest.mark.parametrize(("nbytes", "measured_us"), [(256 * M, 1706.78), (G, 6433.99), (8 * G, 49674.6)])
 def test_a_tree_inside_a_node_is_within_10_per_cent_of_what_was_measured(nbytes, measured_us):
     comm = communicator("dgx-h100", 1, 4)
-    taken, _ = simulated(comm, Collective("all_reduce", 4, nbytes, 4), "tree", "simple")
+    taken, *_ = simulated(comm, Collective("all_reduce", 4, nbytes, 4), "tree", "simple")
     seconds = taken + overhead_s(comm, "tree", "simple") + LAUNCH_S
     assert seconds * 1e6 == pytest.approx(measured_us, rel=0.1)
     assert closed_form(comm, Collective("all_reduce", 4, nbytes, 4), "tree", "simple") == pytest.approx(
@@ -214,7 +214,7 @@ def test_wires_are_a_sound_topology(machine, inside, algorithm):
 
 def test_the_timeline_is_the_slowest_channels():
     comm = communicator("dgx-h100", 2)
-    seconds, timeline = simulated(comm, Collective("all_reduce", 16, M, 4), "tree", "ll", traced=True)
+    seconds, _, timeline = simulated(comm, Collective("all_reduce", 16, M, 4), "tree", "ll", traced=True)
     assert max(span.delivered for span in timeline.transfers) == pytest.approx(seconds)
 
 
