@@ -3,8 +3,9 @@
 Measured in November 2026 on a machine with 2 cores, each project built from its source (SimGrid is Debian's
 package) and run from its command line: 25e9 B/s a rank, 5 us a message, no time for additions. Wall seconds,
 start included, and peak RSS are of single runs: read them to a factor of two. ASTRA-sim 2 is its analytical
-backend, congestion unaware; SimGrid is SMPI's replay with its correction factors off; LogGOPSim has its sort of
-ready operations made stable, without which it stops at such sizes, and its seconds include making the schedule.
+backend, congestion unaware; SimGrid is SMPI's replay with its correction factors off. LogGOPSim's sort of
+ready operations was made stable, without which it stops at such sizes; its seconds at 256 and 1,024 ranks
+include making the schedule.
 """
 
 from typing import NamedTuple

@@ -123,7 +123,7 @@ def beside(algorithm: str, kept: dict[int, Cost]) -> Iterator[str]:
         times = peer.seconds / (own.build_s + own.wire_s + own.play_s)
         yield (
             f"| {peer.ranks:,} | {peer.project} | {peer.seconds:g} | {peer.megabytes:,g} "
-            f"| {peer.predicted_us:,g} | {times:,.1f} times |"
+            f"| {peer.predicted_us:,.0f} | {times:,.1f} times |"
         )
 
 
