@@ -131,7 +131,6 @@ class Distributed(Recorder):
         ranks = self._groups.ranks
         if not group_size or ranks % group_size:
             self._refuse(f"new_subgroups of {group_size} of {ranks} ranks; write a size that divides {ranks}")
-        assert group_size
         return self.new_subgroups_by_enumeration(
             [range(first, first + group_size) for first in range(0, ranks, group_size)]
         )

@@ -9,7 +9,7 @@ the job was initialised with a device (``eager``): then through their group's.
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from sim.program.groups import Groups
 from sim.program.operations import (
@@ -190,7 +190,7 @@ class Recorder:
             )
         return nbytes
 
-    def _refuse(self, message: str) -> None:
+    def _refuse(self, message: str) -> NoReturn:
         """What torch.distributed raises; the rank gets no further."""
         self._post(Raise(message), "error")
         raise RankLostError(message)
