@@ -28,7 +28,7 @@ Algorithm = Annotated[
     str, typer.Option(help="ring, tree, double_binary_tree, ... or auto; for nccl what NCCL_ALGO takes.")
 ]
 Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
-Engine = Annotated[str, typer.Option(help="simpy, model, or auto, which says what it took.")]
+Engine = Annotated[str, typer.Option(help="simpy, fast, model, or auto, which says what it took.")]
 Network = Annotated[str, typer.Option(help="How links serve messages: fifo, in turn; or fair, shared.")]
 NcclVersion = Annotated[
     str | None, typer.Option(help="Any release from 2.8 on; the answer says which one stands for another.")

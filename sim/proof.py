@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collective import KINDS
+from sim.plan import Plan
 from sim.races import refuse_deadlock, refuse_races
-from sim.steps import Bools, Ints, Plan, Step
+from sim.steps import Bools, Ints, Step
 
 PARTS_COUNTED = 1 << 24
 """Parts, which are pairs of a rank and a chunk, that are counted together: some 200 MB."""

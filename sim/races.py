@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 
-from sim.steps import Plan, ScheduleError, Transfer
+from sim.plan import Plan
+from sim.steps import ScheduleError, Transfer
 
 
 class _Certain:

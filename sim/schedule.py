@@ -12,6 +12,7 @@ comes back, at no cost, when a chunk has been completely received.
 
 from dataclasses import dataclass
 
+from sim.plan import Plan
 from sim.proof import prove
 from sim.steps import (
     CREDITS,
@@ -19,7 +20,6 @@ from sim.steps import (
     Chunks,
     Ints,
     Links,
-    Plan,
     ScheduleError,
     Step,
     Transfer,
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Schedule(Plan):
-    """One way to carry out one collective, which can be proved; see `sim.steps.Plan` for its parts."""
+    """One way to carry out one collective, which can be proved; see `sim.plan.Plan` for its parts."""
 
     def check(self) -> None:
         """Prove it: see `sim.proof.prove`, which raises `ScheduleError` with what is wrong."""

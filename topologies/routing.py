@@ -104,6 +104,9 @@ class Routes:
     def _path(self, a: Node, b: Node, turn: Turn) -> list[Node]:
         if self._graph.has_edge(a, b):
             return [a, b]
+        only = self._graph.adj[a]
+        if len(only) == 1 and self._graph.has_edge(next(iter(only)), b):
+            return [a, *only, b]
         for forth, back in self._searches(a, b):
             if not forth.keys().isdisjoint(back):
                 return join(forth, back, turn)

@@ -11,7 +11,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
-from ringside.commands.simulate_settings import idle_rates
 from ringside.pictures.style import check_format
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
@@ -122,12 +121,16 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         check_growth(predictions)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
-    others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
-    asked = [one.collective for one in predictions]
-    idle = idle_rates(
-        library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
-        perf_counter() - begun,
-    )  # fmt: skip
+    idle = []
+    if values:
+        from ringside.commands.simulate_settings import idle_rates
+
+        others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
+        asked = [one.collective for one in predictions]
+        idle = idle_rates(
+            library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
+            perf_counter() - begun,
+        )  # fmt: skip
     links = links_of(library, find, predictions[0], request.engine) if request.links else None
     if request.plot and links:
         draw(links, library, request.plot)
@@ -136,9 +139,10 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
 
 def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
-    inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-    check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
-    check_format(request.plot)
+    if request.trace or request.plot:
+        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
+        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+        check_format(request.plot)
     if request.plot and not request.links:
         raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
     for option, given in (("a trace", request.trace), ("--links", request.links)):

@@ -4,15 +4,12 @@ Every rank then sends and receives close to 2S in all, as in a ring, at a tree's
 Speck and Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 """
 
-from collections.abc import Iterator
-from itertools import zip_longest
-
 import numpy as np
 
 from sim.algorithms.pipeline import chunk_size
-from sim.algorithms.tree import parents, waves
+from sim.algorithms.tree import parents, streams
 from sim.collective import Collective
-from sim.schedule import Chunks, Ints, Schedule, Step, sized_chunks
+from sim.schedule import Chunks, Ints, Schedule, sized_chunks
 
 
 def trees(ranks: int) -> tuple[Ints, Ints]:
@@ -46,24 +43,11 @@ def halves(collective: Collective) -> tuple[Chunks, range, range]:
 def all_reduce(collective: Collective) -> Schedule:
     """Both trees at once, each on a channel of its own."""
     chunks, *parts = halves(collective)
-
-    def steps() -> Iterator[Step]:
-        both = zip_longest(
-            *(
-                waves(parent, part, channel=channel)
-                for channel, (parent, part) in enumerate(zip(trees(collective.ranks), parts, strict=True))
-            )
-        )
-        for pair in both:
-            moved = [wave for wave in pair if wave is not None]
-            yield Step(
-                *(
-                    np.concatenate([getattr(wave, field) for wave in moved])
-                    for field in ("src", "dst", "chunk", "span", "channel", "reduce")
-                )
-            )
-
-    return Schedule(collective, "double_binary_tree", chunks, steps)
+    one, other = (
+        streams(parent, part, len(chunks), channel=channel)
+        for channel, (parent, part) in enumerate(zip(trees(collective.ranks), parts, strict=True))
+    )
+    return Schedule(collective, "double_binary_tree", chunks, one.beside(other))
 
 
 BUILDS = {"all_reduce": all_reduce}

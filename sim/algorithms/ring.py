@@ -5,75 +5,59 @@ All-reduce is a reduce-scatter followed by an all-gather, n-1 steps each, S/n by
 J. Parallel Distrib. Comput. 69, 2009). Broadcast and reduce are pipelines along the ring.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from sim.algorithms.pipeline import pipeline_chunks
 from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from sim.schedule import Schedule, even_chunks
+from sim.streams import Streams
 
 
-def _rotations(ranks: int, first: int, *, reduce: bool) -> Iterator[Step]:
-    """n-1 steps; in step s rank i passes chunk ``i + first - s`` to its successor."""
+def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:
+    """In step s rank i passes chunk ``i + first - s`` to its successor, which at first adds it."""
     rank = np.arange(ranks)
-    successor = (rank + 1) % ranks
-    for s in range(ranks - 1):
-        yield step(rank, successor, (rank + first - s) % ranks, reduce=reduce)
+    return Streams.of(
+        rank, (rank + 1) % ranks, first=(rank + first) % ranks, count=count, sums=sums, chunks=ranks, turn=-1
+    )
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Reduce-scatter, then all-gather, each chunk S/n."""
-
-    def steps() -> Iterator[Step]:
-        yield from _rotations(collective.ranks, 0, reduce=True)
-        yield from _rotations(collective.ranks, 1, reduce=False)
-
-    return Schedule(collective, "ring", even_chunks(collective, collective.ranks), steps)
+    """Reduce-scatter, then all-gather, each chunk S/n; what came in one step goes on in the next."""
+    ranks = collective.ranks
+    steps = _turning(ranks, 0, count=2 * (ranks - 1), sums=ranks - 1)
+    return Schedule(collective, "ring", even_chunks(collective, ranks), steps)
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
     """The first half of the all-reduce, turned so that rank r ends with part r."""
-
-    def steps() -> Iterator[Step]:
-        return _rotations(collective.ranks, -1, reduce=True)
-
+    ranks = collective.ranks
+    steps = _turning(ranks, -1, count=ranks - 1, sums=ranks - 1)
     return Schedule(collective, "ring", even_chunks(collective), steps)
 
 
 def all_gather(collective: Collective) -> Schedule:
     """The second half of the all-reduce: every part travels once around."""
-
-    def steps() -> Iterator[Step]:
-        return _rotations(collective.ranks, 0, reduce=False)
-
-    return Schedule(collective, "ring", even_chunks(collective), steps)
+    ranks = collective.ranks
+    return Schedule(collective, "ring", even_chunks(collective), _turning(ranks, 0, count=ranks - 1, sums=0))
 
 
 def broadcast(collective: Collective) -> Schedule:
     """A pipeline from the root along the ring: the rank at distance d passes chunk c on in step c + d."""
-    chunks = pipeline_chunks(collective)
-    ranks, root = collective.ranks, collective.root
-
-    def steps() -> Iterator[Step]:
-        for s in range(len(chunks) + ranks - 2):
-            distance = np.arange(max(0, s - len(chunks) + 1), min(s + 1, ranks - 1))
-            yield step((root + distance) % ranks, (root + distance + 1) % ranks, s - distance, reduce=False)
-
-    return Schedule(collective, "ring", chunks, steps)
+    return _line(collective, collective.root, reduce=False)
 
 
 def reduce(collective: Collective) -> Schedule:
     """The broadcast run backwards: sums flow along the ring and end at the root."""
-    chunks = pipeline_chunks(collective)
-    ranks, root = collective.ranks, collective.root
+    return _line(collective, collective.root + 1, reduce=True)
 
-    def steps() -> Iterator[Step]:
-        for s in range(len(chunks) + ranks - 2):
-            travelled = np.arange(max(0, s - len(chunks) + 1), min(s + 1, ranks - 1))
-            src = (root + 1 + travelled) % ranks
-            yield step(src, (src + 1) % ranks, s - travelled, reduce=True)
 
+def _line(collective: Collective, begin: int, *, reduce: bool) -> Schedule:
+    chunks, ranks = pipeline_chunks(collective), collective.ranks
+    distance, count = np.arange(ranks - 1), len(chunks)
+    src = (begin + distance) % ranks
+    steps = Streams.of(
+        src, (src + 1) % ranks, lag=distance, first=0, count=count, sums=count * reduce, chunks=count
+    )
     return Schedule(collective, "ring", chunks, steps)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from sim.algorithms.pipeline import pipeline_chunks
 from sim.collective import Collective
-from sim.schedule import Chunks, Ints, Schedule, Step, step
+from sim.schedule import Chunks, Ints, Schedule, Step
+from sim.streams import Streams
 
 
 def parents(ranks: int) -> Ints:
@@ -48,39 +49,37 @@ def depths(parent: Ints) -> Ints:
     return depth
 
 
-def waves(
-    parent: Ints, chunks: range, *, up: bool = True, down: bool = True, channel: int = 0
-) -> Iterator[Step]:
-    """The tree's transfers in an order in which each finds its data: wave w moves chunk ``w - lag``.
+def streams(
+    parent: Ints, chunks: range, count: int, *, up: bool = True, down: bool = True, channel: int = 0
+) -> Streams:
+    """The tree's transfers of some of ``count`` chunks, in an order in which each finds its data.
 
     A rank of height h passes sums up with lag h; the root of height H holds the result with lag H,
     so a rank at depth d gets it with lag H + d - 1.
     """
     child = np.flatnonzero(parent >= 0)
     height, depth = heights(parent), depths(parent)
-    lags, sources, targets = [], [], []
-    if up:
-        lags, sources, targets = [height[child]], [child], [parent[child]]
-    if down:
-        lags.append(depth[child] - 1 + (height.max() if up else 0))
-        sources.append(parent[child])
-        targets.append(child)
-    lag, src, dst = np.concatenate(lags), np.concatenate(sources), np.concatenate(targets)
-    rising = np.arange(len(lag)) < (len(child) if up else 0)
-    for wave in range(len(chunks) + int(lag.max(initial=-1))):
-        index = wave - lag
-        now = (index >= 0) & (index < len(chunks))
-        yield step(src[now], dst[now], chunks.start + index[now], reduce=rising[now], channel=channel)
+    own = {"channel": channel, "first": chunks.start, "count": len(chunks), "chunks": count}
+    rising = Streams.of(child, parent[child], lag=height[child], sums=len(chunks), **own)
+    lag = depth[child] - 1 + (height.max() if up else 0)
+    falling = Streams.of(parent[child], child, lag=lag, sums=0, **own)
+    if up and down:
+        return rising.beside(falling)
+    return rising if up else falling
+
+
+def waves(
+    parent: Ints, chunks: range, *, up: bool = True, down: bool = True, channel: int = 0
+) -> Iterator[Step]:
+    """The steps of `streams`: wave w moves chunk ``w - lag``."""
+    return streams(parent, chunks, chunks.stop, up=up, down=down, channel=channel)()
 
 
 def _build(collective: Collective, chunks: Chunks, *, up: bool, down: bool) -> Schedule:
     # turned so that the tree's root, rank 0, is the collective's
     parent = np.roll(parents(collective.ranks), collective.root)
     parent = np.where(parent >= 0, (parent + collective.root) % collective.ranks, -1)
-
-    def steps() -> Iterator[Step]:
-        return waves(parent, range(len(chunks)), up=up, down=down)
-
+    steps = streams(parent, range(len(chunks)), len(chunks), up=up, down=down)
     return Schedule(collective, "tree", chunks, steps)
 
 

@@ -14,6 +14,7 @@ from sim.collective import KINDS
 from sim.engine.ends import route
 from sim.parameters import Parameters
 from sim.schedule import Schedule, Step
+from sim.streams import Streams
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -36,10 +37,15 @@ class Bounds(NamedTuple):
 
 
 def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
-    """Both bounds by one walk along the steps, true of every schedule; ``routes`` are the graph's."""
+    """Both bounds, true of every schedule, by rule or a walk along the steps; ``routes`` are the graph's."""
     routes = routes or Routes(graph)
     ways = partial(route, schedule, routes)
     latencies = _Latencies(graph, ways)
+    streams = schedule.steps
+    if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
+        latency = np.zeros(len(streams.src))
+        latency[streams.order] = [latencies[connection] for connection in streams.connections()]
+        return Bounds(_busiest(streams.traffic(schedule.chunks), graph, ways), streams.longest(latency))
     moved: Counter[tuple[int, int, int]] = Counter()
     chains = _Chains(schedule)
     for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all alike

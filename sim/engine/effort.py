@@ -10,9 +10,10 @@ them on; without one nothing is said and the limits hold:
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.schedule import Schedule
+from sim.streams import Streams
 from topologies import Topology
 from topologies.units import format_size
 
@@ -28,8 +29,8 @@ LONG_S = 10.0
 EVERY = 10_000
 """Transfers from one sign of life of a simulation to the next."""
 
-_RATE = 20_000
-"""Transfers a second of a modest core; ``benchmarks`` measures 45,000 to 80,000."""
+RATES = {"simpy": 20_000, "fast": 300_000}
+"""Transfers a second of a modest core, by engine; ``benchmarks`` measures more."""
 
 _CONNECTION_BYTES = 2500
 """What the engine keeps for each connection, its transfers on the way included; measured."""
@@ -48,11 +49,12 @@ class Effort:
 
     transfers: int
     connections: int
+    engine: str = "simpy"
 
     @property
     def seconds(self) -> float:
         """Time on one core."""
-        return self.transfers / _RATE
+        return self.transfers / RATES[self.engine]
 
     @property
     def memory(self) -> int:
@@ -86,9 +88,10 @@ def forced(force: bool = True) -> Iterator[None]:
         _forced.reset(token)
 
 
-def consider(plan: Schedule, graph: Topology) -> None:
+def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:
     """Announce a simulation that takes long; raise `TooMuchError` where it takes too much, if not forced."""
-    effort = estimate(plan, graph)
+    effort = replace(estimate(plan, graph), engine=engine)
+    most = MAX_TRANSFERS * RATES[engine] // RATES["simpy"]
     if effort.seconds < LONG_S and effort.memory < MAX_MEMORY:
         return
     collective = plan.collective
@@ -96,12 +99,17 @@ def consider(plan: Schedule, graph: Topology) -> None:
     cost = f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)}"
     if effort.memory > MAX_MEMORY / 8:
         cost += f" and {effort.memory / 2**30:.1f} GiB"
-    if not _forced.get() and (effort.transfers > MAX_TRANSFERS or effort.memory > MAX_MEMORY):
+    if not _forced.get() and (effort.transfers > most or effort.memory > MAX_MEMORY):
         raise TooMuchError(
-            f"{what}: {cost}; the most is {MAX_TRANSFERS:,} and {format_size(MAX_MEMORY)}; "
+            f"{what}: {cost}; the most is {most:,} and {format_size(MAX_MEMORY)}; "
             f"write fewer ranks, a smaller size or another --algorithm, or --force"
         )
     _say.get()(f"{what}: {cost}")
+
+
+def say(text: str) -> None:
+    """Tell who watches something of a simulation."""
+    _say.get()(text)
 
 
 def consider_chunks(count: int) -> None:
@@ -125,6 +133,8 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
     """
     travels, segment = _travels(plan), graph.graph.get("segment")
     segments = travels * plan.collective.space // segment if segment else 0
+    if isinstance(plan.steps, Streams):
+        return Effort(int(plan.steps.count.sum()) + segments, len(plan.steps.order))
     transfers = travels * len(plan.chunks)
     connections = min(transfers, plan.ranks * (plan.ranks - 1))
     if transfers > _FEW:

@@ -1,6 +1,6 @@
 """Which links lie between a plan's ends: its ranks, and the switches that it has beside them."""
 
-from sim.steps import Plan
+from sim.plan import Plan
 from topologies import Routes
 from topologies.graph import Hop
 

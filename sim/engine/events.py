@@ -6,23 +6,20 @@ Steps are taken from the schedule only as connections run dry, so that memory ho
 way and what waits for it, not the whole schedule.
 """
 
-import gc
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 import simpy
 
 from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
+from sim.engine.run import Run, check_ranks, uncollected
 from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from sim.network.find import make_network
 from sim.network.message import PIECES, Message, Network
 from sim.schedule import Schedule, ScheduleError, Step
-from topologies import Routes, Topology, ranks
-from topologies.graph import name_of
+from topologies import Routes, Topology
 
 
 class _Connection:
@@ -256,15 +253,6 @@ class Execution:
                     opened.append(behind)
 
 
-@dataclass(frozen=True)
-class Run:
-    """The outcome of one simulated collective."""
-
-    time_s: float
-    num_transfers: int
-    timeline: Timeline | None
-
-
 def simulate(
     schedule: Schedule,
     graph: Topology,
@@ -278,11 +266,7 @@ def simulate(
 
     ``routes`` are the topology's, for whoever has them already; ``network`` is how links serve messages.
     """
-    if schedule.ranks > len(ranks(graph)):
-        raise ValueError(
-            f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
-            f"write at most that many ranks, or a larger cluster"
-        )
+    check_ranks(schedule, graph)
     effort.consider(schedule, graph)
     env = simpy.Environment()
     links = make_network(network, env, graph, routes)
@@ -295,18 +279,6 @@ def simulate(
     name = f"{schedule.algorithm} {schedule.collective.kind}"
     timeline = execution.timeline(name) if traced else None
     return Run(execution.finished, execution.num_transfers, timeline)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python's cyclic garbage collector: it finds nothing in a simulation, in half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _span(transfer: _Transfer) -> TransferSpan:

@@ -16,6 +16,7 @@ from sim.collective import Collective
 from sim.libraries.library import Candidate
 from sim.libraries.scheduled import Scheduled
 from sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
+from sim.streams import Streams
 from topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
@@ -52,7 +53,7 @@ def reduce(collective: Collective) -> Schedule:
     others = np.delete(np.arange(ranks), collective.root)
 
     def steps() -> Iterator[Step]:
-        yield from _rounds(ranks, per_rank, 1, reduce=True)
+        yield from _turning(ranks, per_rank, rounds=1)()
         for part in range(per_rank if len(others) else 0):
             yield step(others, collective.root, others * per_rank + part, reduce=False)
 
@@ -112,22 +113,22 @@ def barrier_latencies(ranks: int) -> int:
 
 
 def _ring(collective: Collective, chunks: Chunks) -> Schedule:
+    """In n-1 rounds, then as many again, rank i passes the segments of a part to the rank before it.
+
+    In the first round they are of the part of the rank after it, which the receiver adds, and in each of
+    the next ones of
+    the part behind the last one's.
+    """
     ranks, per_rank = collective.ranks, _per_rank(collective)
-
-    def steps() -> Iterator[Step]:
-        yield from _rounds(ranks, per_rank, 1, reduce=True)
-        yield from _rounds(ranks, per_rank, 0, reduce=False)
-
-    return Schedule(collective, "ring", chunks, steps, credits=IN_FLIGHT)
+    return Schedule(collective, "ring", chunks, _turning(ranks, per_rank, rounds=2), credits=IN_FLIGHT)
 
 
-def _rounds(ranks: int, per_rank: int, first: int, *, reduce: bool) -> Iterator[Step]:
-    """n-1 rounds; in round s rank i passes the segments of part ``i + first + s`` to the rank before it."""
-    rank = np.arange(ranks)
-    for s in range(ranks - 1):
-        for part in range(per_rank):
-            segment = (rank + first + s) % ranks * per_rank + part
-            yield step(rank, (rank - 1) % ranks, segment, reduce=reduce)
+def _turning(ranks: int, per_rank: int, rounds: int) -> Streams:
+    rank, count = np.arange(ranks), (ranks - 1) * per_rank
+    first = (rank + 1) % ranks * per_rank
+    return Streams.of(
+        rank, (rank - 1) % ranks, first=first, count=rounds * count, sums=count, chunks=ranks * per_rank
+    )
 
 
 def _per_rank(collective: Collective) -> int:

@@ -9,7 +9,7 @@ from sim.engine.laws import check_band, check_monotone
 from sim.engine.timeline import Timeline
 from sim.schedule import Schedule
 
-ENGINES = ("auto", "simpy", "model")
+ENGINES = ("auto", "simpy", "fast", "model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from sim import jit
 from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
-from sim.engine import model
+from sim.engine import fast, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, estimate
 from sim.engine.events import simulate
@@ -16,11 +17,20 @@ from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
+from sim.streams import Streams
 from topologies import Routes, Topology, num_machines, ranks
 from topologies.graph import name_of
 
 MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
+
+
+SIMPY_TRANSFERS = 50_000
+"""As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
+
+
+MAX_CHUNKS = 1_000_000
+"""As many chunks are looked at before it is known whether their schedule is a ring's recurrence."""
 
 
 def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
@@ -40,6 +50,20 @@ def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> b
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
 
 
+def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:
+    """Which engine simulates a schedule in less time, its start included."""
+    able = jit.available() or isinstance(plan.steps, Streams)
+    large = estimate(plan, graph).transfers > SIMPY_TRANSFERS
+    return "fast" if able and large and network == "fifo" and not traced else "simpy"
+
+
+def _consider(plan: Schedule, graph: Topology, engine: str) -> None:
+    """Refuse what is too much; of what the fast engine has by rule it knows more as it begins."""
+    few = len(plan.chunks) <= MAX_CHUNKS
+    if engine != "fast" or not isinstance(plan.steps, Streams) or not few:
+        consider(plan, graph, engine)
+
+
 def evaluate(
     plan: Schedule,
     graph: Topology,
@@ -53,24 +77,33 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
 
-    ``simpy`` simulates; ``model`` takes the closed form, and raises ValueError where there is none;
-    ``auto`` simulates what is small or has no closed form; ``quick``, for fits, simulates only where
-    there is no closed form, and walks no schedule for its bounds, since a fit's trials answer nobody.
+    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is
+    none; ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for
+    fits, simulates only where there is no closed form, and walks no schedule for its bounds, since a fit's
+    trials answer nobody.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
         decides = has_closed_form if quick else takes_closed_form
-        engine = "model" if not traced and decides(plan, graph, network) else "simpy"
+        by_form = not traced and decides(plan, graph, network)
+        engine = "model" if by_form else _quicker(plan, graph, network, traced=traced)
+    if engine == "fast" and traced:
+        raise ValueError("the fast engine keeps no timeline; write --engine simpy")
+    if engine == "fast" and network != "fifo":
+        raise ValueError(f"the fast engine plays no {network} network; write --engine simpy")
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
-    if engine == "simpy":
-        consider(plan, graph)
+    if engine != "model":
+        _consider(plan, graph, engine)
         routes = routes or Routes(graph)
         bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
-        run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes, network=network)
-        seconds, timeline = run.time_s, run.timeline
+        if engine == "fast":
+            run = fast.simulate(plan, graph, parameters.gamma, routes)
+        else:
+            run = simulate(plan, graph, parameters.gamma, traced=traced, routes=routes, network=network)
+        seconds, timeline, engine = run.time_s, run.timeline, run.engine
     else:
         closed = None
         if has_closed_form(plan, graph, network) and not traced:
@@ -156,7 +189,7 @@ class Scheduled:
     def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
-            consider(plan, graph)
+            _consider(plan, graph, _quicker(plan, graph, self.network, traced=False))
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 

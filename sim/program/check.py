@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sim.collective import Collective
-from sim.engine.events import uncollected
+from sim.engine.run import uncollected
 from sim.libraries import gloo
 from sim.program.operations import (
     ANY,

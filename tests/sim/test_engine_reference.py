@@ -4,7 +4,6 @@ import sys
 import tracemalloc
 from dataclasses import replace
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ from sim.engine.events import simulate
 from sim.libraries import gloo
 from sim.schedule import Schedule
 from tests.sim import reference
-from topologies import Topology, check, dgx_a100, dgx_h100, make, star
-from topologies.graph import add_cable
+from tests.sim.networks import switch_trees
+from topologies import Topology, dgx_a100, dgx_h100, make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 
@@ -70,34 +69,6 @@ def test_any_number_of_credits_costs_what_the_reference_says(algorithm: str, cre
 def test_gloos_ring_costs_what_the_reference_says(ranks: int) -> None:
     for nbytes in (1000, 1 << 20, 20_000_000):
         agree(gloo.all_reduce(Collective("all_reduce", ranks, nbytes, 4)), star(ranks, 12.5e6, 1e-4), 1e-10)
-
-
-speeds = st.one_of(st.sampled_from([1e8, 1e9, 2e9, 1e10]), st.floats(1e7, 1e12))
-delays = st.one_of(st.sampled_from([0.0, 1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))
-
-
-@st.composite
-def switch_trees(draw: st.DrawFn) -> Topology:
-    """Switches in a tree, ranks anywhere on it, every direction of every cable with figures of its own."""
-    tiers = draw(st.booleans())
-    graph: Topology = nx.DiGraph(name="tree")
-    heights = [9]
-    cables = []
-    for switch in range(draw(st.integers(1, 4))):
-        if switch:
-            above = draw(st.integers(0, switch - 1))
-            heights.append(heights[above] - 1)
-            cables.append((f"s{switch}", f"s{above}"))
-        graph.add_node(f"s{switch}", kind="switch", **({"tier": heights[-1]} if tiers else {}))
-    for rank in range(draw(st.integers(1, 12))):
-        graph.add_node(f"g{rank}", kind="gpu", rank=rank, **({"tier": 0} if tiers else {}))
-        cables.append((f"g{rank}", f"s{draw(st.integers(0, len(heights) - 1))}"))
-    for a, b in cables:
-        add_cable(graph, a, b, kind="ethernet", bandwidth=draw(speeds), latency=draw(delays))
-        if draw(st.booleans()):
-            graph.edges[b, a].update(bandwidth=draw(speeds), latency=draw(delays))
-    check(graph)
-    return graph
 
 
 @given(

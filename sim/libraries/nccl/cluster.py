@@ -74,7 +74,7 @@ def communicator_of(
     if nodes * gpus == 1:
         return None
     found = _with_graphs(system, nodes, gpus, settings, graph_file)
-    if graph is None and isinstance(cluster, str) and parted(values)[0]:
+    if graph is None and isinstance(cluster, str) and "fabric" in values and parted(values)[0]:
         graph = _on_fabric(cluster, nodes, values)
     drawn = graph is not None and isinstance(graph.graph.get("structure"), Machines)
     return replace(found, network=graph) if drawn else found
@@ -194,7 +194,7 @@ def _machines(
     name, count = split(cluster)
     if name in MAKERS and name not in SYSTEMS:  # refused by what its graph lacks
         return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count, None
-    return name, machine(name, parted(values)[2]), count, drawn
+    return name, machine(name, parted(values)[2] if "fabric" in values else values), count, drawn
 
 
 def _is_still(graph: Topology, known: str) -> bool:

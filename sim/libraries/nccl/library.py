@@ -181,9 +181,11 @@ class Nccl:
         channels, timeline = candidate.channels, None
         if self.comm is None:
             seconds = LAUNCH_S
-        elif engine == "simpy":
+        elif engine in ("simpy", "fast"):
             pair = candidate.algorithm, candidate.protocol
-            seconds, timeline = simulated(self.comm, collective, *pair, traced=traced, network=self.network)
+            seconds, timeline = simulated(
+                self.comm, collective, *pair, engine, traced=traced, network=self.network
+            )
             seconds += overhead_s(self.comm, *pair)
             if candidate.algorithm != "p2p":
                 channels = len(carried_bytes(self.comm, collective, *pair))
@@ -243,6 +245,7 @@ def simulated(
     collective: Collective,
     algorithm: str,
     protocol: str,
+    engine: str = "simpy",
     *,
     traced: bool = False,
     network: str = "fifo",
@@ -258,7 +261,7 @@ def simulated(
             played.schedule,
             played.graph,
             nothing_else,
-            "simpy",
+            engine,
             traced=traced,
             routes=played.routes,
             network=network,

@@ -1,0 +1,157 @@
+"""What is still to happen: by time, and within an instant by key; two heaps, to be compiled.
+
+An instant is all that happens until a given share after its first moment. What falls into it is taken in the
+order of its keys, what is caused meanwhile too. What leaves a link happens in the order in which it left, so
+that of each link's queue only the first message stands in the heap.
+"""
+
+from typing import Any
+
+from sim.engine.compiled.memory import array_at
+from sim.engine.compiled.world import ARRIVAL, LATER, NOW, TRAVELS, link_at, messages
+from sim.jit import compiled
+
+
+@compiled
+def post(world: Any, slot: int, key: int, time: float) -> None:
+    """Have something happen to a message at ``time``, in the order of ``key`` in that instant."""
+    if time <= world.until:
+        _push_now(world, slot, key)
+    else:
+        _push_later(world, slot, key, time)
+
+
+@compiled
+def post_behind(world: Any, number: int, slot: int, key: int, time: float) -> None:
+    """The same of a message that leaves a link, to which nothing happens before it does to those ahead."""
+    if time <= world.until:
+        _push_now(world, slot, key)
+        return
+    link = link_at(world, number)
+    if not link.last:
+        _push_later(world, slot, key, time)
+    elif messages(world)[link.last].at <= time:
+        messages(world)[link.last].next = slot
+    else:
+        _push_later(world, slot, key, time)
+        return
+    link.last = slot
+    messages(world)[slot].left = number + 1
+
+
+@compiled
+def take(world: Any) -> Any:
+    """The message to which something happens next, or -1 where nothing does."""
+    if world.num_now:
+        return _pop_now(world)
+    if not world.num_later:
+        return -1
+    first = array_at(world.later, 1, LATER)[0]
+    world.until = until = first.time * world.within
+    slot, key = first.slot, first.key
+    _follow(world, slot)
+    if not world.num_later or first.time > until:
+        return slot
+    _push_now(world, slot, key)
+    while world.num_later and first.time <= until:
+        also, also_key = first.slot, first.key
+        _follow(world, also)
+        _push_now(world, also, also_key)
+    return _pop_now(world)
+
+
+@compiled
+def _follow(world: Any, slot: int) -> None:
+    """Take the first message from the heap; the next of its queue takes its place."""
+    message = messages(world)[slot]
+    if not message.left:
+        _pop_later(world)
+        return
+    link = link_at(world, message.left - 1)
+    message.left = 0
+    if link.last == slot:
+        link.last = 0
+        _pop_later(world)
+        return
+    slot = message.next
+    message = messages(world)[slot]
+    heap = array_at(world.later, 1, LATER)
+    heap[0].time, heap[0].slot = message.at, slot
+    heap[0].key = message.key + (ARRIVAL if message.state == TRAVELS else 0)
+    _sift(world, world.num_later)
+
+
+@compiled
+def _push_later(world: Any, slot: int, key: int, time: float) -> None:
+    heap, here = array_at(world.later, world.room, LATER), world.num_later
+    world.num_later = here + 1
+    while here:
+        above = (here - 1) >> 2
+        if heap[above].time <= time:
+            break
+        heap[here] = heap[above]
+        here = above
+    place = heap[here]
+    place.time, place.key, place.slot = time, key, slot
+
+
+@compiled
+def _pop_later(world: Any) -> None:
+    heap, last = array_at(world.later, world.room, LATER), world.num_later - 1
+    world.num_later = last
+    heap[0] = heap[last]
+    _sift(world, last)
+
+
+@compiled
+def _sift(world: Any, last: int) -> None:
+    """Bring the first of so many to its place."""
+    heap, here = array_at(world.later, world.room, LATER), 0
+    time, key, slot = heap[0].time, heap[0].key, heap[0].slot
+    while True:
+        below = 4 * here + 1
+        if below >= last:
+            break
+        least, soonest = below, heap[below].time
+        for other in range(below + 1, min(below + 4, last)):
+            if heap[other].time < soonest:
+                least, soonest = other, heap[other].time
+        if time <= soonest:
+            break
+        heap[here] = heap[least]
+        here = least
+    place = heap[here]
+    place.time, place.key, place.slot = time, key, slot
+
+
+@compiled
+def _push_now(world: Any, slot: int, key: int) -> None:
+    heap, here = array_at(world.now, world.room, NOW), world.num_now
+    world.num_now = here + 1
+    while here:
+        above = (here - 1) >> 1
+        if heap[above].key <= key:
+            break
+        heap[here] = heap[above]
+        here = above
+    place = heap[here]
+    place.key, place.slot = key, slot
+
+
+@compiled
+def _pop_now(world: Any) -> Any:
+    heap, last = array_at(world.now, world.room, NOW), world.num_now - 1
+    world.num_now = last
+    first, key, here = heap[0].slot, heap[last].key, 0
+    while True:
+        below = 2 * here + 1
+        if below >= last:
+            break
+        if below + 1 < last and heap[below + 1].key < heap[below].key:
+            below += 1
+        if key <= heap[below].key:
+            break
+        heap[here] = heap[below]
+        here = below
+    heap[here] = heap[last]
+    return first

@@ -1,0 +1,368 @@
+"""The loop itself, to be compiled: one event after another, until none is left or more steps are needed.
+
+It does what `sim.engine.events` and `sim.network.fifo` do, in their order; the names are theirs. What a
+connection sends next is either a rule (`sim.streams.Streams`), of which nothing is kept but a count, or
+stands in a queue, filled step by step, behind gates.
+"""
+
+from typing import Any
+
+from sim.engine.compiled import agenda, memory
+from sim.engine.compiled import gates as shutting
+from sim.engine.compiled import world as states
+from sim.engine.compiled.agenda import post, post_behind, take
+from sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
+from sim.engine.compiled.memory import array_at
+from sim.engine.compiled.world import (
+    ADDED,
+    ARRIVAL,
+    ARRIVED,
+    FLOAT,
+    GOING,
+    HUNGRY,
+    INT,
+    MOVE,
+    NEED,
+    OVER,
+    STREAM,
+    TRAVELS,
+    WIDE,
+    connections,
+    edges,
+    gates,
+    leave,
+    link_at,
+    messages,
+    number_at,
+    room_for_message,
+)
+from sim.jit import compiled, entry, fingerprint
+from sim.network import compiled as fifo
+from sim.network.compiled import INF, carry
+
+EVERY = 200_000
+"""Transfers from one return to the next, so that whoever watches hears of them."""
+
+
+@compiled
+def _play(world: Any) -> Any:
+    """Let things happen, from time 0 on; say why it stopped."""
+    if world.streamed and not world.begun:
+        for connection in range(world.num_connections):
+            _advance(world, connection, 0.0)
+    world.begun = 1
+    while True:
+        if world.num_dry and not _refill(world):
+            return HUNGRY
+        if world.status != GOING:
+            return world.status
+        slot = take(world)
+        if slot < 0:
+            return OVER
+        message = messages(world)[slot]
+        if message.state == TRAVELS:
+            _take_link(world, slot, message)
+        elif message.state == ADDED:
+            _complete(world, slot, message.at)
+        elif message.whole:
+            _piece_arrived(world, slot, message.at)
+        else:
+            _received(world, slot, message.at)
+        if world.done >= world.shown + EVERY:
+            world.shown = world.done
+            return GOING
+
+
+@compiled
+def _take_link(world: Any, slot: int, message: Any) -> None:
+    """Give a link to a message whose head has arrived, and send the head on."""
+    way, width = connections(world)[message.connection], world.width
+    number = number_at(world.routes, way.route + message.hop)
+    link = link_at(world, number)
+    partly = array_at(world.partly + number * width * 16, (width, 2), FLOAT)
+    rates = array_at(world.rates + slot * width * 16, (width, 2), FLOAT)
+    scratch = array_at(world.scratch, (2, 4 * width, 2), FLOAT)
+    begin = carry(link, partly, message, rates, scratch)
+    if begin < 0.0:
+        world.status = WIDE
+        return
+    message.tail += link.latency
+    if world.segment:
+        message.rate = INF
+    else:
+        for change in range(message.changes):
+            rates[change, 0] += link.latency
+    message.hop += 1
+    if message.hop == way.hops:
+        message.state += 1
+        message.at = message.tail
+        post_behind(world, number, slot, message.key, message.at)
+    else:
+        message.at = begin + link.latency
+        post_behind(world, number, slot, message.key + ARRIVAL, message.at)
+
+
+@compiled
+def _set_out(world: Any, slot: int, time: float) -> None:
+    """Let a message's head arrive at the first of its links."""
+    message = messages(world)[slot]
+    message.rate, message.tail = INF, 0.0
+    message.changes = message.hop = message.left = 0
+    message.state = TRAVELS
+    message.at = time
+    post(world, slot, message.key + ARRIVAL, time)
+
+
+@compiled
+def _send(world: Any, slot: int, time: float) -> None:
+    message = messages(world)[slot]
+    message.whole = 0
+    number = connections(world)[message.connection].stream
+    if number < 0:
+        _set_out(world, slot, time)
+        return
+    message.offset = message.next = 0
+    message.state = TRAVELS
+    stream = array_at(world.streams, number + 1, STREAM)[number]
+    if stream.tail:
+        messages(world)[stream.tail].next = slot
+    else:
+        stream.head = slot
+    stream.tail = slot
+    _fill(world, stream, time)
+
+
+@compiled
+def _fill(world: Any, stream: Any, time: float) -> None:
+    """Send the pieces that a route's window has room for."""
+    while stream.head:
+        whole = messages(world)[stream.head]
+        size = world.segment
+        if not size:
+            size = max(-(-whole.nbytes // connections(world)[whole.connection].pieces), 1)
+        nbytes = min(size, whole.nbytes - whole.offset)
+        if nbytes > stream.room:
+            return
+        slot = room_for_message(world)
+        if not slot:
+            return
+        stream.room -= nbytes
+        piece = messages(world)[slot]
+        piece.connection, piece.nbytes, piece.whole = whole.connection, nbytes, stream.head
+        piece.key = whole.key + whole.offset // size
+        whole.offset += nbytes
+        piece.offset = 0
+        if whole.offset == whole.nbytes:
+            piece.offset = 1
+            stream.head = whole.next
+            if not stream.head:
+                stream.tail = 0
+        _set_out(world, slot, time)
+
+
+@compiled
+def _piece_arrived(world: Any, slot: int, time: float) -> None:
+    piece = messages(world)[slot]
+    number = connections(world)[piece.connection].stream
+    stream = array_at(world.streams, number + 1, STREAM)[number]
+    whole, last = piece.whole, piece.offset
+    stream.room += piece.nbytes
+    leave(world, slot)
+    _fill(world, stream, time)
+    if last:
+        messages(world)[whole].state = ARRIVED
+        _received(world, whole, time)
+
+
+@compiled
+def _received(world: Any, slot: int, time: float) -> None:
+    message = messages(world)[slot]
+    connection = message.connection
+    way = connections(world)[connection]
+    way.credits += 1
+    way.to_arrive -= 1
+    if not way.to_arrive:
+        for place in range(way.later, connections(world)[connection + 1].later):
+            later = number_at(world.later_table, place)
+            connections(world)[later].held -= 1
+            _advance(world, later, time)
+    if world.gamma and message.reduce:
+        adder = array_at(world.adders, way.target + 1, FLOAT)
+        gamma = world.gamma if way.target < world.ranks else 0.0
+        adder[way.target] = end = max(time, adder[way.target]) + message.nbytes * gamma
+        message.state, message.left = ADDED, 0
+        message.at = end
+        post(world, slot, message.key, end)
+    else:
+        _complete(world, slot, time)
+    _advance(world, connection, time)
+
+
+@compiled
+def _complete(world: Any, slot: int, time: float) -> None:
+    """The chunks are ready at the receiver: whoever waits for them may go."""
+    message = messages(world)[slot]
+    world.finished = max(world.finished, time)
+    world.done += 1
+    connection, brings = message.connection, message.brings
+    leave(world, slot)
+    if world.streamed:
+        way = connections(world)[connection]
+        if message.reduce:
+            way.summed += 1
+        else:
+            way.plain += 1
+        for place in range(way.wake, connections(world)[connection + 1].wake):
+            _advance(world, number_at(world.wake_table, place), time)
+        return
+    while brings:
+        gate = edges(world)[brings].value
+        brings = unchain(world, brings)
+        _relieve(world, gate, time)
+
+
+@compiled
+def _relieve(world: Any, number: int, time: float) -> None:
+    """A gate lacks one thing less: if that was the last, let go what waits for it and what is behind it."""
+    gate = gates(world)[number]
+    gate.lacks -= 1
+    gate.ready = max(gate.ready, time)
+    if gate.lacks:
+        return
+    time, waiting, behind = gate.ready, gate.waiting, gate.behind
+    lift(world, number)
+    forget(world, number)
+    while waiting:
+        message = messages(world)[edges(world)[waiting].value]
+        waiting = unchain(world, waiting)
+        message.missing -= 1
+        message.ready = max(message.ready, time)
+        if not message.missing:
+            _advance(world, message.connection, time)
+    while behind:
+        later = edges(world)[behind].value
+        behind = unchain(world, behind)
+        _relieve(world, later, time)
+
+
+@compiled
+def _advance(world: Any, connection: int, time: float) -> None:
+    """Put on the network what the connection may send, now that something is over at ``time``."""
+    way = connections(world)[connection]
+    way.clear = max(way.clear, time)
+    if world.streamed:
+        while way.sent < way.count and way.credits and not way.held and _fed(world, connection):
+            _send_by_rule(world, connection)
+        return
+    while way.head and way.credits and not way.held:
+        slot = way.head
+        message = messages(world)[slot]
+        if message.missing:
+            return
+        way.head = message.next
+        way.credits -= 1
+        _send(world, slot, max(way.clear, message.ready))
+        if not way.head:
+            way.tail = 0
+            if way.taken < way.count:
+                array_at(world.dry, world.num_dry + 1, INT)[world.num_dry] = connection
+                world.num_dry += 1
+
+
+@compiled
+def _fed(world: Any, connection: int) -> bool:
+    """Whether all that the connection's next transfer needs is complete."""
+    way = connections(world)[connection]
+    for place in range(way.need, connections(world)[connection + 1].need):
+        need = array_at(world.need_table, place + 1, NEED)[place]
+        feeder = connections(world)[need.whom]
+        wanted = way.sent + need.shift
+        if wanted >= feeder.count:
+            wanted -= -(-(wanted - feeder.count + 1) // world.modulus) * world.modulus
+        complete = feeder.summed
+        if complete == feeder.sums:
+            complete += feeder.plain
+        if wanted >= complete:
+            return False
+    return True
+
+
+@compiled
+def _send_by_rule(world: Any, connection: int) -> None:
+    slot, way = room_for_message(world), connections(world)[connection]
+    if not slot:
+        way.credits = 0
+        return
+    message = messages(world)[slot]
+    chunk = (way.first + world.turn * way.sent) % world.modulus
+    bounds = array_at(world.bounds, world.num_bounds, INT)
+    message.connection = connection
+    message.nbytes = bounds[chunk + 1] - bounds[chunk]
+    message.reduce = 1 if way.sent < way.sums else 0
+    message.key = way.order + (way.sent << world.place_shift)
+    way.sent += 1
+    way.credits -= 1
+    _send(world, slot, way.clear)
+
+
+@compiled
+def _refill(world: Any) -> bool:
+    """Take steps until every connection that has more to send knows its next transfer, if there are such."""
+    starts = array_at(world.starts, world.num_steps + 1, INT)
+    while world.num_dry and world.status == GOING:
+        connection = array_at(world.dry, world.num_dry, INT)[world.num_dry - 1]
+        way = connections(world)[connection]
+        while not way.head:
+            if world.status != GOING:
+                return True
+            if world.step == world.num_steps:
+                return False
+            _take_step(world, starts[world.step], starts[world.step + 1])
+            world.step += 1
+        world.num_dry -= 1
+        _advance(world, connection, way.clear)
+    return True
+
+
+@compiled
+def _take_step(world: Any, begin: int, end: int) -> None:
+    """Queue a step's transfers, each waiting for what its source has yet to receive."""
+    moves, bounds = array_at(world.moves, end, MOVE), array_at(world.bounds, world.num_bounds, INT)
+    for row in range(begin, end):
+        slot, move = room_for_message(world), moves[row]
+        if not slot:
+            return
+        message, way = messages(world)[slot], connections(world)[move.connection]
+        stop = move.chunk + move.span
+        message.connection, message.reduce = move.connection, move.reduce
+        message.nbytes = bounds[stop] - bounds[move.chunk]
+        message.key = way.order + (way.taken << world.place_shift)
+        message.missing = message.brings = message.next = 0
+        message.ready = 0.0
+        close_over(world, slot, way.source, move.chunk, stop)
+        if way.tail:
+            messages(world)[way.tail].next = slot
+        else:
+            way.head = slot
+        way.tail = slot
+        way.taken += 1
+        move.slot = slot
+    for row in range(begin, end):
+        move = moves[row]
+        target = connections(world)[move.connection].target
+        shut(world, move.slot, target, move.chunk, move.chunk + move.span)
+
+
+def _entry(sources: int) -> Any:
+    # Numba looks at the file and the cells of what it keeps on disk, not at what else is compiled into it
+    @entry
+    def play(world: Any) -> Any:
+        """Let things happen, from time 0 on; say why it stopped."""
+        return _play(world) if sources else OVER
+
+    return play
+
+
+play = _entry(
+    fingerprint(memory.__file__, states.__file__, agenda.__file__, shutting.__file__, fifo.__file__)
+)

@@ -1,0 +1,157 @@
+"""Makes a `World` of a schedule's connections, before anything has happened."""
+
+from typing import Any
+
+import numpy as np
+
+from sim.engine.compiled.world import (
+    CONNECTION,
+    EDGE,
+    GATE,
+    LATER,
+    LINK,
+    MESSAGE,
+    NEED,
+    NOW,
+    RANGE,
+    STREAM,
+    WORLD,
+)
+from sim.engine.wiring import Ints, Wiring
+from sim.schedule import Schedule
+from sim.streams import Streams
+
+_KEY_BITS = 62
+
+_ROOM = 4_000_000
+"""Messages that a run has room for at first."""
+
+
+class World:
+    """The record that compiled code knows, and the arrays that it points to, which live as long as this does.
+
+    With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each
+    message and
+    link; what is not touched of that takes no memory.
+    """
+
+    def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, generosity: int, rates: int) -> None:
+        streams = schedule.steps if isinstance(schedule.steps, Streams) else None
+        self._arrays: dict[str, Any] = {}
+        self.record = np.zeros(1, dtype=WORLD)[0]
+        record = self.record
+        record["room"] = room = min(_ROOM * generosity, _most_messages(schedule, wiring, streams) + 1)
+        record["width"] = rates
+        record["num_gates"] = num_gates = 1 if streams else 2 * generosity * room
+        record["gamma"], record["ranks"] = gamma, schedule.ranks
+        record["until"], record["within"] = -np.inf, wiring.within
+        record["segment"], record["to_do"] = wiring.segment, wiring.count.sum()
+        for name in ("fresh", "fresh_gate", "fresh_range", "fresh_edge"):
+            record[name] = 1
+        ways = _connections(schedule, wiring, streams)
+        ways["order"][:-1], record["place_shift"] = _keys(schedule, wiring)
+        if streams:
+            needs, wakes = _add_needs(ways, wiring, streams)
+            self.hold(need_table=needs, wake_table=wakes)
+            record["streamed"], record["turn"], record["modulus"] = 1, streams.turn, streams.chunks
+        else:
+            record["num_dry"] = len(wiring.count)
+        links = np.zeros(len(wiring.bandwidth), dtype=LINK)
+        links["bandwidth"], links["latency"] = wiring.bandwidth, wiring.latency
+        varied = room if len(set(wiring.bandwidth.tolist())) > 1 else 1
+        routes = np.zeros(int(wiring.stream.max(initial=-1)) + 1, dtype=STREAM)
+        routes["room"] = wiring.window
+        record["num_connections"], record["num_links"] = len(wiring.count), len(links)
+        record["num_bounds"], record["num_ends"] = len(schedule.chunks.bounds), schedule.ends
+        self.hold(
+            links=links, connections=ways, streams=routes, routes=wiring.links,
+            partly=np.empty((len(links), rates, 2)), rates=np.empty((varied, rates, 2)),
+            scratch=np.empty((2, 4 * rates, 2)),
+            later_table=_add_laters(ways, schedule, wiring),
+            messages=np.empty(room, dtype=MESSAGE),
+            later=np.empty(room, dtype=LATER), now=np.empty(room, dtype=NOW),
+            bounds=np.ascontiguousarray(schedule.chunks.bounds, dtype=np.int64),
+            adders=np.zeros(schedule.ends),
+            gates=np.empty(num_gates, dtype=GATE), ranges=np.empty(2 * num_gates, dtype=RANGE),
+            edges=np.empty(6 * num_gates, dtype=EDGE), entries=np.zeros(schedule.ends, dtype=np.int64),
+            dry=np.arange(len(wiring.count)),
+        )  # fmt: skip
+
+    def hold(self, **arrays: Any) -> None:
+        """Keep arrays and note where they are."""
+        self._arrays.update(arrays)
+        for name, array in arrays.items():
+            self.record[name] = array.ctypes.data
+
+
+def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> int:
+    """As many messages as there may be at a time, pieces and those that wait included."""
+    under_way = wiring.count if streams is None else np.minimum(wiring.count, schedule.credits)
+    pieces = np.where(wiring.stream >= 0, wiring.pieces + 1, 1)
+    if wiring.segment:
+        pieces = np.full(len(pieces), 2 + int(schedule.chunks.bounds[-1]) // wiring.segment)
+    return int((under_way * pieces).sum())
+
+
+def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> Any:
+    """A record each, and one more where the last one's ranges end."""
+    count = len(wiring.count)
+    rows = np.zeros(count + 1, dtype=CONNECTION)
+    rows["route"] = wiring.start
+    ways = rows[:count]
+    ways["hops"] = np.diff(wiring.start)
+    ways["credits"] = np.minimum(schedule.credits, wiring.count)
+    ways["count"] = ways["to_arrive"] = wiring.count
+    ways["source"], ways["target"] = wiring.src, wiring.dst
+    ways["pieces"], ways["stream"] = wiring.pieces, wiring.stream
+    if streams:
+        ways["first"] = streams.first[wiring.column]
+        ways["sums"] = np.minimum(streams.sums, streams.count)[wiring.column]
+    return rows
+
+
+def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
+    """Where each connection's keys begin, and how many bits are below a transfer's place, for pieces."""
+    pieces = 0
+    if wiring.segment:
+        pieces = (int(schedule.chunks.bounds[-1]) // wiring.segment + 1).bit_length()
+    elif (wiring.stream >= 0).any():
+        pieces = int(wiring.pieces.max()).bit_length()
+    transfers = pieces + int(wiring.count.max()).bit_length()
+    if transfers + len(wiring.count).bit_length() > _KEY_BITS:
+        raise schedule.error("more transfers than can be told apart; write fewer ranks, or --engine simpy")
+    return wiring.place << transfers, pieces
+
+
+def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
+    """What each connection's transfers need, and which other connections need its."""
+    count = len(wiring.count)
+    number = np.full(len(streams.src), -1)
+    number[wiring.column] = np.arange(count)
+    needs = streams.needs
+    rows = np.stack([number[needs.who], number[needs.whom], needs.shift], axis=1)
+    rows = rows[rows[:, 0] >= 0]
+    by_who, by_whom = rows[np.argsort(rows[:, 0])], rows[np.argsort(rows[:, 1])]
+    ways["need"] = np.searchsorted(by_who[:, 0], np.arange(count + 1))
+    ways["wake"] = np.searchsorted(by_whom[:, 1], np.arange(count + 1))
+    table = np.zeros(len(rows), dtype=NEED)
+    table["whom"], table["shift"] = by_who[:, 1], by_who[:, 2]
+    return table, np.ascontiguousarray(by_whom[:, 0])
+
+
+def _add_laters(ways: Any, schedule: Schedule, wiring: Wiring) -> Ints:
+    """Which other connections wait until each is done."""
+    of_pair: dict[tuple[int, int], list[int]] = {}
+    if schedule.after:
+        for number, pair in enumerate(zip(wiring.src.tolist(), wiring.dst.tolist(), strict=True)):
+            of_pair.setdefault(pair, []).append(number)
+    pairs = [
+        (early, late)
+        for later, earlier in schedule.after.items()
+        for late in of_pair.get(later, ())
+        for early in of_pair.get(earlier, ())
+    ]
+    rows = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    ways["later"] = np.searchsorted(rows[:, 0], np.arange(len(ways)))
+    ways["held"] = np.bincount(rows[:, 1], minlength=len(ways))
+    return np.ascontiguousarray(rows[:, 1])

@@ -1,0 +1,154 @@
+"""All that the compiled loop knows: one record, and the arrays of records that it points to.
+
+`sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the messages,
+and of
+all that is behind gates, is nobody's.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sim.engine.compiled.memory import array_at
+from sim.jit import compiled
+
+
+def _record(ints: str, floats: str = "", *, short: str = "") -> Any:
+    """A record, its widest fields first; ``short`` are 32 bits, so that more fits the caches."""
+    fields: list[tuple[str, Any]] = [(name, np.float64) for name in floats.split()] + [
+        (name, np.int64) for name in ints.split()
+    ]
+    fields += [(name, np.int32) for name in short.split()]
+    return np.dtype(fields, align=True)
+
+
+INT = np.dtype(np.int64)
+FLOAT = np.dtype(np.float64)
+
+LINK = _record("parts last", "bandwidth latency free")
+"""A link is free from a moment on, or partly: so many ``parts`` say what is left of it from when on.
+
+``last`` is the last of the messages that have left it and to which nothing has happened since: a queue.
+"""
+
+MESSAGE = _record(
+    "nbytes key offset",
+    "at tail rate ready",
+    short="connection hop state reduce next whole missing brings changes left",
+)
+"""A transfer, or, where ``whole`` is its transfer, a piece, whose ``offset`` says whether it is the last.
+
+``left`` is 1 above the number of the link in whose queue it is. The rest is as in
+`sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
+"""
+
+CONNECTION = _record(
+    "order",
+    "clear",
+    short="route hops credits count sent to_arrive held source target pieces stream sums summed plain first "
+    "head tail taken need wake later",
+)
+"""Its route, what its transfers need, whom they wake and who waits for the last one are ranges in tables."""
+
+NEED = _record("whom shift")
+STREAM = _record("head tail", "room")
+LATER = _record("key slot", "time")
+NOW = _record("key slot")
+MOVE = _record("connection chunk span reduce slot")
+GATE = _record("lacks closed waiting behind end begin stop", "ready")
+RANGE = _record("begin stop gate before after")
+EDGE = _record("next value")
+
+_ARRAYS = (
+    "links partly messages rates scratch connections routes need_table wake_table later_table streams later "
+    "now bounds adders gates ranges edges entries moves starts dry"
+)
+"""Each is known by its address."""
+
+_COUNTS = (
+    "num_links num_connections num_bounds num_ends num_steps num_dry num_later num_now num_gates ranks room "
+    "width status begun spare fresh done to_do streamed segment turn modulus step place_shift shown "
+    "spare_gate fresh_gate spare_range fresh_range spare_edge fresh_edge"
+)
+
+WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within")
+
+TRAVELS, ARRIVED, ADDED = range(3)
+"""A message's ``state``: on its way, all of it delivered, or added to what its receiver has."""
+
+GOING, OVER, HUNGRY, FULL, WIDE = range(5)
+"""What becomes of a run: it goes on; nothing is left to happen; it wants further steps; it lacks room for
+messages; or for rates over time."""
+
+ARRIVAL = 1 << 62
+"""Added to the keys of heads that arrive, which come after all deliveries of an instant."""
+
+
+@compiled
+def messages(world: Any) -> Any:
+    """The messages under way or waiting."""
+    return array_at(world.messages, world.room, MESSAGE)
+
+
+@compiled
+def link_at(world: Any, number: int) -> Any:
+    """One link."""
+    return array_at(world.links, number + 1, LINK)[number]
+
+
+@compiled
+def connections(world: Any) -> Any:
+    """The connections, in order of first use, and one more, where the last one's ranges end."""
+    return array_at(world.connections, world.num_connections + 1, CONNECTION)
+
+
+@compiled
+def gates(world: Any) -> Any:
+    """The gates."""
+    return array_at(world.gates, world.num_gates, GATE)
+
+
+@compiled
+def ranges(world: Any) -> Any:
+    """The ranges of chunks that gates hold back."""
+    return array_at(world.ranges, 2 * world.num_gates, RANGE)
+
+
+@compiled
+def edges(world: Any) -> Any:
+    """What chains of values are made of."""
+    return array_at(world.edges, 6 * world.num_gates, EDGE)
+
+
+@compiled
+def entries(world: Any) -> Any:
+    """By end, the range where its chain is entered."""
+    return array_at(world.entries, world.num_ends, INT)
+
+
+@compiled
+def number_at(address: int, place: int) -> Any:
+    """One number of a table."""
+    return array_at(address, place + 1, INT)[place]
+
+
+@compiled
+def room_for_message(world: Any) -> Any:
+    """A place for one more message; 0 where there is none."""
+    slot = world.spare
+    if slot:
+        world.spare = messages(world)[slot].next
+        return slot
+    slot = world.fresh
+    if slot == world.room:
+        world.status = FULL
+        return 0
+    world.fresh = slot + 1
+    return slot
+
+
+@compiled
+def leave(world: Any, slot: int) -> None:
+    """Give a message's place back."""
+    messages(world)[slot].next = world.spare
+    world.spare = slot

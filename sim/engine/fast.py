@@ -1,0 +1,102 @@
+"""The fast engine: what `sim.engine.events` does, in its order, on arrays and without SimPy.
+
+Where no two transfers compete, as in a ring, time is a recurrence (`sim.engine.maxplus`). Everything else
+goes through an event loop on arrays (`sim.engine.compiled`), which Numba compiles once. What connections send
+is streamed: by rule where the schedule has one (`sim.streams.Streams`), else step by step as they run dry.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sim import jit
+from sim.engine import effort, events, maxplus
+from sim.engine.run import Run, check_ranks, uncollected
+from sim.engine.wiring import Ints, Wiring, wire
+from sim.schedule import Schedule, ScheduleError, Step
+from topologies import Routes, Topology
+
+_RATES = 8
+"""Moments at which the rate of a message, or what is left of a link, may change, at first."""
+
+_STEPS = 1 << 17
+"""Transfers that are fetched from a schedule at a time."""
+
+
+def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
+    """Play one schedule alone on a topology, as `sim.engine.events.simulate` does.
+
+    The answer names the engine: without Numba only rings are played here; everything else is SimPy's then.
+    """
+    check_ranks(schedule, graph)
+    routes = routes or Routes(graph)
+    with uncollected():
+        if not schedule.connections():
+            return Run(0.0, 0, engine="fast")
+        wiring = wire(schedule, graph, routes)
+        ring = maxplus.ring_of(schedule, wiring)
+        if ring:
+            return maxplus.simulate(ring, schedule, gamma)
+        if jit.available():
+            effort.consider(schedule, graph, "fast")
+            return _loop(schedule, wiring, gamma)
+    effort.say("Numba is not here, so SimPy plays this; the extra ringside[fast] installs it")
+    return events.simulate(schedule, graph, gamma, routes=routes)
+
+
+def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
+    """By the compiled loop; where it turns out to need more room it begins again."""
+    from sim.engine.compiled import loop, world
+    from sim.engine.compiled.make import World
+
+    if not jit.is_kept(loop.play):
+        effort.say("compiling the event loop, once on this machine; some 20 seconds")
+    generosity, rates = 1, _RATES
+    while True:
+        state = World(schedule, wiring, gamma, generosity, rates)
+        record, steps = state.record, _rows(schedule, wiring)
+        while (status := loop.play(record)) in (world.GOING, world.HUNGRY):
+            if status == world.HUNGRY:
+                moves, starts = next(steps)
+                state.hold(moves=moves, starts=starts)
+                record["step"], record["num_steps"] = 0, len(starts) - 1
+            effort.show(int(record["done"]), int(record["to_do"]))
+        if status == world.OVER:
+            break
+        if status == world.FULL:
+            generosity *= 4
+        else:
+            rates *= 4
+    if record["done"] < record["to_do"]:
+        raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
+    return Run(float(record["finished"]), int(record["done"]), engine="fast")
+
+
+def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:
+    """Some steps at a time: rows (connection, chunk, span, whether to add), and where each step begins."""
+    from sim.engine.compiled.world import MOVE
+
+    ends, channels = schedule.ends, int(wiring.channel.max()) + 1
+    keys = (wiring.src * ends + wiring.dst) * channels + wiring.channel
+    order = np.argsort(keys)
+    keys = keys[order]
+    steps = schedule.steps()
+    while some := list(_some(steps)):
+        src, dst, channel, chunk, span, reduce = (
+            np.concatenate([getattr(step, name) for step in some])
+            for name in ("src", "dst", "channel", "chunk", "span", "reduce")
+        )
+        connection = order[np.searchsorted(keys, (src * ends + dst) * channels + channel)]
+        moves = np.empty(len(src), dtype=MOVE)
+        moves["connection"], moves["chunk"], moves["span"], moves["reduce"] = connection, chunk, span, reduce
+        yield moves, np.cumsum([0, *map(len, some)])
+
+
+def _some(steps: Iterator[Step]) -> Iterator[Step]:
+    taken = 0
+    for step in steps:
+        yield step
+        taken += len(step)
+        if taken >= _STEPS:
+            return

@@ -1,0 +1,202 @@
+"""Rings by recurrence: where no two transfers compete, time is a matter of sums and maxima.
+
+Each connection of a ring has its links, and its receiver's additions, to itself. Its k-th transfer sets out
+when
+the one that it passes on is complete at its source and a credit is there, and each of its links carries it
+behind the one before. So the k-th transfers of all connections together are a few operations on arrays,
+O(ranks) of memory, O(transfers of one connection) steps.
+
+Of the links of a route only those slower than all before them make anything wait: what leaves a link comes no
+faster than that link is, and finds one that is no slower always free.
+
+Where the ring looks the same from every r-th rank, links and chunks alike, what happens does so too: the
+recurrence is turned with the ring. Then r connections stand for all.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sim import jit
+from sim.engine import effort
+from sim.engine.run import Run
+from sim.engine.wiring import Floats, Wiring
+from sim.schedule import Schedule
+from sim.streams import Streams
+
+EVERY = 1 << 26
+"""Transfers from one sign of life to the next."""
+
+MANY, SMALL = 100_000_000, 5000
+"""From so many transfers on the compiled recurrence is worth its start, where numpy takes at least as long
+for a
+step as for so many transfers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """Each passes on what the one ``before`` it (-1 or 1 away) sent ``back`` transfers ago.
+
+    ``beta`` and ``ahead`` say of every slow link, in a row for the first one of each route and so on, its
+    seconds a byte and the latency from the slow link before it; ``behind`` is the latency after the last.
+    The bytes of connection i's k-th transfer are ``sizes[q % s, q // s + i]`` with q = ``first`` + ``turn``
+    k and s the rows of ``sizes``, which come again after a turn.
+    """
+
+    before: int
+    back: int
+    count: int
+    sums: int
+    first: int
+    turn: int
+    beta: Floats
+    ahead: Floats
+    behind: Floats
+    sizes: Floats
+
+    def __len__(self) -> int:
+        return len(self.behind)
+
+    def bytes_of(self, k: int) -> Floats:
+        """The bytes of all connections' k-th transfers."""
+        rows, begin = len(self.sizes), self.first + self.turn * k
+        turned = begin // rows % len(self)
+        return self.sizes[begin % rows, turned : turned + len(self)]
+
+    def limited(self, credits: int) -> bool:
+        """Whether transfers may have to wait for a credit.
+
+        Not if there are always enough, nor where one is back before the first link is free of those that
+        had the others.
+        """
+        if credits >= self.count:
+            return False
+        return len(self.beta) > 1 or bool(
+            (self.behind > (credits - 1) * self.sizes.min() * self.beta[0]).any()
+        )
+
+    def folded(self) -> "Ring":
+        """The shortest ring that stands for this one, as it looks the same from all its multiples."""
+        size = len(self)
+        columns = np.concatenate([self.beta, self.ahead, self.behind[None], self.sizes[:, :size]])
+        for period in range(1, size // 2 + 1):
+            if size % period == 0 and (columns[:, period:] == columns[:, :-period]).all():
+                some = slice(period)
+                return replace(
+                    self,
+                    beta=self.beta[:, some],
+                    ahead=self.ahead[:, some],
+                    behind=self.behind[some],
+                    sizes=self.sizes[:, : 2 * period],
+                )
+        return self
+
+
+def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
+    """The ring that a schedule is on this topology, if it is one and nothing competes."""
+    streams, size = schedule.steps, len(wiring.count)
+    if (
+        not isinstance(streams, Streams)
+        or not streams.is_ring
+        or schedule.after
+        or (wiring.stream >= 0).any()
+    ):
+        return None
+    if len(np.unique(wiring.links)) < len(wiring.links) or len(np.unique(streams.dst)) < size:
+        return None
+    needs, rank = streams.needs, np.arange(size)
+    whom = needs.whom[np.argsort(needs.who)]
+    before = next((way for way in (-1, 1) if (whom == (rank + way) % size).all()), 0)
+    rows = streams.chunks // size
+    even = (
+        rows * size == streams.chunks
+        and ((streams.first - streams.first[0]) % streams.chunks == rank * rows % streams.chunks).all()
+    )
+    if not before or not even:
+        return None
+    nbytes = np.diff(schedule.chunks.bounds).astype(np.float64).reshape(size, rows).T
+    beta, ahead, behind = _slow_links(wiring)
+    return Ring(
+        before=before, back=-int(needs.shift[0]), count=int(streams.count[0]), sums=int(streams.sums[0]),
+        first=int(streams.first[0]), turn=streams.turn, beta=beta, ahead=ahead, behind=behind,
+        sizes=np.concatenate([nbytes, nbytes], axis=1),
+    )  # fmt: skip
+
+
+def _slow_links(wiring: Wiring) -> tuple[Floats, Floats, Floats]:
+    """See `Ring`; where a route has fewer than others, infinitely fast ones stand before its own."""
+    size, hops = len(wiring.count), np.diff(wiring.start)
+    slowest, behind = np.full(size, np.inf), np.zeros(size)
+    beta, ahead = np.zeros((int(hops.max()), size)), np.zeros((int(hops.max()), size))
+    found = np.zeros(size, dtype=np.int64)
+    for hop in range(int(hops.max())):
+        there = np.flatnonzero(hops > hop)
+        link = wiring.links[wiring.start[:-1][there] + hop]
+        slow = there[wiring.bandwidth[link] < slowest[there]]
+        speed = wiring.bandwidth[wiring.links[wiring.start[:-1][slow] + hop]]
+        beta[found[slow], slow], ahead[found[slow], slow] = 1 / speed, behind[slow]
+        slowest[slow], behind[slow] = speed, 0.0
+        found[slow] += 1
+        behind[there] += wiring.latency[link]
+    # a route's own ones last
+    most = found.max()
+    row = (np.arange(most)[:, None] + found) % most
+    return np.take_along_axis(beta, row, 0), np.take_along_axis(ahead, row, 0), behind
+
+
+def play(ring: Ring, credits: int, gamma: float) -> float:
+    """Seconds until the last transfer is complete."""
+    size = len(ring)
+    if not ring.limited(credits):
+        credits = 0
+    # what is complete at the receiver, by transfer, with neighbours at both sides
+    done = np.zeros((ring.back + 1, size + 2))
+    arrived = np.zeros((credits + 1, size))
+    free, adder = np.zeros_like(ring.beta), np.zeros(size)
+    state = done, arrived, free, adder
+    every = max(EVERY // size, 1)
+    for begin in range(0, ring.count, every):
+        effort.show(begin * size, ring.count * size)
+        end = min(begin + every, ring.count)
+        if jit.available() and ring.count * (size + SMALL) > MANY:
+            from sim.engine.compiled.ring import turn
+
+            figures = ring.beta, ring.ahead, ring.behind, ring.sizes
+            lags, phases = (ring.back, credits, ring.before), (ring.sums, ring.first, ring.turn)
+            turn(begin, end, lags, phases, figures, state, gamma)
+        else:
+            _turn(ring, begin, end, state, gamma)
+    return float(done.max())
+
+
+def _turn(ring: Ring, begin: int, end: int, state: tuple[Floats, ...], gamma: float) -> None:
+    """Let the transfers from ``begin`` to before ``end`` happen."""
+    done, arrived, free, adder = state
+    size = len(ring)
+    time, cost = np.zeros(size), np.zeros(size)
+    seen = slice(0, size) if ring.before < 0 else slice(2, size + 2)
+    alike = bool((ring.sizes == ring.sizes[0, 0]).all())
+    costs = [ring.sizes[0, 0] * beta for beta in ring.beta]
+    for k in range(begin, end):
+        here, sent = done[k % len(done)], arrived[k % len(arrived)]
+        nbytes = ring.bytes_of(k)
+        # what was `back` before stands next in turn, as what was `credits` before does
+        wanted, freed = done[(k + 1) % len(done)][seen], arrived[(k + 1) % len(arrived)]
+        np.maximum(wanted, freed if len(arrived) > 1 else 0.0, out=time)
+        for number, beta in enumerate(ring.beta):
+            np.add(time, ring.ahead[number], out=time)
+            np.maximum(time, free[number], out=time)
+            np.add(time, costs[number] if alike else np.multiply(nbytes, beta, out=cost), out=free[number])
+        np.add(free[-1], ring.behind, out=sent)
+        if gamma and k < ring.sums:
+            np.maximum(sent, adder, out=adder)
+            np.add(adder, np.multiply(nbytes, gamma, out=cost), out=adder)
+            here[1:-1] = adder
+        else:
+            here[1:-1] = sent
+        here[0], here[-1] = here[-2], here[1]
+
+
+def simulate(ring: Ring, schedule: Schedule, gamma: float) -> Run:
+    """The schedule's time by its ring's recurrence."""
+    return Run(play(ring.folded(), schedule.credits, gamma), len(ring) * ring.count, engine="fast")

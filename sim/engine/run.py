@@ -1,0 +1,42 @@
+"""What every engine that plays schedules is asked for and answers."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sim.engine.timeline import Timeline
+from sim.schedule import Schedule
+from topologies import Topology, ranks
+from topologies.graph import name_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outcome of one simulated collective."""
+
+    time_s: float
+    num_transfers: int
+    timeline: Timeline | None = None
+    engine: str = "simpy"
+
+
+def check_ranks(schedule: Schedule, graph: Topology) -> None:
+    """Refuse a schedule of more ranks than the topology has."""
+    if schedule.ranks > len(ranks(graph)):
+        raise ValueError(
+            f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
+            f"write at most that many ranks, or a larger cluster"
+        )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's cyclic garbage collector: it finds nothing in a simulation, in half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
