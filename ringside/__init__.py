@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ringside.api import measure as measure
+    from ringside.api import pairs as pairs
     from ringside.api import pick as pick
     from ringside.api import read as read
     from ringside.api import train as train
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from validation.calibrate import calibrate as calibrate
     from validation.compare import Compared as Compared
     from validation.compare import compare as compare
+    from validation.pairs import SlowNode as SlowNode
+    from validation.pairs import SlowPair as SlowPair
+    from validation.pairs import Verdict as Verdict
 
     __version__: str
 else:
@@ -51,12 +55,16 @@ else:
         "Record": "sim.record",
         "Result": "ringside.results",
         "Schedule": "sim.schedule",
+        "SlowNode": "validation.pairs",
+        "SlowPair": "validation.pairs",
         "Topology": "topologies",
         "TrainingStep": "sim.training.step",
+        "Verdict": "validation.pairs",
         "calibrate": "validation.calibrate",
         "compare": "validation.compare",
         "load": "topologies",
         "measure": "ringside.api",
+        "pairs": "ringside.api",
         "pick": "ringside.api",
         "predict": "sim.predict",
         "prove": "sim.proof",

@@ -21,6 +21,7 @@ from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import device as find_device
 from sim.workload.devices import device_of
 from validation import readers
+from validation.pairs import Verdict, judge_files
 
 
 def pick(
@@ -150,3 +151,13 @@ def read(*files: str | PathLike[str]) -> list[Record]:
     Rows without a usable time are left out. Raise `sim.record.RecordError` for a file that holds none.
     """
     return [record for file in files for record in readers.read(Path(file)).records]
+
+
+def pairs(*files: str | PathLike[str], ranks: int = 2) -> Verdict:
+    """Which node or link of a cluster is slow, from a measurement between every two of its nodes.
+
+    Files are logs of two nodes each, folders of them, or CSV tables. ``ranks`` are a run's, on both nodes
+    together, where a file does not say it. `rows` takes the verdict's ``nodes``, ``pairs`` and
+    ``matrices``. Raise `sim.record.RecordError` where no pair was measured.
+    """
+    return judge_files([Path(file) for file in files], ranks)

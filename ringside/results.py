@@ -12,20 +12,22 @@ from sim.pick import Pick
 from sim.record import Record
 from sim.training.step import TrainingStep
 from validation.compare import Compared
+from validation.pairs import Matrix, SlowNode, SlowPair
 
 Cell = str | int | float | bool | None
 
 _SHAPELESS = {"timeline", "correlations", "correction", "anchor"}
 """Attributes that are no single value, though they are None or text."""
 
-Result = Prediction | Pick | TrainingStep | Record | Compared | Fit | Stored
+Result = Prediction | Pick | TrainingStep | Record | Compared | Fit | Stored | SlowNode | SlowPair | Matrix
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:
     """One row a result; its columns are what the result's attributes are called, in their units.
 
     Those are seconds, bytes and bytes/s. A record that a result holds gives its columns as its own, and a
-    collective gives ``collective``, ``ranks`` and ``nbytes``. What is no single value (a timeline,
+    collective gives ``collective``, ``ranks`` and ``nbytes``; of the measurements in which a node was worst
+    are told ``collective``, ``gpus_per_node`` and ``nbytes``. What is no single value (a timeline,
     a step's buckets) is left out.
     """
     return [dict(_columns(result)) for result in results]
@@ -40,6 +42,8 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
             continue
         if isinstance(value, Collective):
             yield from (("collective", value.kind), ("ranks", value.ranks), ("nbytes", value.nbytes))
+        elif isinstance(value, Matrix):
+            yield from ((key, getattr(value, key)) for key in ("collective", "gpus_per_node", "nbytes"))
         elif value is None or isinstance(value, str | int | float):
             yield name, value
         elif _is_words(value):

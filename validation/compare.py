@@ -1,7 +1,7 @@
 """Predicted beside measured, with what was fitted, held out and never calibrated kept apart."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from sim.libraries.nccl.cluster import is_machine
 from sim.network.message import check_network
 from sim.record import Record, digest
 from topologies.catalogue import split
+from validation.fallback import as_run
 from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
 from validation.measured.predict import Libraries
@@ -25,6 +26,7 @@ class Compared:
     """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band.
 
     ``choice`` is what was predicted, by name: an algorithm, with its protocol where there are several.
+    ``fallback`` is what NCCL fell back to, if it has nothing of what the record says it was told to take.
     """
 
     record: Record
@@ -33,6 +35,7 @@ class Compared:
     hi_s: float
     set: str
     choice: str = ""
+    fallback: str = ""
 
     def __post_init__(self) -> None:
         record = self.record
@@ -112,23 +115,29 @@ def compare(
         )
     used = set(calibration.used) if calibration else set()
     model = calibration.nccl.model() if calibration and calibration.nccl else None
-    of_nccl = [model is not None and is_observable(record) and is_machine(cluster) for record in records]
+    ran = as_run(records, cluster, settings or {})
+    of_nccl = [model is not None and is_observable(record) and is_machine(cluster) for record in ran]
     others = iter(
         rows(
-            [r for r, is_one in zip(records, of_nccl, strict=True) if not is_one], cluster, settings or {},
+            [r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one],
+            cluster,
+            settings or {},
             network,
         )
-    )  # fmt: skip
+    )
     libraries = Libraries(cluster, settings or {}, model)
     compared = []
-    for record, is_one in zip(records, of_nccl, strict=True):
+    for record, as_it_ran, is_one in zip(records, ran, of_nccl, strict=True):
         fitted = "fitted" if digest(record) in used else "held_out"
         if is_one:
-            choice, found, is_measured = libraries.predict(record)
+            choice, found, is_measured = libraries.predict(as_it_ran)
             ends = found.time_s, found.time_lo_s, found.time_hi_s
-            compared.append(Compared(record, *ends, fitted if is_measured else "unfitted", choice.name))
+            row = Compared(record, *ends, fitted if is_measured else "unfitted", choice.name)
         else:
-            compared.append(_textbook(next(others), calibration, fitted))
+            row = replace(_textbook(next(others), calibration, fitted), record=record)
+        if as_it_ran.algorithm != record.algorithm:
+            row = replace(row, fallback=as_it_ran.algorithm)
+        compared.append(row)
     return compared
 
 

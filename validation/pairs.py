@@ -8,14 +8,15 @@ many as are looked at, measured by scales that outliers do not stretch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.readers.pairs import Pair
+from validation.readers.pairs import Pair, read_pairs
 
 CHANCE = 1e-3
 """How likely a sound cluster has a node named, or a pair, whatever the number of matrices."""
@@ -96,12 +97,22 @@ class SlowPair:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What stands out; ``untold`` are nodes that no matrix can tell from their links."""
+    """What stands out; ``untold`` are nodes that no matrix can tell from their links.
+
+    ``failed`` are runs that were begun and gave no row: both nodes, and in which file.
+    """
 
     matrices: tuple[Matrix, ...]
     nodes: tuple[SlowNode, ...]
     pairs: tuple[SlowPair, ...]
     untold: tuple[str, ...]
+    failed: tuple[tuple[tuple[str, str], str], ...] = ()
+
+
+def judge_files(files: Sequence[Path], ranks: int = 2) -> Verdict:
+    """What `judge` says of files, which `validation.readers.pairs.read_pairs` reads."""
+    found = read_pairs(files, ranks)
+    return replace(judge(found.measured), failed=found.failed)
 
 
 def judge(pairs: Sequence[Pair]) -> Verdict:

@@ -103,6 +103,7 @@ def run(
         )
     if network != "fifo":
         comments.append(f"schedules played on the {network} network")
+    comments += _fallbacks(rows, cluster)
     sums = summaries(rows)
     if plot:
         from ringside.pictures.comparison import draw_comparison
@@ -131,6 +132,18 @@ def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[
     if others:
         print(f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr)
     return cluster, []
+
+
+def _fallbacks(rows: Sequence[Compared], cluster: str) -> list[str]:
+    """What was told to NCCL and is not to be had, and what is predicted in its place."""
+    return list(
+        dict.fromkeys(
+            f"NCCL_ALGO={row.record.algorithm} names what {cluster} has not for {row.record.collective}, "
+            f"so NCCL fell back; predicted as NCCL_ALGO={row.fallback}"
+            for row in rows
+            if row.fallback
+        )
+    )
 
 
 def percent(text: str) -> float:

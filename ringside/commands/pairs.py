@@ -11,8 +11,7 @@ from ringside import console, options
 from ringside.pictures.style import check_format
 from topologies.disk import check_outputs
 from topologies.units import format_size
-from validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge
-from validation.readers.pairs import Pairs, read_pairs
+from validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge_files
 
 HEADS = (
     ("collective", ""),
@@ -37,31 +36,36 @@ Logs = Annotated[
 ]
 
 
-def command(files: Logs, plot: options.Plot = None, json: options.Json = False) -> None:
+def command(
+    files: Logs,
+    ranks: Annotated[
+        int, typer.Option("-g", "--ranks", help="Ranks of a run, on both nodes, where a file does not say.")
+    ] = 2,
+    plot: options.Plot = None,
+    json: options.Json = False,
+) -> None:
     """Say which node or link is slow, from a measurement between every two nodes."""
-    run(files, plot, as_json=json)
+    run(files, ranks, plot, as_json=json)
 
 
-def run(files: list[Path], plot: Path | None, *, as_json: bool) -> None:
+def run(files: list[Path], ranks: int, plot: Path | None, *, as_json: bool) -> None:
     """Read, judge, draw and print."""
     check_format(plot)
     check_outputs([plot], inputs=files)
-    pairs = read_pairs(files)
-    verdict = judge(pairs.measured)
+    verdict = judge_files(files, ranks)
     if plot:
         from ringside.pictures.pairs import draw_pairs
 
         draw_pairs(verdict, plot)
     if as_json:
-        console.print_json(
-            "pairs", {"inputs": {"files": [str(f) for f in files]}, **_content(verdict, pairs)}
-        )
+        inputs = {"files": [str(file) for file in files], "ranks": ranks}
+        console.print_json("pairs", {"inputs": inputs, **_content(verdict)})
     else:
         console.print_table([], HEADS, [_cells(matrix) for matrix in verdict.matrices])
-        print("\n".join(f"# {line}" for line in lines(verdict, pairs)))
+        print("\n".join(f"# {line}" for line in lines(verdict)))
 
 
-def lines(verdict: Verdict, pairs: Pairs) -> list[str]:
+def lines(verdict: Verdict) -> list[str]:
     """What stands out, and what these measurements cannot tell."""
     together: dict[tuple[str, str], list[SlowPair]] = {}
     for pair in verdict.pairs:
@@ -72,9 +76,9 @@ def lines(verdict: Verdict, pairs: Pairs) -> list[str]:
         f"slow pairs, of nodes that are not slow with others: {len(together) or 'none'}",
         *(f"  {' and '.join(nodes)}: {'; '.join(map(_pair, slow))}" for nodes, slow in together.items()),
     ]
-    if pairs.failed:
-        found.append(f"runs without a row, {len(pairs.failed)}; these pairs failed or were cut off:")
-        found += [f"  {' and '.join(nodes)}" for nodes in dict.fromkeys(nodes for nodes, _ in pairs.failed)]
+    if verdict.failed:
+        found.append(f"runs without a row, {len(verdict.failed)}; these pairs failed or were cut off:")
+        found += [f"  {' and '.join(nodes)}" for nodes in dict.fromkeys(nodes for nodes, _ in verdict.failed)]
     return [*found, *_untold(verdict)]
 
 
@@ -122,7 +126,7 @@ def _percent(slower: float) -> float:
     return float(np.expm1(slower)) * 100
 
 
-def _content(verdict: Verdict, pairs: Pairs) -> dict[str, Any]:
+def _content(verdict: Verdict) -> dict[str, Any]:
     return {
         "slow_nodes": [
             {"node": n.node, "factor": n.factor, "worst": _key(n.worst), "matrices": n.matrices, "of": n.of}
@@ -136,7 +140,7 @@ def _content(verdict: Verdict, pairs: Pairs) -> dict[str, Any]:
             for p in verdict.pairs
         ],
         "untold": list(verdict.untold),
-        "failed": [{"nodes": list(nodes), "file": file} for nodes, file in pairs.failed],
+        "failed": [{"nodes": list(nodes), "file": file} for nodes, file in verdict.failed],
         "matrices": [
             {
                 **_key(m), "pairs": m.pairs, "missing": m.missing, "median_s": m.median_s, "noise": m.noise,

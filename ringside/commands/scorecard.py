@@ -12,7 +12,7 @@ from validation.measured.baselines import BASELINES
 from validation.published import published
 
 if TYPE_CHECKING:  # help must not wait for scipy
-    from validation.measured.scorecard import Judged, Score
+    from validation.measured.scorecard import Judged, Score, SiteScore
 
 HEADS = (
     *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
@@ -27,7 +27,7 @@ def command(plot: options.Plot = None, json: options.Json = False) -> None:
 
 def run(plot: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
-    from validation.measured.scorecard import judge, questions, scores
+    from validation.measured.scorecard import judge, questions, scores, site_scores
 
     check_format(plot)
     check_outputs([plot], inputs=[])
@@ -37,13 +37,14 @@ def run(plot: Path | None, *, as_json: bool) -> None:
         for question in asked:
             judged += judge(question)
             bar.done(f"{question.name} of {question.machine}")
-    found = scores(judged)
+    found, of_sites = scores(judged), site_scores(judged)
     if plot:
         from ringside.pictures.scorecard import draw_scorecard
 
         draw_scorecard(found, plot)
     if as_json:
-        console.print_json("scorecard", {"rows": [_row(score) for score in found]})
+        rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]
+        console.print_json("scorecard", {"rows": rows, "sites": sites})
         return
     comments = [
         f"{len(asked)} fits, {len(judged)} rows judged, none by a fit that it took part in",
@@ -53,6 +54,16 @@ def run(plot: Path | None, *, as_json: bool) -> None:
         *_beaten(found),
     ]
     console.print_table(comments, HEADS, map(_cells, found))
+    print("\n".join(f"# {_site_line(score)}" for score in of_sites))
+
+
+def _site_line(score: "SiteScore") -> str:
+    """Where each site counts once."""
+    large = f", {score.large:.1%} for 128 MiB and more" if math.isfinite(score.large) else ""
+    return (
+        f"{score.name}: median of the medians of {score.sites} sites {score.median_of_medians:.1%}{large}; "
+        f"mean of the medians {score.mean_of_medians:.1%}, mean of all rows {score.mean:.1%}"
+    )
 
 
 def _beaten(found: "list[Score]") -> list[str]:
@@ -76,3 +87,7 @@ def _cells(score: "Score") -> tuple[console.Cell, ...]:
 def _row(score: "Score") -> dict[str, object]:
     others = {name: error if math.isfinite(error) else None for name, error in score.baselines.items()}
     return asdict(score) | {"baselines": others}
+
+
+def _of_sites(score: "SiteScore") -> dict[str, object]:
+    return asdict(score) | {"large": score.large if math.isfinite(score.large) else None}

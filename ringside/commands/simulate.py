@@ -87,6 +87,8 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
+    if "top" in console.given(context) and not links:
+        raise ValueError(f"--top {top} says how many links --links prints; add --links, or leave it out")
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,

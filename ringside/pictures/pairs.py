@@ -75,6 +75,10 @@ def _draw_matrix(axes: Axes, factors: NDArray[np.float64], colours: LogNorm) -> 
     for y, x in np.argwhere(np.isnan(factors)):
         if x != y:
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", ec="0.6", lw=0))
+    ends = -0.5, len(factors) - 0.5
+    axes.plot(
+        ends, ends, "-", marker="", color="0.5", lw=1
+    )  # no pair of a node with itself, whatever the grey
     return axes.imshow(np.clip(factors, 1, None), cmap="Blues", norm=colours, aspect="auto")
 
 

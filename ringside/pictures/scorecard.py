@@ -10,8 +10,8 @@ from matplotlib.ticker import NullLocator
 from ringside.pictures.style import STYLE, save
 from validation.measured.scorecard import Score
 
-_MARKS = ("s", "^", "D", "v", "P")
-"""Shapes tell the simple rules apart where there is no colour."""
+_MARKS = {"s": 6.0, "^": 6.0, "D": 5.5, "v": 7.5, "x": 5.0}
+"""Shapes and sizes tell the simple rules apart without colour; hollow, so that none hides another."""
 
 
 def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
@@ -27,14 +27,14 @@ def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
                 ticks.append((place, f"{score.name}  ({score.rows})"))
                 axes.plot([score.median, score.p90], [place, place], color="#08306b", lw=1.4, marker="")
                 axes.plot(score.median, place, "o", color="#08306b", ms=7, zorder=3)
-                for name, mark in zip(names, _MARKS, strict=True):
-                    axes.plot(score.baselines[name], place, mark, mfc="white", mec="0.45", ms=5, zorder=2)
+                for name, (mark, size) in zip(names, _MARKS.items(), strict=True):
+                    axes.plot(score.baselines[name], place, mark, mfc="none", mec="0.35", ms=size, zorder=4)
                 place += 1.0
             axes.axhline(place - 0.35, color="0.8", lw=0.6)
             place += 0.3
         axes.plot([], [], "o-", color="#08306b", ms=7, label="measured model, to its 90th percentile")
-        for name, mark in zip(names, _MARKS, strict=True):
-            axes.plot([], [], mark, mfc="white", mec="0.45", ms=5, ls="", label=name)
+        for name, (mark, size) in zip(names, _MARKS.items(), strict=True):
+            axes.plot([], [], mark, mfc="none", mec="0.35", ms=size, ls="", label=name)
         axes.set_xscale("log")
         axes.set_xlim(0.01, 10)
         axes.set_xticks(shown := [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5], [f"{at:.0%}" for at in shown])

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.jit import available, entry
+from sim.engine import effort
+from sim.jit import available, entry, is_kept
 
 AT_ONCE = 1e-12
 """Ends that differ by no more than this share of the time, and rates by no more of themselves, are one."""
@@ -209,7 +210,10 @@ def _settle(
 @cache
 def _compiled() -> Callable[..., tuple[int, int, float, int]]:
     """`_settle` as machine code."""
-    return entry(_settle, _change, _gather, _fill, _next_ends)
+    found = entry(_settle, _change, _gather, _fill, _next_ends)
+    if not is_kept(found):
+        effort.say("compiling the fair network, once on this machine; some 20 seconds")
+    return found
 
 
 class Sharing:

@@ -14,7 +14,6 @@ from sim.program import recorder
 from sim.program.groups import Groups
 from sim.program.mesh import DeviceMesh
 from sim.program.operations import (
-    ANY,
     Compute,
     Group,
     NewGroup,
@@ -132,7 +131,6 @@ class Distributed(Recorder):
         ranks = self._groups.ranks
         if not group_size or ranks % group_size:
             self._refuse(f"new_subgroups of {group_size} of {ranks} ranks; write a size that divides {ranks}")
-        assert group_size
         return self.new_subgroups_by_enumeration(
             [range(first, first + group_size) for first in range(0, ranks, group_size)]
         )
@@ -275,7 +273,7 @@ class Distributed(Recorder):
 
     def recv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> None:
         """Receive, and wait; without a source from whoever sends."""
-        work = self._message(Recv, nbytes, ANY if src is None else src, group, tag, "recv")
+        work = self._message(Recv, nbytes, src, group, tag, "recv")
         if self._nccl:
             work.wait()
 
@@ -285,19 +283,21 @@ class Distributed(Recorder):
 
     def irecv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> recorder.Work:
         """Receive."""
-        return self._message(Recv, nbytes, ANY if src is None else src, group, tag, "irecv")
+        return self._message(Recv, nbytes, src, group, tag, "irecv")
 
     def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> list[recorder.Work]:
         """Several messages at once: with NCCL in one group call; Gloo takes them one after another."""
         if not p2p_op_list:
             self._refuse("batch_isend_irecv of no messages; write at least one")
+        if any(getattr(one.op, "__name__", "") not in ("isend", "irecv") for one in p2p_op_list):
+            self._refuse("batch_isend_irecv of something else; write P2POp(dist.isend, ...) or dist.irecv")
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
         group = self._group(p2p_op_list[0].group)
         if any(self._group(one.group) is not group for one in p2p_op_list):
             self._refuse("batch_isend_irecv of messages of several groups; write one group")
         parts = tuple(
-            (Send if getattr(one.op, "__name__", "") == "isend" else Recv)(
+            (Send if one.op.__name__ == "isend" else Recv)(
                 group, self._peer(group, one.peer), self._size(one.nbytes), 0
             )
             for one in p2p_op_list

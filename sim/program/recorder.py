@@ -9,7 +9,7 @@ the job was initialised with a device (``eager``): then through their group's.
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from sim.program.groups import Groups
 from sim.program.operations import (
@@ -20,6 +20,7 @@ from sim.program.operations import (
     Join,
     Operation,
     Raise,
+    Recv,
     Wait,
 )
 
@@ -135,9 +136,9 @@ class Recorder:
         self._on_stream(call, name, kind, holds=name == "barrier")
         return None
 
-    def _message(self, make: Any, nbytes: int, peer: int, group: Any, tag: int, name: str) -> Work:
+    def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
         group = self._group(group)
-        peer = self._peer(group, peer)
+        peer = ANY if peer is None and make is Recv else self._peer(group, peer)
         if peer == self._rank:
             self._refuse(f"{name} to oneself, rank {peer}")
         if self._nccl:
@@ -166,8 +167,8 @@ class Recorder:
             self._refuse(f"rank {self._rank} is not in group {group.name}")
         return group
 
-    def _peer(self, group: Group, peer: int) -> int:
-        if peer != ANY and peer not in group.members:
+    def _peer(self, group: Group, peer: int | None) -> int:
+        if peer is None or peer not in group.members:
             self._refuse(f"rank {peer} is not in group {group.name}, which has ranks {list(group.ranks)}")
         return peer
 
@@ -189,7 +190,7 @@ class Recorder:
             )
         return nbytes
 
-    def _refuse(self, message: str) -> None:
+    def _refuse(self, message: str) -> NoReturn:
         """What torch.distributed raises; the rank gets no further."""
         self._post(Raise(message), "error")
         raise RankLostError(message)

@@ -2,11 +2,15 @@
 
 import linecache
 import runpy
+import sys
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-from sim.program.distributed import Main, record
+from sim.program.distributed import Distributed, Main, record
 from sim.program.operations import Operation, Program
 from topologies.disk import regular
 from topologies.units import parse_size
@@ -19,37 +23,70 @@ class ScriptError(ValueError):
     """What is wrong with a script, and where."""
 
 
-def load(path: Path) -> Main:
-    """The function ``main`` of the script.
+def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> Program:
+    """The job of a script on so many ranks, which is run anew for each: ranks share no globals.
 
-    Raise `ScriptError` where there is none, or where the script cannot be run.
+    A rank's operations raise `ScriptError` where its script cannot be run.
     """
+    if eager and library != "nccl":
+        raise ScriptError(f"eager is NCCL's, and {library} makes its groups at once; leave it out")
+    if path.is_dir():
+        raise ScriptError(f"{path} is a folder; write a file with def main(dist): ...")
     regular(path)
-    try:
-        found = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
-    except (Exception, SystemExit) as error:
-        raise ScriptError(f"{_place(path, error)}: {_said(error)}") from error
+
+    def main(dist: Distributed) -> None:
+        with _a_process(path):
+            _main_of(path)(dist)
+
+    recorded = record(main, ranks, library, eager=eager, name=path.name)
+
+    @cache
+    def operations(rank: int) -> Sequence[Operation]:
+        try:
+            return recorded.operations(rank)
+        except (Exception, SystemExit) as error:
+            text = str(error)
+            told = text if text.startswith(str(path)) else f"{_place(path, error)}: {_said(error)}"
+            raise ScriptError(f"{told} (rank {rank})") from error
+
+    return Program(path.name, ranks, operations)
+
+
+def _main_of(path: Path) -> Main:
+    """The function ``main`` that the script makes when it is run."""
+    found = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
     if not callable(found):
         raise ScriptError(f"{path} has no function main; write def main(dist): ...")
     main: Main = found
     return main
 
 
-def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> Program:
-    """The job of a script on so many ranks. A rank's operations raise `ScriptError` where its main fails."""
-    recorded = record(load(path), ranks, library, eager=eager, name=path.name)
+@contextmanager
+def _a_process(path: Path) -> Iterator[None]:
+    """What a script expects of a process of its own: its arguments, none; the files beside it; its output.
 
-    def operations(rank: int) -> Any:
-        made: Any
-        try:
-            made = recorded.operations(rank)
-        except (Exception, SystemExit) as error:
-            text = str(error)
-            told = text if text.startswith(str(path)) else f"{_place(path, error)}: {_said(error)}"
-            raise ScriptError(f"{told} (rank {rank})") from error
-        return made
+    That goes to standard error, since the answer is on standard output. Modules from beside the script are
+    forgotten afterwards, with what the rank has left in them.
+    """
+    folder = path.resolve().parent
+    known, arguments, places = set(sys.modules), sys.argv, sys.path
+    sys.argv, sys.path = [str(path)], [str(folder), *places]
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.argv, sys.path = arguments, places
+        new = set(sys.modules) - known
+        beside = {name for name in new if "." not in name and _lies_in(folder, sys.modules[name])}
+        for name in new:
+            if name.partition(".")[0] in beside:
+                del sys.modules[name]
 
-    return Program(path.name, ranks, operations)
+
+def _lies_in(folder: Path, module: ModuleType) -> bool:
+    """Whether it is a file of the folder, or a package whose own folder stands there."""
+    file = Path(getattr(module, "__file__", None) or "/")
+    return (file.parent.parent if file.name == "__init__.py" else file.parent) == folder
 
 
 def _said(error: BaseException) -> str:
@@ -65,6 +102,3 @@ def _place(path: Path, error: BaseException) -> str:
     ]
     linecache.checkcache(str(path))
     return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
-
-
-__all__ = ["Operation", "ScriptError", "load", "program_of"]

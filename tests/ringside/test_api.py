@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -75,6 +76,25 @@ def results() -> dict[str, list[ringside.Result]]:
         "read": list(records),
         "compare": list(ringside.compare(records, "abci-a100")),
         "calibrate": [ringside.calibrate(records, "abci-a100").nccl],
+        **pairs(),
+    }
+
+
+def pairs() -> dict[str, list[ringside.Result]]:
+    """Eight nodes of whom h3 is slow, and h0 and h6 are slow together."""
+    lines = [
+        f"h{i},h{j},16777216,{800 + 2 * (i * j % 5) + 300 * (3 in (i, j)) + 900 * ((i, j) == (6, 0))}"
+        for i in range(8)
+        for j in range(i)
+    ]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "pairs.csv")
+        file.write_text("\n".join(["node_a,node_b,size_bytes,time_us", *lines]), encoding="utf-8")
+        verdict = ringside.pairs(file, ranks=8)
+    return {
+        "slow nodes": list(verdict.nodes),
+        "slow pairs": list(verdict.pairs),
+        "matrices": list(verdict.matrices),
     }
 
 
@@ -89,6 +109,9 @@ COLUMNS = {
     "train": {"workload", "ranks", "step_s", "exposed_s", "throughput", "overlap_efficiency"},
     "read": {"library", "collective", "ranks", "nbytes", "time_s", "busbw", "spread"},
     "compare": {"library", "nbytes", "time_s", "predicted_s", "error", "set"},
+    "slow nodes": {"node", "factor", "collective", "gpus_per_node", "nbytes"},
+    "slow pairs": {"nodes", "collective", "gpus_per_node", "factor", "sizes"},
+    "matrices": {"collective", "gpus_per_node", "nbytes", "median_s", "noise", "pairs", "missing"},
     "calibrate": {"machine", "rows", "sites", "noise", "median_error"},
 }
 

@@ -32,7 +32,7 @@ WORDS = [
     (f"{SIMULATE} --algorithm rings", "'rings' is no known algorithm"),
     ("simulate all_gather --cluster star:4 --algorithm tree", "tree does not do all_gather"),
     (f"{SIMULATE} --library mpi", "'mpi' is no known library"),
-    (f"{SIMULATE} --engine fast", "'fast' is no known engine"),
+    (f"{SIMULATE} --engine quick", "'quick' is no known engine"),
     (f"{SIMULATE} --dtype float31", "'float31' is no known dtype"),
     (f"{SIMULATE} --algorithm tree --engine model", "no closed form"),
     (f"{SIMULATE} -g 0", "-g 0"),

@@ -78,3 +78,47 @@ def test_pinned_algorithms_are_called_the_same_everywhere(ringside, tmp_path):
     assert code == 0
     assert "nccl ring/ll" in out
     assert "nccl ring/ll" in (tmp_path / "pinned.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("told", "nodes", "fallback"),
+    [
+        *(
+            ("NVLS", 2, "tree,ring"),
+            ("NVLSTree", 2, "ring"),
+            ("NVLSTree", 1, "tree,ring"),
+            ("NVLS", 1, "ring"),
+        ),
+        *(("PAT", 2, "tree,ring"), ("CollNet", 2, "tree,ring"), ("CollnetChain,NVLS", 2, "tree,ring")),
+        *(("CollNet,Ring", 2, "ring"), ("^Ring,Tree", 2, "ring"), ("allreduce:pat", 2, "tree,ring")),
+    ],
+)
+def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
+    ringside, tmp_path, told, nodes, fallback
+):
+    """Four H100 a node without a switch, where NVLS is none; NCCL ran, whatever it was told."""
+    hosts = re.sub(r"(Rank  [23] .* on +)\S+", r"\1other", LOG) if nodes == 2 else LOG
+    (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {told}\n{hosts}")
+    code, out, err = ringside("compare", "job.log", "--cluster", "mn5-h100", "--json")
+    content = json.loads(out)
+    assert code == 0, err
+    assert {row["num_nodes"] for row in content["rows"]} == {nodes}
+    (said,) = (note for note in content["notes"] if "fell back" in note)
+    assert said.startswith(
+        f"NCCL_ALGO={content['rows'][0]['algorithm']} names what mn5-h100 has not for all_reduce"
+    )
+    assert said.endswith(f"predicted as NCCL_ALGO={fallback}")
+    (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {fallback}\n{hosts}")
+    plainly = json.loads(ringside("compare", "job.log", "--cluster", "mn5-h100", "--json")[1])
+    assert not [note for note in plainly["notes"] if "fell back" in note]
+    for row, plain in zip(content["rows"], plainly["rows"], strict=True):
+        assert (row["predicted_s"], row["choice"]) == (plain["predicted_s"], plain["choice"])
+
+
+def test_the_gathering_half_has_no_trees(ringside, tmp_path):
+    pinned = "# Collective test starting: all_gather_perf\n# NCCL_ALGO set by environment to Tree\n"
+    (tmp_path / "job.log").write_text(pinned + LOG)
+    code, out, err = ringside("compare", "job.log", "--cluster", "dgx1-v100")
+    assert code == 0, err
+    assert "NCCL_ALGO=tree names what dgx1-v100 has not for all_gather" in out
+    assert out.count("ring/") == 3

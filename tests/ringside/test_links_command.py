@@ -97,6 +97,12 @@ def test_links_of_several_sizes_are_refused():
     assert "--links shows one size" in answer["error"]
 
 
+def test_a_number_of_links_without_links_is_refused():
+    answer = ask("simulate all_reduce --cluster star:4 --size 1M --top 5")
+    assert answer["exit"] == 2
+    assert "add --links, or leave it out" in answer["error"]
+
+
 @pytest.mark.parametrize(
     ("question", "said"),
     [

@@ -54,3 +54,28 @@ def test_what_is_no_measurement_of_pairs_is_refused(ringside, tmp_path):
     assert "expected node_a, node_b, size_bytes" in err
     assert ringside("pairs", "nowhere.log")[0] == 2
     assert ringside("pairs", "x.csv", "--plot", "x.csv")[0] == 2
+
+
+def test_ranks_count_where_a_file_does_not_say(ringside, table, tmp_path):
+    bare = [
+        ",".join(line.split(",")[i] for i in (0, 1, 4, 5)) for line in table.read_text().splitlines()[:29]
+    ]
+    (tmp_path / "bare.csv").write_text("\n".join(bare))
+    assert "1 GPU a node" in ringside("pairs", "bare.csv")[1]
+    assert "4 GPUs a node" in ringside("pairs", "bare.csv", "--ranks", 8)[1]
+    assert ringside("pairs", table, "--ranks", 6)[1] == ringside("pairs", table)[1]
+    for ranks in (0, 1, 3, -2):
+        code, out, err = ringside("pairs", "bare.csv", "--ranks", ranks)
+        assert (code, out) == (2, "")
+        assert "write 2, or twice the GPUs of a node" in err
+
+
+def test_a_log_without_ranks_is_of_as_many_as_are_told(ringside, tmp_path):
+    row = "  1048576  262144  float  none  -1  100.0  10.49  10.49  0  100.0  10.49  10.49  N/A"
+    for a, b in ("ab", "ac", "bc"):
+        (tmp_path / f"run_{a}_{b}.log").write_text(
+            "# Collective test starting: sendrecv_perf\n# nThread 1 nGpus 4\n"
+            "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n" + row + "\n"
+        )
+    matrix = json.loads(ringside("pairs", ".", "--ranks", 8, "--json")[1])["matrices"][0]
+    assert (matrix["gpus_per_node"], matrix["pairs"]) == (4, 3)

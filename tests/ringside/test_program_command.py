@@ -73,3 +73,43 @@ def test_what_is_no_script_is_refused(ringside, tmp_path):
     assert ringside("program", tmp_path, "-g", "2")[0] == 2
     code, _, err = ringside("program", TOP / "examples/both_send_first.py", "-g", "2", "--library", "mpi")
     assert (code, "write gloo or nccl" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "seen = []\ndef main(dist):\n    seen.append(1)\n    dist.all_reduce(4 * len(seen))",
+        "from beside import seen\ndef main(dist):\n    seen.append(1)\n    dist.all_reduce(4 * len(seen))",
+        "import sys\ndef main(dist):\n    dist.all_reduce(int(sys.argv[1]) if sys.argv[1:] else 4)",
+    ],
+)
+def test_a_script_is_run_for_each_rank_as_in_a_process_of_its_own(ringside, tmp_path, script):
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/beside.py").write_text("seen = []", encoding="utf-8")
+    (tmp_path / "job/script.py").write_text(script, encoding="utf-8")
+    code, out, err = ringside("program", "job/script.py", "-g", "3")
+    assert (code, err) == (0, "")
+    assert ": proved, " in out
+
+
+def test_a_rank_is_recorded_once_however_often_it_is_played(ringside, tmp_path):
+    """What a script draws at random is not drawn anew for the second play."""
+    script = (
+        "def main(dist):\n    print('recorded')\n"
+        "    dist.recv(4) if not dist.get_rank() else dist.send(4, 0)\n"
+        "    dist.recv(4) if not dist.get_rank() else None"
+    )
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    code, _, err = ringside("program", "script.py", "-g", "3")
+    assert (code, err) == (0, "recorded\n" * 3)
+
+
+def test_what_a_script_prints_stays_out_of_the_answer(ringside, tmp_path):
+    (tmp_path / "script.py").write_text("print('one')\ndef main(dist):\n    print('two')", encoding="utf-8")
+    code, out, err = ringside("program", "script.py", "-g", "1", "--json")
+    assert (code, err, json.loads(out)["verdict"]) == (0, "one\ntwo\n", "proved")
+
+
+def test_a_setting_of_the_other_library_is_refused(ringside):
+    code, _, err = ringside("program", TOP / "examples/both_send_first.py", "-g", "2", "--eager")
+    assert (code, "eager is NCCL's" in err) == (2, True)

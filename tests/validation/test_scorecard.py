@@ -1,10 +1,12 @@
 """The scorecard: which rows a fit may see, what simple rules say, and how rows are summed up."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from validation.measured.baselines import BASELINES, interpolated, linear_in_log_nodes, tuner
-from validation.measured.scorecard import judge, questions, scores, size_class
+from validation.measured.scorecard import ANOTHER, Judged, judge, questions, scores, site_scores, size_class
 from validation.published.calibrations import usable
 
 
@@ -73,3 +75,24 @@ def test_sizes_have_their_classes():
         "to 128 MiB",
         "128 MiB and more",
     ]
+
+
+def test_each_site_counts_once_however_many_rows_it_has(asked):
+    record = replace(asked[0].judged[0].record, time_s=1.0)
+    rows = [
+        Judged(ANOTHER, machine, 1.0, replace(record, site=site, nbytes=nbytes), 1 + error, 0.0, 2.0, {})
+        for machine, site, nbytes, errors in (
+            ("dgx-a100", "here", 8, [0.1, 0.1, 0.2, 0.1, 0.1]),
+            ("dgx-a100", "there", 8, [0.4]),
+            ("dgx-h100", "there", 128 << 20, [0.2, -0.2]),
+        )
+        for error in errors
+    ]
+    (found,) = site_scores(rows)
+    assert (found.name, found.sites) == (ANOTHER, 3)
+    assert found.median_of_medians == pytest.approx(0.2)
+    assert found.mean_of_medians == pytest.approx(0.7 / 3)
+    assert found.large == pytest.approx(0.2)
+    assert found.mean == pytest.approx(1.4 / 8)
+    assert np.isnan(site_scores(rows[:6])[0].large)
+    assert site_scores([]) == []

@@ -26,6 +26,7 @@ HALF = 4 * MIB
 _LEAST, _LOG = 4, 12
 """Rows that a fit needs, and that make a log."""
 
+ANOTHER = "another site"
 ONE_KNOWN = "another site, one row known"
 
 
@@ -82,6 +83,22 @@ class Score:
     baselines: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class SiteScore:
+    """Errors at sites that no fit has seen, where each site counts once, however many rows it has.
+
+    Over the sites' medians there are their median and their mean; ``large`` is their median over rows of
+    128 MiB and more alone, NaN without any. ``mean`` is over all rows.
+    """
+
+    name: str
+    sites: int
+    median_of_medians: float
+    mean_of_medians: float
+    large: float
+    mean: float
+
+
 def questions(records: Sequence[Record]) -> Iterator[Question]:
     """All that the published rows allow to ask."""
     usable = [record for record in records if is_observable(record)]
@@ -134,7 +151,7 @@ def _beside(question: Question, name: str, rows: Sequence[Observed], answer: Ans
 
 def scores(judged: Sequence[Judged]) -> list[Score]:
     """Every question, and the rows of more nodes and other sites parted by what they are."""
-    far = [row for row in judged if row.question in ("more nodes", "another site")]
+    far = [row for row in judged if row.question in ("more nodes", ANOTHER)]
     parted: list[tuple[str, Sequence[Judged], Callable[[Judged], str]]] = [
         ("question", judged, lambda row: row.question),
         ("size", far, lambda row: size_class(row.record.nbytes)),
@@ -151,6 +168,30 @@ def scores(judged: Sequence[Judged]) -> list[Score]:
         names = dict.fromkeys(sorted(map(key, rows), key=_order))
         found += [_score(group, name, [row for row in rows if key(row) == name]) for name in names]
     return found
+
+
+def site_scores(judged: Sequence[Judged]) -> list[SiteScore]:
+    """Both questions of another site, where any was asked."""
+    found = []
+    for name in (ANOTHER, ONE_KNOWN):
+        rows = [row for row in judged if row.question == name]
+        if rows:
+            medians, large = _medians(rows), _medians([row for row in rows if row.record.nbytes >= 128 * MIB])
+            found.append(
+                SiteScore(
+                    *(name, len(medians), float(np.median(medians)), float(np.mean(medians))),
+                    *(float(np.median(large or [np.nan])), float(np.mean([row.error for row in rows]))),
+                )
+            )
+    return found
+
+
+def _medians(rows: Sequence[Judged]) -> list[float]:
+    """The median error of each site."""
+    sites: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        sites.setdefault((row.machine, row.record.site), []).append(row.error)
+    return [float(np.median(errors)) for errors in sites.values()]
 
 
 def size_class(nbytes: int) -> str:
@@ -201,7 +242,7 @@ def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed
         others = [row for row in (*own, *mates) if row.record.site != site]
         judged = [row for row in own if row.record.site == site]
         if len(others) >= _LEAST:
-            yield Question("another site", machine, others, judged, pooled=True)
+            yield Question(ANOTHER, machine, others, judged, pooled=True)
 
 
 def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Question]:

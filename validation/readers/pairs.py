@@ -2,7 +2,8 @@
 
 A log's rank lines name its two nodes; where it has none, the last two words of its name do
 (``nccl_N2_G4_node-07_node-12.log``). A table is CSV with the columns node_a, node_b, size_bytes and
-either time_us or bandwidth_GBps; collective and gpus_per_node may stand beside them.
+either time_us or bandwidth_GBps; collective and gpus_per_node may stand beside them. Where a file says
+nowhere how many GPUs each node gave, it is half of the ranks that are told.
 """
 
 import csv
@@ -44,12 +45,19 @@ class Pairs:
     failed: tuple[tuple[tuple[str, str], str], ...] = ()
 
 
-def read_pairs(files: Sequence[Path]) -> Pairs:
-    """The pairs in all files, a folder standing for its logs; raise `RecordError` if there are none."""
+def read_pairs(files: Sequence[Path], ranks: int = 2) -> Pairs:
+    """The pairs in all files, a folder standing for its logs; raise `RecordError` if there are none.
+
+    ``ranks`` are a run's, on both nodes together, for files that do not say it.
+    """
+    if ranks < 2 or ranks % 2:
+        raise ValueError(
+            f"--ranks {ranks}: half of them on each of two nodes; write 2, or twice the GPUs of a node"
+        )
     measured: list[Pair] = []
     failed: list[tuple[tuple[str, str], str]] = []
     for path in (file for given in files for file in _files(given)):
-        found = _read(path)
+        found = _read(path, ranks // 2)
         measured += found.measured
         failed += found.failed
     if not measured:
@@ -70,17 +78,18 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read(path: Path) -> Pairs:
+def _read(path: Path, each: int) -> Pairs:
+    """One file's; ``each`` is how many GPUs a node gave, where it does not say."""
     text = text_of(path)
     if text.partition("\n")[0].replace(" ", "").split(",")[:2] == ["node_a", "node_b"]:
-        return Pairs(tuple(_table(text, path)))
+        return Pairs(tuple(_table(text, path, each)))
     if text.lstrip().startswith("{"):
         run, rows = run_of(json_of(text, path), path)
         return _pairs(run, run.reading(rows))
     measured: list[Pair] = []
     failed: list[tuple[tuple[str, str], str]] = []
     for run, cells in runs(text, path):
-        named = run if run.devices else replace(run, devices=_by_name(path))
+        named = run if run.devices else replace(run, devices=_by_name(path, each))
         if cells:
             measured += _pairs(named, reading(named, cells, path)).measured
         else:
@@ -100,19 +109,19 @@ def _nodes(run: BenchmarkRun) -> tuple[str, str]:
     return hosts[0], hosts[1]
 
 
-def _by_name(path: Path) -> tuple[RankDevice, ...]:
-    """The ranks that a file's name tells of: two nodes, and ``G4`` for four GPUs on each."""
+def _by_name(path: Path, each: int) -> tuple[RankDevice, ...]:
+    """The ranks that a file's name tells of: two nodes, and ``G4`` for four GPUs on each, else ``each``."""
     words = path.stem.split("_")
     if len(words) < 2 or words[-1] == words[-2]:
         raise RecordError(
             f"{path}: neither rank lines nor the name say which two nodes these are; "
             "expected a name that ends in both, such as nccl_G4_node-07_node-12.log"
         )
-    each = next((int(word[1:]) for word in words[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), 1)
+    each = next((int(word[1:]) for word in words[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), each)
     return tuple(RankDevice(rank, 0, words[-2 + rank // each], "") for rank in range(2 * each))
 
 
-def _table(text: str, path: Path) -> list[Pair]:
+def _table(text: str, path: Path, each: int) -> list[Pair]:
     rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
     columns = rows.fieldnames or []
     given = [name for name in _MEASURED if name in columns]
@@ -121,15 +130,15 @@ def _table(text: str, path: Path) -> list[Pair]:
             f"{path}, line 1: columns {', '.join(columns)}; expected {', '.join(_NEEDED)}, "
             f"and one of {' and '.join(_MEASURED)}"
         )
-    return [_row(row, given[0], f"{path}, line {number}") for number, row in enumerate(rows, start=2)]
+    return [_row(row, given[0], each, f"{path}, line {number}") for number, row in enumerate(rows, start=2)]
 
 
-def _row(row: dict[str, str | None], measured: str, place: str) -> Pair:
+def _row(row: dict[str, str | None], measured: str, each: int, place: str) -> Pair:
     a, b = (row["node_a"] or "").strip(), (row["node_b"] or "").strip()
     if not a or not b or a == b:
         raise RecordError(f"{place}: nodes {a!r} and {b!r}; expected two different names")
     try:
-        nbytes, gpus = int(row["size_bytes"] or ""), int(row.get("gpus_per_node") or 1)
+        nbytes, gpus = int(row["size_bytes"] or ""), int(row.get("gpus_per_node") or each)
         value = float(row[measured] or "")
         kind = kind_of(row.get("collective") or "sendrecv")
     except ValueError as error:

@@ -45,6 +45,38 @@ def test_one_who_has_ended_is_told_of() -> None:
     assert story[1:] == ("rank 1 has come to its end", "1 of 2 ranks never end")
 
 
+def _from_the_one_before(dist: Any) -> None:
+    rank = dist.get_rank()
+    dist.send(4, 0) if rank else dist.recv(4, rank - 1)
+
+
+def _to_the_one_before(dist: Any) -> None:
+    dist.send(4, dist.get_rank() - 1)
+
+
+def _to_nobody(dist: Any) -> None:
+    dist.send(4, None)
+
+
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+@pytest.mark.parametrize("main", [_from_the_one_before, _to_the_one_before, _to_nobody])
+def test_no_rank_has_the_number_minus_one(main: Any, library: str) -> None:
+    found = check(record(main, 2, library))
+    assert found.verdict == "fails"
+    assert "is not in group world, which has ranks [0, 1]" in found.story[0]
+
+
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+def test_a_batch_has_only_messages_that_do_not_wait(library: str) -> None:
+    def main(dist: Any) -> None:
+        rank = dist.get_rank()
+        dist.batch_isend_irecv([dist.P2POp(dist.recv if rank else dist.send, 4, 1 - rank)])
+
+    found = check(record(main, 2, library))
+    assert found.verdict == "fails"
+    assert "write P2POp(dist.isend, ...)" in found.story[0]
+
+
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from(

@@ -1,0 +1,85 @@
+"""What ran where NCCL_ALGO names nothing that the machine, or the collective, has.
+
+The newest NCCL refuses that (`sim.libraries.nccl.pins`), but a record has a time, so something ran. Older
+releases (src/graph/tuning.cc, where it knows NVLSTree and not PAT) pass over names that they do not know.
+Where CollNet is not supported, which NVLS over several nodes needs too, and nothing else is left, they allow
+trees and rings again; where a collective still has nothing, it takes the ring. So do MareNostrum 5's
+published runs: with CollNet, NVLS or PAT asked for they last as long as whichever of tree and ring the tuner
+takes, with NVLSTree as long as the ring.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sim.libraries.nccl.cluster import communicator_of, is_machine
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS
+from sim.libraries.nccl.pins import Pins
+from sim.libraries.nccl.tuning.tuner import cost_table
+from sim.record import Record, collective_of
+from topologies.catalogue import split
+from validation.measured.observed import settings_of
+
+
+def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -> list[Record]:
+    """The records with the algorithms that NCCL could take in place of those that it could not."""
+    if not is_machine(cluster):
+        return list(records)
+    machine = split(cluster)[0]
+    known: dict[tuple[str | int, ...], str] = {}
+    ran = []
+    for record in records:
+        key = (
+            *(record.library, record.library_version, record.num_nodes, record.ranks, record.collective),
+            *(record.algorithm, record.protocol, record.dtype, record.redop),
+        )
+        if key not in known:
+            known[key] = _taken(record, machine, values)
+        ran.append(replace(record, algorithm=known[key]))
+    return ran
+
+
+def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
+    """What NCCL_ALGO must say for what ran: the record's own where that is possible."""
+    if record.library != "nccl" or record.algorithm == "auto":
+        return record.algorithm
+    named = _without_unknown(record.algorithm)
+    if record.collective not in FUNCTIONS:  # sends and receives choose nothing
+        return named or "auto"
+    name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+    comm = communicator_of(name, values, record.ranks, settings_of(replace(record, algorithm="auto")))
+    if comm is None:
+        return named or "auto"
+    tries = [named] if named else []
+    if not comm.collnet and not _beside_collnet(named, record.collective, comm):
+        tries.append("tree,ring")
+    return next((one for one in (*tries, "ring") if _can(comm, record, one)), record.algorithm)
+
+
+def _without_unknown(text: str) -> str:
+    """A plain list without the names that NCCL never had; what speaks of functions is left as it is."""
+    if set(text) & set(":;"):
+        return text
+    names = {name.replace("_", "") for name in ALGORITHMS}
+    tokens = text.removeprefix("^").split(",")
+    found = ",".join(token for token in tokens if token.lower().replace("_", "") in names)
+    if text.startswith("^"):
+        return f"^{found}" if found else "auto"
+    return found
+
+
+def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
+    """Whether anything is named that, for all that NCCL then knows, works without CollNet."""
+    if named == "auto":
+        return True
+    allowed = Pins(named).algorithms(kind) if named else frozenset[str]()
+    return bool(allowed & {"tree", "ring", "nvls" if comm.nodes == 1 else "nvls_tree"})
+
+
+def _can(comm: Communicator, record: Record, algorithm: str) -> bool:
+    """Whether the tuner finds any pair within these algorithms."""
+    collective = collective_of(record)
+    pins = Pins("" if algorithm == "auto" else algorithm, comm.settings.pins.protocol)
+    pinned = replace(comm, settings=replace(comm.settings, pins=pins))
+    table = cost_table(pinned, record.collective, collective.dtype or "float32", collective.redop)
+    return bool((table.bandwidth > 0).any())
