@@ -26,8 +26,9 @@ MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
 
 
-SIMPY_TRANSFERS = 20_000
-"""As many transfers ``auto`` leaves to SimPy: a second's work, in which the fast engine barely starts."""
+SIMPY_TRANSFERS = 100_000
+"""As many transfers ``auto`` leaves to SimPy: some seconds' work; to compile the fast engine, once on a
+machine, takes longer."""
 
 
 MAX_CHUNKS = 1_000_000
