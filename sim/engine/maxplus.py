@@ -1,9 +1,8 @@
 """Rings by recurrence: where no two transfers compete, time is a matter of sums and maxima.
 
 Each connection of a ring has its links, and its receiver's additions, to itself. Its k-th transfer sets out
-when
-the one that it passes on is complete at its source and a credit is there, and each of its links carries it
-behind the one before. So the k-th transfers of all connections together are a few operations on arrays,
+when the one that it passes on is complete at its source and a credit is there, and each of its links carries
+it behind the one before. So the k-th transfers of all connections together are a few operations on arrays,
 O(ranks) of memory, O(transfers of one connection) steps.
 
 Of the links of a route only those slower than all before them make anything wait: what leaves a link comes no
@@ -29,8 +28,7 @@ EVERY = 1 << 26
 
 MANY, SMALL = 100_000_000, 5000
 """From so many transfers on the compiled recurrence is worth its start, where numpy takes at least as long
-for a
-step as for so many transfers."""
+for a step as for so many transfers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,8 +31,7 @@ class World:
     """The record that compiled code knows, and the arrays that it points to, which live as long as this does.
 
     With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each
-    message and
-    link; what is not touched of that takes no memory.
+    message and link; what is not touched of that takes no memory.
     """
 
     def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, generosity: int, rates: int) -> None:

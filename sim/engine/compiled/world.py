@@ -1,8 +1,7 @@
 """All that the compiled loop knows: one record, and the arrays of records that it points to.
 
 `sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the messages,
-and of
-all that is behind gates, is nobody's.
+and of all that is behind gates, is nobody's.
 """
 
 from typing import Any
