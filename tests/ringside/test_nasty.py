@@ -315,7 +315,7 @@ REFUSED = {
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-graph deep.xml
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-graph nccl.log
         all_reduce --cluster dgx-h100:2 --size 1M --calibration c.yaml
-        all_reduce --cluster dgx-h100:2 --size 1M --engine fast
+        all_reduce --cluster dgx-h100:2 --size 1M --engine quick
         all_reduce --cluster dgx-h100:2 --size 1M --trace x.json
         all_reduce --cluster dgx-h100:2 --size 1M --algorithm 'tree;ring'
         all_reduce --cluster dgx-h100:2 --size 1M --algorithm ^tree,ring,nvlstree,nvls
