@@ -10,7 +10,7 @@ from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 from topologies import clouds, fabrics, machines, supercomputers
 from topologies.fabric import MAX_LINKS
 from topologies.graph import Topology, TopologyError, check
-from topologies.refitting import FABRICS, parted, refitted
+from topologies.refitting import FABRICS, keys_of, parted, refitted
 from topologies.strict_yaml import complaints
 from topologies.units import format_duration, format_rate, shown
 
@@ -107,7 +107,8 @@ def made(
     try:
         checked = model(**given)
     except ValidationError as error:
-        raise TopologyError(complaints(error, name, [p.name for p in parameters])) from None
+        allowed = [*(p.name for p in parameters), *(keys_of(fabric) if fabric else ())]
+        raise TopologyError(complaints(error, name, allowed)) from None
     arguments = checked.model_dump()
     _check_links(name, maker, arguments, first.name)
     if fabric is None:

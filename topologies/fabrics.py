@@ -108,7 +108,7 @@ def rail_optimized(
 
 def torus(
     ranks: int,
-    dimensions: Dimensions = 2,
+    dimensions: Dimensions = "auto",
     shape: str = "auto",
     bandwidth: BytesPerSecond = 25e9,
     latency: Seconds = 1e-6,

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import networkx as nx
 from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, ValidationError, create_model
@@ -20,7 +20,7 @@ from topologies.units import Seconds
 Radix = Annotated[int, Field(ge=2, le=MAX_PORTS)]
 Tiers = Annotated[int, Field(ge=1, le=MAX_TIERS)]
 Count = Annotated[int, Field(ge=1, le=MAX_PORTS)]
-Dimensions = Annotated[int, Field(ge=2, le=3)]
+Dimensions = Annotated[Literal["auto", "2", "3"], BeforeValidator(str)]
 Ratios = Annotated[float | str, BeforeValidator(str)]
 
 
@@ -62,7 +62,7 @@ def leaf_spine(
 def torus(
     hosts: int,
     cards: int,
-    dimensions: Dimensions = 2,
+    dimensions: Dimensions = "auto",
     shape: str = "auto",
     oversubscription: PositiveFloat = 1,
 ) -> Fabric:
@@ -136,13 +136,15 @@ def refitted(two: Topology, nodes: int, fabric: str, values: Mapping[str, Any]) 
     return graph
 
 
-def sides_of(shape: str, hosts: int, dimensions: int) -> tuple[int, ...]:
-    """What ``8x8`` or ``4x4x4`` says; ``auto`` is what so many hosts make of two or three dimensions."""
+def sides_of(shape: str, hosts: int, dimensions: Dimensions) -> tuple[int, ...]:
+    """What ``8x8`` or ``4x4x4`` says; ``auto`` is what so many hosts make of two dimensions, or three."""
     if shape == "auto":
-        return shape_of(hosts, dimensions)
+        return shape_of(hosts, 2 if dimensions == "auto" else int(dimensions))
     sides = shape.lower().split("x")
     if not 1 <= len(sides) <= 3 or not all(s.isdecimal() and 0 < len(s) < 7 and int(s) for s in sides):
         raise TopologyError(f"torus: shape is {shape[:40]!r}; write for example 8x8 or 4x4x4, or auto")
+    if dimensions not in ("auto", str(len(sides))):
+        raise TopologyError(f"torus: shape {shape} has not {dimensions} dimensions; leave one of them out")
     return tuple(map(int, sides))
 
 

@@ -90,13 +90,7 @@ def run(
     cluster, comments = _machine(records, cluster)
     found = find_calibration(calibration, cluster)
     if found == AUTO and any(record.library == "nccl" for record in records):
-        machine = split(cluster)[0]
-        known = (
-            f"times of NCCL as measured ({machine})"
-            if shipped(machine)
-            else f"not calibrated: {why_not(machine)}"
-        )
-        comments.append(known)
+        comments.append(_known(split(cluster)[0]))
     with console.simulating("predicting"):
         rows = compare(
             records, cluster, parse_settings(settings), found, network=network, pool_sites=pool_sites
@@ -121,6 +115,13 @@ def run(
     over = [name for name, s in sums.items() if limit is not None and not s.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
+
+
+def _known(machine: str) -> str:
+    """Whether NCCL's times on a machine are calibrated, in words."""
+    if shipped(machine):
+        return f"times of NCCL as measured ({machine})"
+    return f"not calibrated: {why_not(machine)}"
 
 
 def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[str]]:

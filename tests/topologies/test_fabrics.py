@@ -110,3 +110,14 @@ def test_settings_are_read_in_pairs_and_the_value_may_hold_a_sign() -> None:
 def test_every_maker_is_called_by_its_count_first(name: str) -> None:
     first = next(iter(inspect.signature(MAKERS[name]).parameters))
     assert first in ("ranks", "nodes", "leaves")
+
+
+def test_a_shape_beside_other_dimensions_is_refused() -> None:
+    with pytest.raises(TopologyError, match="shape 8x8 has not 3 dimensions; leave one of them out"):
+        make("torus", 64, {"shape": "8x8", "dimensions": "3"})
+    assert make("torus", 64, {"shape": "4x4x4", "dimensions": "3"}).number_of_nodes() == 128
+
+
+def test_a_word_that_neither_machine_nor_fabric_knows_is_refused_with_both_ones_words() -> None:
+    with pytest.raises(TopologyError, match=r"radix: is not known; allowed: nodes, .*, dimensions, shape"):
+        make("dgx-h100", 8, {"fabric": "torus", "radix": "16"})

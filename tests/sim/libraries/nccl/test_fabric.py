@@ -114,3 +114,10 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
 def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         find_library("nccl", "dgx-h100:4", values)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_both_engines_agree_on_a_fabric(algorithm: str) -> None:
+    library = nccl("dgx-h100:4", algorithm, fabric="leaf_spine", hosts_per_leaf="2", oversubscription="8")
+    simpy = time_us(library, 16 * MIB, engine="simpy")
+    assert time_us(library, 16 * MIB, engine="fast") == pytest.approx(simpy, rel=1e-9)
