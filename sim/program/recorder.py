@@ -78,6 +78,7 @@ class Recorder:
 
     def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
         self.recorded: list[Operation] = []
+        """Where it is what the rank before did at that place it is the same object: ranks are much alike."""
         self._groups = groups
         self._rank = rank
         self._eager = eager
@@ -102,7 +103,9 @@ class Recorder:
         if place == MOST_OPERATIONS:
             raise ValueError(f"{self._where()}: more than {MOST_OPERATIONS:,} operations; does the loop end?")
         # as Operation(...) would, in half of the time
-        recorded.append(_tuple(Operation, (action, lane, after, holds, name, category, _place())))
+        operation = _tuple(Operation, (action, lane, after, holds, name, category, _place()))
+        before = self._groups.recorded
+        recorded.append(before[place] if place < len(before) and before[place] == operation else operation)
         return place
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
@@ -124,7 +127,7 @@ class Recorder:
         if self._nccl:
             self._awaited = (*self._awaited, *operations)
         else:
-            self._post(Wait(), "wait", "wait", None, operations, holds=True)
+            self._post(_WAIT, "wait", "wait", None, operations, holds=True)
 
     def _call(
         self, name: str, kind: str, nbytes: int, group: Any, async_op: bool = False, root: int | None = None,
@@ -224,6 +227,8 @@ def _place() -> tuple[str, int]:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
+
+_WAIT = Wait()
 
 _tuple = tuple.__new__
 
