@@ -10,7 +10,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together
+from sim.program.operations import (
+    Call,
+    Compute,
+    Group,
+    NewGroup,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
 
 Arrived = Callable[[int, int], None]
 """Hears of each operation that may begin: the rank, and its place in the rank's list."""
@@ -195,5 +206,8 @@ class Play:
         if not state.blockers[place]:
             self._agenda.append((rank, place))
 
+
+INSTANT = frozenset({Compute, Wait, NewGroup})
+"""What waits for nobody, where there is no time."""
 
 _QUEUED = frozenset({Call, Send, Recv, Together})
