@@ -1,14 +1,13 @@
 """``ringside program``: whether a job of collectives and messages ends, and how long it takes."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ringside import console, options
+from ringside import options
+from ringside.commands import program_check
 from sim.engine.effort import forced
-from sim.program.check import PROVED, Verdict, check
-from sim.program.script import program_of
 
 Script = Annotated[
     Path | None,
@@ -47,11 +46,11 @@ def command(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Prove that a job of collectives and messages ends, or say who waits for whom; time it on a cluster."""
+    """Prove that a job of collectives and messages ends, or say who waits for whom."""
     if cluster is None or only_check:
         if file is None or ranks is None or jobs:
             raise ValueError("write FILE.py and -g N, its ranks; --job goes with --cluster")
-        run(file, ranks, library, eager=eager, as_json=json)
+        program_check.run(file, ranks, library, eager=eager, as_json=json)
         return
     from ringside.commands import program_on_cluster
 
@@ -61,29 +60,3 @@ def command(
             eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
             trace=trace, as_json=json,
         )  # fmt: skip
-
-
-def run(file: Path, ranks: int, library: str, *, eager: bool, as_json: bool) -> None:
-    """Record, prove and print."""
-    verdict = check(program_of(file, ranks, library, eager=eager))
-    told(file, ranks, library, verdict, as_json=as_json)
-
-
-def told(file: Path, ranks: int, library: str, verdict: Verdict, *, as_json: bool) -> None:
-    """Print a verdict; end with exit code 1 unless it is proved."""
-    if as_json:
-        console.print_json("program", _content(file, ranks, library, verdict))
-    else:
-        print(f"{file} on {ranks} ranks of {library}: {verdict.verdict}, {verdict.operations} operations")
-        print("".join(f"# {sentence}\n" for sentence in verdict.story), end="")
-    if verdict.verdict != PROVED:
-        raise typer.Exit(1)
-
-
-def _content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "inputs": {"file": str(file), "ranks": ranks, "library": library},
-        "verdict": verdict.verdict,
-        "story": list(verdict.story),
-        "operations": verdict.operations,
-    }

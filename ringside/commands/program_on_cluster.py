@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside import console
-from ringside.commands.program import told
+from ringside.commands.program_check import told
 from sim.calibration import find_calibration
 from sim.program.check import PROVED, check
 from sim.program.jobs import Job, placed, simulate
