@@ -48,7 +48,7 @@ class RankState:
         self.queues: dict[Group, Queue] = {}
         self.called: dict[Group, int] = {}
         self.number: dict[int, int] = {}
-        """Which call of its group a call is that has not ended."""
+        """Which call of its group a call is."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,6 @@ class Play:
                 self._unblock(rank, state, later)
         action = state.operations[place][0]
         if type(action) in _QUEUED:
-            state.number.pop(place, None)
             group = self._queue_of(action)
             if group is not None:
                 queue = state.queues[group]
