@@ -7,7 +7,7 @@ def main(dist):
     exchange, gradients = dist.new_group(everybody), dist.new_group(everybody)
     for _ in range(2):
         dist.compute(0.02)
-        sums = dist.all_reduce(4 * MiB, group=gradients, async_op=True)  # noqa: F821
-        dist.all_to_all_single(4 * MiB, group=exchange)  # noqa: F821
+        sums = dist.all_reduce(4 * MiB, group=gradients, async_op=True)
+        dist.all_to_all_single(4 * MiB, group=exchange)
         dist.compute(0.03)
         sums.wait()

@@ -7,7 +7,7 @@ def main(dist):
     neighbours = [one for one in (rank - 1, rank + 1) if 0 <= one < ranks]
     for _ in range(4):
         dist.compute(0.02)
-        edges = [dist.irecv(1 * MiB, one) for one in neighbours]  # noqa: F821
-        edges += [dist.isend(1 * MiB, one) for one in neighbours]  # noqa: F821
+        edges = [dist.irecv(1 * MiB, one) for one in neighbours]
+        edges += [dist.isend(1 * MiB, one) for one in neighbours]
         for edge in edges:
             edge.wait()

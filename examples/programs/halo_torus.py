@@ -9,9 +9,9 @@ def main(dist):
     back = row * columns + (column - 1) % columns
     for _ in range(3):
         dist.compute(0.015)
-        works = [dist.irecv(2 * MiB, back), dist.isend(2 * MiB, along)]  # noqa: F821
+        works = [dist.irecv(2 * MiB, back), dist.isend(2 * MiB, along)]
         for work in works:
             work.wait()
-        works = [dist.irecv(1 * MiB, across), dist.isend(1 * MiB, across)]  # noqa: F821
+        works = [dist.irecv(1 * MiB, across), dist.isend(1 * MiB, across)]
         for work in works:
             work.wait()

@@ -8,7 +8,7 @@ def main(dist):
         works = []
         for _ in range(4):
             dist.compute(0.1)
-            works.append(dist.all_reduce(1 * MiB, async_op=True))  # noqa: F821
+            works.append(dist.all_reduce(1 * MiB, async_op=True))
         for work in works:
             work.wait()
         dist.compute(0.02)

@@ -6,8 +6,8 @@ def main(dist):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for _ in range(ranks - 1):
         shift = [
-            dist.P2POp(dist.irecv, 2 * MiB, (rank - 1) % ranks),  # noqa: F821
-            dist.P2POp(dist.isend, 2 * MiB, (rank + 1) % ranks),  # noqa: F821
+            dist.P2POp(dist.irecv, 2 * MiB, (rank - 1) % ranks),
+            dist.P2POp(dist.isend, 2 * MiB, (rank + 1) % ranks),
         ]
         works = dist.batch_isend_irecv(shift)
         dist.compute(0.1)

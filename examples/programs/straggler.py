@@ -4,6 +4,6 @@
 def main(dist):
     """A broadcast of parameters, unequal work, a sum."""
     for step in range(3):
-        dist.broadcast(2 * MiB, 0)  # noqa: F821
+        dist.broadcast(2 * MiB, 0)
         dist.compute(0.2 if dist.get_rank() == step else 0.05)
-        dist.all_reduce(2 * MiB)  # noqa: F821
+        dist.all_reduce(2 * MiB)

@@ -7,12 +7,12 @@ def main(dist):
     steps = [1 << bit for bit in range((ranks - 1).bit_length())]
     for step in steps:
         if rank % (2 * step) == step:
-            dist.send(2 * MiB, rank - step)  # noqa: F821
+            dist.send(2 * MiB, rank - step)
         elif rank % (2 * step) == 0 and rank + step < ranks:
-            dist.recv(2 * MiB, rank + step)  # noqa: F821
+            dist.recv(2 * MiB, rank + step)
             dist.compute(0.01)
     for step in reversed(steps):
         if rank % (2 * step) == step:
-            dist.recv(2 * MiB, rank - step)  # noqa: F821
+            dist.recv(2 * MiB, rank - step)
         elif rank % (2 * step) == 0 and rank + step < ranks:
-            dist.send(2 * MiB, rank + step)  # noqa: F821
+            dist.send(2 * MiB, rank + step)

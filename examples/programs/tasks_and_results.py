@@ -6,12 +6,12 @@ def main(dist):
     rank, others = dist.get_rank(), range(1, dist.get_world_size())
     for _ in range(2):
         if rank == 0:
-            results = [dist.irecv(2 * MiB, one) for one in others]  # noqa: F821
+            results = [dist.irecv(2 * MiB, one) for one in others]
             for one in others:
-                dist.send(512 * KiB, one)  # noqa: F821
+                dist.send(512 * KiB, one)
             for result in results:
                 result.wait()
         else:
-            dist.recv(512 * KiB, 0)  # noqa: F821
+            dist.recv(512 * KiB, 0)
             dist.compute(0.05)
-            dist.send(2 * MiB, 0)  # noqa: F821
+            dist.send(2 * MiB, 0)

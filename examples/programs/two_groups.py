@@ -8,5 +8,5 @@ def main(dist):
     mine = rank // half
     for _ in range(3):
         dist.compute(0.02)
-        dist.all_reduce((2 + 2 * mine) * MiB, group=groups[mine])  # noqa: F821
-    dist.all_reduce(2 * MiB)  # noqa: F821
+        dist.all_reduce((2 + 2 * mine) * MiB, group=groups[mine])
+    dist.all_reduce(2 * MiB)

@@ -8,10 +8,10 @@ def main(dist):
     if rank % 2 == 0:
         for _ in range(3):
             dist.compute(0.02)
-            dist.all_reduce(2 * MiB, group=jobs[0])  # noqa: F821
+            dist.all_reduce(2 * MiB, group=jobs[0])
         return
     for _ in range(3):
         dist.compute(0.05)
-        works = [dist.irecv(2 * MiB, (rank - 2) % ranks), dist.isend(2 * MiB, (rank + 2) % ranks)]  # noqa: F821
+        works = [dist.irecv(2 * MiB, (rank - 2) % ranks), dist.isend(2 * MiB, (rank + 2) % ranks)]
         for work in works:
             work.wait()
