@@ -64,8 +64,8 @@ def main() -> None:
     console.print_table([], HEADS, [_row(*row) for row in rows])
     passed = median <= MEDIAN and worst <= WORST
     print(
-        f"# {'pass' if passed else 'FAIL'}  {len(rows)} programs: median {median:.1%} (at most {MEDIAN:.0%}), "
-        f"worst {worst:.1%} (at most {WORST:.0%})"
+        f"# {'pass' if passed else 'FAIL'}  {len(rows)} programs: "
+        f"median {median:.1%} (at most {MEDIAN:.0%}), worst {worst:.1%} (at most {WORST:.0%})"
     )
     if asked.o:
         content = [dict(zip((head for head, _ in HEADS), _row(*row), strict=True)) for row in rows]

@@ -106,7 +106,14 @@ class Raise(NamedTuple):
     message: str
 
 
-Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise
+class Lost(NamedTuple):
+    """A message to or from nobody, which the library does not notice: it never ends."""
+
+    group: Group
+    message: str
+
+
+Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise | Lost
 
 
 class Operation(NamedTuple):

@@ -30,6 +30,7 @@ from sim.program.operations import (
     Compute,
     Group,
     Join,
+    Lost,
     NewGroup,
     Operation,
     Program,
@@ -266,7 +267,7 @@ def _figures(action: Any) -> tuple[object, ...]:
             return (_kind(group), *map(_shape, parts))
         case Join(group):
             return (_kind(group),)
-        case Raise(message):
+        case Raise(message) | Lost(_, message):
             return (message,)
     return ()
 
