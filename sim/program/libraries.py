@@ -30,6 +30,7 @@ class Libraries:
     network: str = "fifo"
     calibration: "Calibration | str | None" = AUTO
     _graph: "Topology | None" = None
+    _machines_in_all: int = 1
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
     """NCCL's, which cares for machines and how many ranks of each, not for which."""
@@ -37,7 +38,7 @@ class Libraries:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise ValueError(f"{self.name!r} carries out no program; write one of {', '.join(RULES)}")
-        self.of(tuple(range(self.ranks)))
+        self._machines_in_all = self.of(tuple(range(self.ranks))).nodes
 
     @property
     def graph(self) -> Topology:
@@ -133,5 +134,4 @@ class Libraries:
         return Counter(map(self._machine, hosts))
 
     def _machine(self, host: int) -> int:
-        whole = self.of(tuple(range(self.ranks)))
-        return host * whole.nodes // whole.ranks
+        return host * self._machines_in_all // self.ranks
