@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.calibration import AUTO, Calibration
-from sim.collective import Collective
+from sim.collective import KINDS, Collective
 from sim.engine.bounds import busy
 from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library
@@ -77,7 +77,11 @@ class Libraries:
             return {}
         from sim.libraries.nccl.library import busy as busy_of_nccl
 
-        gpu, node = (min(needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
+        candidate = library.choose(collective)
+        # a ring moves an all-reduce's bytes twice, trees and switches no more than they must
+        twice = collective.kind == "all_reduce" and candidate.algorithm == "ring"
+        times = KINDS[collective.kind].busbw_factor(collective.ranks) if twice else 1.0
+        gpu, node = (min(times * needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
         gpus = {(way, "gpu", host): gpu for host in hosts for way in ("in", "out")}
         nodes = {(way, "node", one): node for one in self._machines(hosts) for way in ("in", "out")}
         return {part: share for part, share in {**gpus, **nodes}.items() if share}
