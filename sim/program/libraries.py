@@ -77,10 +77,9 @@ class Libraries:
             return {}
         from sim.libraries.nccl.library import busy as busy_of_nccl
 
-        candidate = library.choose(collective)
-        # a ring moves an all-reduce's bytes twice, trees and switches no more than they must
-        twice = collective.kind == "all_reduce" and candidate.algorithm == "ring"
-        times = KINDS[collective.kind].busbw_factor(collective.ranks) if twice else 1.0
+        # by nccl-tests' bus bandwidth, which counts what a ring moves: an all-reduce's bytes twice
+        bus = KINDS["all_reduce"].busbw_factor(collective.ranks)
+        times = bus if collective.kind == "all_reduce" else 1.0
         gpu, node = (min(times * needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
         gpus = {(way, "gpu", host): gpu for host in hosts for way in ("in", "out")}
         nodes = {(way, "node", one): node for one in self._machines(hosts) for way in ("in", "out")}

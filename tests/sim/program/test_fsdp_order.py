@@ -1,7 +1,8 @@
 """FSDP2's collectives in their order, by the play of its streams and its one communicator.
 
-The order is what fully_shard of PyTorch 2.13 did in a steady iteration, seen by wrapping torch.distributed, of a
-root with an embedding and a head and of three blocks: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py.
+The order is what fully_shard of PyTorch 2.13 did in a steady iteration of a root with an embedding and a head
+and of three blocks, seen by wrapping torch.distributed's functions
+(torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py).
 """
 
 import pytest
