@@ -19,15 +19,21 @@ def run(file: Path, ranks: int, library: str, *, eager: bool, as_json: bool) -> 
 def told(file: Path, ranks: int, library: str, verdict: Verdict, *, as_json: bool) -> None:
     """Print a verdict; end with exit code 1 unless it is proved."""
     if as_json:
-        console.print_json("program", _content(file, ranks, library, verdict))
+        console.print_json("program", content(file, ranks, library, verdict))
     else:
-        print(f"{file} on {ranks} ranks of {library}: {verdict.verdict}, {verdict.operations} operations")
-        print("".join(f"# {sentence}\n" for sentence in verdict.story), end="")
+        print_told(file, ranks, library, verdict)
     if verdict.verdict != PROVED:
         raise typer.Exit(1)
 
 
-def _content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:
+def print_told(file: Path, ranks: int, library: str, verdict: Verdict) -> None:
+    """Print a verdict in words."""
+    print(f"{file} on {ranks} ranks of {library}: {verdict.verdict}, {verdict.operations} operations")
+    print("".join(f"# {sentence}\n" for sentence in verdict.story), end="")
+
+
+def content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:
+    """A verdict for JSON."""
     return {
         "inputs": {"file": str(file), "ranks": ranks, "library": library},
         "verdict": verdict.verdict,

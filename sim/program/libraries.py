@@ -40,6 +40,11 @@ class Libraries:
             raise ValueError(f"{self.name!r} carries out no program; write one of {', '.join(RULES)}")
         self._machines_in_all = self.of(tuple(range(self.ranks))).nodes
 
+    @classmethod
+    def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
+        """A library on a topology that is there, as it is: with no calibration."""
+        return cls(name, str(graph.graph.get("name", "topology")), {}, ranks, calibration=None, _graph=graph)
+
     @property
     def graph(self) -> Topology:
         """The whole cluster."""
