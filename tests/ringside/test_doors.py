@@ -280,3 +280,13 @@ def test_changed_figures_mean_the_same_beside_a_record(ringside, settings):
     made = record("all_reduce", 16 * M, load("dgx-h100:4"), "nccl", "auto", "auto", "float32")
     (compared,) = compare([made], "dgx-h100", settings)
     assert compared.predicted_s == row["time_s"]
+
+
+def test_a_collective_without_a_type_is_of_floats_at_every_door(ringside):
+    for library in LIBRARIES:
+        cluster = "dgx-h100:1" if library == "nccl" else "star:7"
+        words = ("--cluster", cluster, "--library", library, "--size", "1001")
+        (row,) = ringside("simulate", "all_reduce", *words)
+        graph = load(cluster)
+        asked = Collective("all_reduce", row_ranks(graph), 1001)
+        assert predict(asked, graph, library=library).time_s == row["time_s"]
