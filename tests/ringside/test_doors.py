@@ -290,3 +290,22 @@ def test_a_collective_without_a_type_is_of_floats_at_every_door(ringside):
         graph = load(cluster)
         asked = Collective("all_reduce", row_ranks(graph), 1001)
         assert predict(asked, graph, library=library).time_s == row["time_s"]
+
+
+@pytest.mark.parametrize("library", ["ideal", "nccl"])
+def test_nvlink_is_all_of_a_gpus_links_to_every_library(shown, library):
+    asked = Collective("all_reduce", 2, 256 * M)
+    took = {}
+    for settings in ({}, {"nvlink": "300GB/s"}, {"nvlink": "150GB/s"}):
+        found = find_library(library, f"{shown[1]}:1", settings, calibration=None)
+        took[settings.get("nvlink")] = found.time(asked, found.choose(asked)).time_s
+    assert took["150GB/s"] > 1.9 * took[None]
+    assert took["300GB/s"] == pytest.approx(took[None], rel=1e-12)
+
+
+@pytest.mark.parametrize("library", ["ideal", "nccl"])
+def test_nvlinks_that_are_not_there_have_no_rate(tmp_path, library):
+    (tmp_path / "pairs").write_text(TABLE.replace("NV12", "PHB"))
+    for cluster in (str(tmp_path / "pairs"), "a100-pcie4:1"):
+        with pytest.raises(ValueError, match=r"(?i)nvlink.*(leave|not known)"):
+            find_library(library, cluster, {"nvlink": "300GB/s"})

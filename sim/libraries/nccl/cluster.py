@@ -153,6 +153,8 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
             "--library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
+    if "nvlink" in figures and not system.nvlink:
+        raise ValueError(f"{system.name} has no NVLink; leave --set nvlink={rates['nvlink']} out")
     if "nvlink" in figures:
         figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
     changed = ", ".join(f"{key} {text}" for key, text in rates.items())
