@@ -42,6 +42,7 @@ def record(
         dist = Distributed(groups, rank, eager=eager)
         with suppress(RankLostError):
             main(dist)
+        groups.recorded = dist.recorded
         return dist.recorded
 
     return Program(name, ranks, operations)
