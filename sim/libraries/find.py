@@ -50,8 +50,8 @@ class Options:
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
     """Which library is meant where none is named.
 
-    NCCL on machines with GPUs of NVIDIA's, by whatever tells them: a name, a file, a topology; and by a
-    graph file beside any cluster. Else the textbook's.
+    NCCL on machines with as many GPUs of NVIDIA's each, by whatever tells them: a name, a file, a
+    topology; and by a graph file beside any cluster. Else the textbook's.
     """
     if options and options.nccl_graph:
         return "nccl"

@@ -266,6 +266,12 @@ def test_a_name_its_graph_and_its_drawing_are_one_machine(ringside, cluster, lib
     assert compared.predicted_s == row["time_s"]
 
 
+def test_gpus_without_machines_around_them_are_the_textbooks():
+    graph = star(4)
+    graph.graph["device"] = "a100"  # for `train`
+    assert default_library(graph) == "ideal"
+
+
 def test_a_record_of_fewer_machines_than_a_graph_draws_is_refused(tmp_path):
     write_graph(load("dgx-h100:4"), tmp_path / "drawn.yaml")
     made = record("all_reduce", M, load("dgx-h100:2"), "nccl", "auto", "auto", "float32")

@@ -12,11 +12,11 @@ from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from sim.libraries.nccl.files.log_graphs import logged_communicator
 from sim.libraries.nccl.files.table_file import system_of_table
 from sim.libraries.nccl.files.topo_file import system_of
-from sim.libraries.nccl.graph.derive import system_of_graph, tells_gpus
+from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
 from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import MAKERS, Topology, load, num_machines
+from topologies import MAKERS, Topology, described, load, num_machines
 from topologies.catalogue import settings as settings_of
 from topologies.catalogue import split
 from topologies.disk import regular
@@ -32,16 +32,25 @@ MAX_RANKS_PER_GPU = 64
 
 
 def is_machine(cluster: "str | Topology") -> bool:
-    """Whether NCCL's model knows the machines: by name, or by what a file or a graph tells of their GPUs."""
+    """Whether NCCL's model knows the machines: by name, or by what a file or a graph tells of them."""
     if not isinstance(cluster, str):
-        return tells_gpus(cluster)
+        return _is_derived(cluster)
     name = split(cluster)[0]
-    if name in SYSTEMS or _is_shown(Path(name)):
+    if name in SYSTEMS or described.is_file(name) or _is_shown(Path(name)):
         return True
     try:
-        return (name in MAKERS or _is_yaml(name)) and tells_gpus(load(name, ranks=1, nodes=1))
+        return (name in MAKERS or _is_yaml(name)) and _is_derived(load(name, ranks=1, nodes=1))
     except ValueError:  # what cannot be read is refused where it has to be
         return False
+
+
+def _is_derived(graph: Topology) -> bool:
+    """Whether a topology tells all that NCCL goes by: NVIDIA's GPUs, as many on each machine."""
+    try:
+        system_of_graph(graph)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_yaml(name: str) -> bool:

@@ -17,11 +17,6 @@ SOCKET = {
 """Bytes/s from CPU to CPU where no link between them is drawn; Intel's is Skylake's (src/graph/topo.h)."""
 
 
-def tells_gpus(graph: Topology) -> bool:
-    """Whether a topology says which GPUs it has, and they are NCCL's."""
-    return _capability(graph) is not None and not _is_amds(graph)
-
-
 def system_of_graph(graph: Topology) -> System:
     """The machine that a topology is made of, as NCCL sees it.
 
@@ -31,7 +26,8 @@ def system_of_graph(graph: Topology) -> System:
     name = name_of(graph)
     if _is_amds(graph):
         raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
-    capability, cpu = _capability(graph), graph.graph.get("cpu")
+    facts = graph.graph
+    capability, cpu = facts.get("compute_capability", DEVICES.get(facts.get("device", ""))), facts.get("cpu")
     if capability is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
@@ -68,11 +64,6 @@ def system_of_graph(graph: Topology) -> System:
         cpu_links=0 if nvswitch else max(_cpu_links(graph, owned[0], link), default=0),
         c2c=min(_out(graph, gpus, "c2c"), default=0.0),
     )
-
-
-def _capability(graph: Topology) -> int | None:
-    found: int | None = graph.graph.get("compute_capability", DEVICES.get(graph.graph.get("device", "")))
-    return found
 
 
 def _is_amds(graph: Topology) -> bool:
