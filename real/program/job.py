@@ -13,7 +13,10 @@ COMPUTE = ("sleep", "matmul")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramJob:
-    """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones; ``eager`` as in `sim.program.recorder`."""
+    """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones.
+
+    ``eager`` as in `sim.program.recorder`.
+    """
 
     worker: ClassVar[str] = "real.program.worker"
 

@@ -10,7 +10,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together
+from sim.program.operations import (
+    Call,
+    Compute,
+    Group,
+    NewGroup,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
 
 Arrived = Callable[[int, int], None]
 """Hears of each operation that may begin: the rank, and its place in the rank's list."""
@@ -37,7 +48,7 @@ class RankState:
         self.queues: dict[Group, Queue] = {}
         self.called: dict[Group, int] = {}
         self.number: dict[int, int] = {}
-        """Which call of its group a call is that has not ended."""
+        """Which call of its group a call is."""
 
 
 @dataclass(slots=True)
@@ -130,7 +141,6 @@ class Play:
                 self._unblock(rank, state, later)
         action = state.operations[place][0]
         if type(action) in _QUEUED:
-            state.number.pop(place, None)
             group = self._queue_of(action)
             if group is not None:
                 queue = state.queues[group]
@@ -195,5 +205,8 @@ class Play:
         if not state.blockers[place]:
             self._agenda.append((rank, place))
 
+
+INSTANT = frozenset({Compute, Wait, NewGroup})
+"""What waits for nobody, where there is no time."""
 
 _QUEUED = frozenset({Call, Send, Recv, Together})

@@ -79,6 +79,8 @@ class Recorder:
     def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
         self.recorded: list[Operation] = []
         """Where it is what the rank before did at that place it is the same object: ranks are much alike."""
+        self._messages: dict[Operation, Operation] = {}
+        """Each message that comes after nothing, once: a loop sends the same ones again."""
         self._groups = groups
         self._rank = rank
         self._eager = eager
@@ -105,7 +107,11 @@ class Recorder:
         # as Operation(...) would, in half of the time
         operation = _tuple(Operation, (action, lane, after, holds, name, category, _place()))
         before = self._groups.recorded
-        recorded.append(before[place] if place < len(before) and before[place] == operation else operation)
+        if place < len(before) and before[place] == operation:
+            operation = before[place]
+        elif category == "message" and not after:
+            operation = self._messages.setdefault(operation, operation)
+        recorded.append(operation)
         return place
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:

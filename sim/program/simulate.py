@@ -77,6 +77,10 @@ class Simulation:
         """What the played rank of this number does."""
         return self._play.ranks[index].operations
 
+    def numbers(self, index: int) -> dict[int, int]:
+        """Which call of its group each call of a played rank is, by its place."""
+        return self._play.ranks[index].number
+
     @property
     def makespan_s(self) -> float:
         """When the last operation has ended."""
