@@ -131,11 +131,11 @@ class Lists:
 
     def _own_colours(self) -> Colours:
         """The colour of each rank's own list: shapes at places, what is after what, which share a lane."""
-        whats = np.array([_number(shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
-        hows = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[
+        what = np.array([_number(shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
+        how = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[
             self.kind
         ]
-        shapes, some = whats + hows, self.counts
+        shapes, some = what + how, self.counts
         colour = _summed(self.rank[some], _mixed(shapes + _mixed(self.place))[some], self.ranks)
         later, which = _expanded([len(one.after) for one in self.kinds], self.kind)
         earlier = np.array([place for one in self.kinds for place in one.after], dtype=np.int64)[which]
