@@ -302,7 +302,7 @@ class Distributed(Recorder):
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
         asked = tuple(p2p_op_list)
-        action = self._asked.get(asked)
+        action = self._known(asked)
         if action is None:
             action = self._asked[asked] = self._batch(p2p_op_list)
         return [self._beside(action, "batch_isend_irecv", "message", action.group.name)]

@@ -148,7 +148,7 @@ class Recorder:
         if isinstance(group, NonMember):
             return None
         asked = (name, kind, nbytes, group, root, group_root, redop)
-        call = self._asked.get(asked)
+        call = self._known(asked)
         if call is None:
             group = self._group(group)
             self._connect(group)
@@ -163,17 +163,25 @@ class Recorder:
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
         asked = (make, nbytes, peer, group, tag)
-        action = self._asked.get(asked)
+        action = self._known(asked)
         if action is None:
             action = self._asked[asked] = self._sound(make, nbytes, peer, group, tag, name)
         if self._nccl or name[0] == "i":
             return self._beside(action, name, "message", action.group.name)
         return Work(self, (self._post(action, name, "message", holds=True),))
 
+    def _known(self, asked: tuple[Any, ...]) -> Any:
+        """What was asked for before; nothing where it is none of the things that can be asked for."""
+        try:
+            return self._asked.get(asked)
+        except TypeError:
+            return None
+
     def _sound(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Any:
         """The message that is asked for, of a group that is made."""
         group = self._group(group)
-        if not self._nccl and group is self._groups.world and peer is not None and peer not in group.members:
+        outside = isinstance(peer, int) and peer not in group.members
+        if outside and group is self._groups.world and not self._nccl:
             return Lost(
                 group,
                 f"rank {peer} is not in the world of {self._groups.ranks} ranks, which Gloo does not check",

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from sim.program.claims import claimed
 from sim.program.operations import (
-    ANY,
     Call,
     Group,
     Join,
@@ -132,9 +131,7 @@ class Lists:
     def _own_colours(self) -> Colours:
         """The colour of each rank's own list: shapes at places, what is after what, which share a lane."""
         what = np.array([_number(shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
-        how = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[
-            self.kind
-        ]
+        how = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[self.kind]
         shapes, some = what + how, self.counts
         colour = _summed(self.rank[some], _mixed(shapes + _mixed(self.place))[some], self.ranks)
         later, which = _expanded([len(one.after) for one in self.kinds], self.kind)
@@ -172,7 +169,7 @@ class Lists:
                     table.append((channel, part.peer, isinstance(part, Send)))
             counts.append(len(table) - before)
         rows = np.array(table, dtype=np.int64).reshape(-1, 3)
-        if np.any(rows[:, 1] == ANY):
+        if np.any((rows[:, 1] < 0) | (rows[:, 1] >= self.ranks)):
             return None
         operation, row = _expanded(counts, self.action)
         part = np.arange(len(operation)) - np.searchsorted(operation, operation)
