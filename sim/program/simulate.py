@@ -98,7 +98,7 @@ class Simulation:
             if not all(state.ended):
                 operation = state.operations[state.ended.index(0)]
                 raise SimulationError(
-                    f"{self.program.name}: rank {rank} never ends {operation.name} ({operation.where})"
+                    f"{self.program.name}: rank {rank} never ends {operation.name} ({operation.where}); was it proved?"
                 )
 
     def _end(self, index: int, place: int, _: simpy.Event | None = None) -> None:

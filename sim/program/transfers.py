@@ -76,7 +76,7 @@ class Transfers:
         links = self._links[src, dst]
 
         def delivered(_: Message, time: float) -> None:
-            later(self.env, time - self.env.now, parcel.deliver)
+            later(self.env, max(time - self.env.now, 0.0), parcel.deliver)
 
         def leave() -> None:
             message = Message(links, parcel.nbytes, next(self._keys), delivered)
