@@ -15,7 +15,7 @@ Script = Annotated[
 ]
 
 _OF_REAL_RUNS = {"emulate", "compute", "iterations", "warmup", "timeout", "output"}
-_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold"}
+_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot"}
 
 
 def command(
@@ -59,6 +59,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: a line for each run.")
     ] = None,
+    plot: options.Plot = None,
     trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -90,7 +91,7 @@ def command(
         program_on_cluster.run(
             program_on_cluster.asked(file, ranks, jobs or []), library, cluster, settings or [],
             eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
-            fold=fold, trace=trace, as_json=json,
+            fold=fold, plot=plot, trace=trace, as_json=json,
         )  # fmt: skip
 
 

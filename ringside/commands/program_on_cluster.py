@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ringside import console
 from ringside.commands.program_check import told
+from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
 from sim.libraries.find import find_library
 from sim.program.check import PROVED, check
@@ -68,13 +69,15 @@ def run(
     network: str,
     calibration: str,
     fold: bool,
+    plot: Path | None,
     trace: Path | None,
     as_json: bool,
 ) -> None:
     """Record, prove, simulate and print."""
-    check_outputs((trace,), [*(str(job.file) for job in jobs), cluster])
-    if trace and len(jobs) > 1:
-        raise ValueError("a trace shows one job; leave --trace out, or ask for one")
+    check_format(plot)
+    check_outputs((plot, trace), [*(str(job.file) for job in jobs), cluster])
+    if (plot or trace) and len(jobs) > 1:
+        raise ValueError("a picture or a trace shows one job; leave --plot and --trace out, or ask for one")
     hosts = placed(placement, [job.ranks for job in jobs])
     figures, found_calibration = parse_settings(settings), find_calibration(calibration, cluster)
     count = max(map(max, hosts)) + 1
@@ -96,6 +99,10 @@ def run(
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
+    if plot:
+        from ringside.pictures.program import draw_program
+
+        draw_program(found[0], plot)
     if trace:
         write_file(trace, found[0].dumps())
     inputs = {

@@ -152,6 +152,13 @@ def test_a_cluster_makes_it_a_simulation(ringside, tmp_path):
     )
 
 
+def test_a_picture_has_a_row_for_each_rank(ringside, tmp_path):
+    picture = tmp_path / "halo.svg"
+    code, _, err = ringside("program", HALO, "-g", "4", "--cluster", "star:4", "--plot", str(picture))
+    assert (code, err) == (0, "")
+    assert all(f"rank {rank}" in picture.read_text() for rank in range(4))
+
+
 def test_check_alone_simulates_nothing(ringside):
     asked = ("program", HALO, "-g", "4")
     assert ringside(*asked, "--cluster", "star:4", "--check") == ringside(*asked)
