@@ -23,7 +23,7 @@ def _judged(names: set[str] | None, iterations: int) -> list[Compared]:
 
 
 def test_a_few_programs_take_as_long_as_predicted() -> None:
-    found = _judged({"pipeline", "two_groups"}, 3)
+    found = _judged({"halo_line", "two_groups"}, 3)
     assert errors(found)[1] <= WORST
 
 
