@@ -27,7 +27,7 @@ MAX_TRANSFERS = 10_000
 
 
 SIMPY_TRANSFERS = 10_000
-"""As many transfers ``auto`` leaves to SimPy: half a second's work, in which the fast engine barely starts."""
+"""As many transfers ``auto`` leaves to SimPy: half a second, in which the fast engine barely starts."""
 
 COMPILED_TRANSFERS = 100_000
 """As many it leaves to SimPy where the fast engine is yet to be compiled, once on a machine: some seconds'
