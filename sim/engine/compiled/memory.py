@@ -4,7 +4,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -26,6 +25,7 @@ def _as_pointer(context: Any, address: Any) -> Any:
 
 _pointer: Any = intrinsic(_as_pointer)
 _carray: Any = vars(numba)["carray"]
+_ir: Any = vars(cgutils)["ir"]
 
 
 def lines(count: int, dtype: Any) -> Any:
@@ -42,12 +42,15 @@ def array_at(address: int, shape: Any, dtype: Any) -> Any:
 
 
 def _fetch(context: Any, address: Any) -> Any:
-    """Have the cache line at an address ready for when it is read, by LLVM's prefetch: read, locality 3, data."""
+    """Have the cache line at an address ready for when it is read, by LLVM's prefetch."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer, number = cgutils.voidptr_t, ir.IntType(32)
-        known = builder.module.declare_intrinsic("llvm.prefetch", [pointer], ir.FunctionType(ir.VoidType(), [pointer, number, number, number]))
-        builder.call(known, [builder.inttoptr(arguments[0], pointer), number(0), number(3), number(1)])
+        pointer, number = cgutils.voidptr_t, _ir.IntType(32)
+        taken = _ir.FunctionType(_ir.VoidType(), [pointer, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], taken)
+        # to read, to be kept in all caches, data
+        how = number(0), number(3), number(1)
+        builder.call(prefetch, [builder.inttoptr(arguments[0], pointer), *how])
         return context.get_dummy_value()
 
     return types.void(address), generate

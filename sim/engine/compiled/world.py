@@ -8,17 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.compiled.memory import array_at
+from sim.engine.compiled.memory import LINE, array_at
 from sim.jit import compiled
 
 
 def _record(ints: str, floats: str = "", *, short: str = "", tiny: str = "") -> Any:
-    """A record, its widest fields first; ``short`` are 32 bits, ``tiny`` 16, so that more fits the caches."""
+    """A record, its widest fields first; ``short`` are 32 bits, ``tiny`` 16, so that more fits the caches.
+
+    One that is longer than a cache line is some lines long.
+    """
     fields: list[tuple[str, Any]] = [(name, np.float64) for name in floats.split()] + [
         (name, np.int64) for name in ints.split()
     ]
     fields += [(name, np.int32) for name in short.split()]
     fields += [(name, np.int16) for name in tiny.split()]
+    length = np.dtype(fields, align=True).itemsize
+    if length > LINE:
+        fields += [(f"_{number}", np.int32) for number in range(-length % LINE // 4)]
     return np.dtype(fields, align=True)
 
 
@@ -42,16 +48,15 @@ MESSAGE = _record(
 """
 
 WAITING = _record("offset", "ready", short="missing brings")
-"""What else there is to a transfer that has gates or is cut; of a piece ``offset`` says whether it is the last."""
+"""What else there is to a transfer that has gates or is cut; a piece's ``offset`` says whether it is the last."""
 
 CONNECTION = _record(
     "order",
     "clear",
     short="route hops credits sent to_arrive held target stream source pieces head tail "
-    "count sums summed plain first need needs wake wakes later laters taken spare1 spare2 spare3 spare4",
+    "count sums summed plain first need needs wake wakes later laters taken",
 )
-"""Its route, what its transfers need, whom they wake and who waits for the last one are so many in tables; two
-cache lines."""
+"""Its route, what its transfers need, whom they wake and who waits for the last one are so many in tables."""
 
 NEED = _record("whom shift")
 STREAM = _record("head tail", "room")
@@ -63,8 +68,8 @@ RANGE = _record("begin stop gate before after")
 EDGE = _record("next value")
 
 _ARRAYS = (
-    "links partly messages waiting rates scratch connections routes need_table wake_table later_table streams later "
-    "now bounds adders gates ranges edges entries moves starts dry"
+    "links partly messages waiting rates scratch connections routes need_table wake_table later_table streams "
+    "later now bounds adders gates ranges edges entries moves starts dry"
 )
 """Each is known by its address."""
 
