@@ -48,7 +48,7 @@ MESSAGE = _record(
 """
 
 WAITING = _record("offset", "ready", short="missing brings")
-"""What else there is to a transfer that has gates or is cut; a piece's ``offset`` says whether it is the last."""
+"""What else there is to a transfer with gates or pieces; a piece's ``offset`` says whether it is the last."""
 
 CONNECTION = _record(
     "order",
@@ -68,8 +68,8 @@ RANGE = _record("begin stop gate before after")
 EDGE = _record("next value")
 
 _ARRAYS = (
-    "links partly messages waiting rates scratch connections routes need_table wake_table later_table streams "
-    "later now bounds adders gates ranges edges entries moves starts dry"
+    "links partly messages waiting rates scratch connections routes need_table wake_table later_table "
+    "streams later now bounds adders gates ranges edges entries moves starts dry"
 )
 """Each is known by its address."""
 
