@@ -62,7 +62,7 @@ def command(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Prove that a job of collectives and messages ends, or say who waits for whom; simulate it, run it."""
+    """Prove that a job of collectives and messages ends, or say who waits; simulate or run it."""
     _refuse_misplaced(console.given(context), real=real, only_check=only_check)
     if real:
         if file is None or ranks is None:
