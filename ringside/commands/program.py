@@ -15,7 +15,7 @@ Script = Annotated[
 ]
 
 _OF_REAL_RUNS = {"emulate", "compute", "iterations", "warmup", "timeout", "output"}
-_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration"}
+_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot"}
 
 
 def command(
@@ -46,6 +46,7 @@ def command(
     ] = None,
     network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
+    fold: Annotated[bool, typer.Option("--fold", help="Play one rank of each role for all of it.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Really run it, over torch.distributed.")] = False,
     emulate: options.Emulate = None,
     compute: Annotated[str, typer.Option(help="Real: compute by sleep or matmul.")] = "sleep",
@@ -58,6 +59,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: a line for each run.")
     ] = None,
+    plot: options.Plot = None,
     trace: options.Trace = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -76,6 +78,9 @@ def command(
         ).carry_out(as_json=json)  # fmt: skip
         return
     if cluster is None or only_check:
+        lost = sorted(console.given(context) & (_OF_SIMULATIONS - {"cluster"}))
+        if cluster is None and lost:
+            raise ValueError(f"--{lost[0].replace('jobs', 'job')} is of a simulation; add --cluster NAME")
         if file is None or ranks is None or jobs:
             raise ValueError("write FILE.py and -g N, its ranks; --job goes with --cluster")
         program_check.run(file, ranks, library, eager=eager, as_json=json)
@@ -86,7 +91,7 @@ def command(
         program_on_cluster.run(
             program_on_cluster.asked(file, ranks, jobs or []), library, cluster, settings or [],
             eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
-            trace=trace, as_json=json,
+            fold=fold, plot=plot, trace=trace, as_json=json,
         )  # fmt: skip
 
 

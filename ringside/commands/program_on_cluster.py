@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 from ringside import console
 from ringside.commands.program_check import told
+from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
+from sim.libraries.find import find_library
 from sim.program.check import PROVED, check
 from sim.program.jobs import Job, placed, simulate
 from sim.program.libraries import Libraries
+from sim.program.roles import roles
 from sim.program.script import program_of
 from sim.program.timeline import ProgramTimeline
 from topologies import parse_settings
@@ -18,6 +21,9 @@ from topologies.units import format_duration
 
 MOST_ROWS = 64
 """Ranks that a table shows; JSON has them all."""
+
+MOST_LETTERS = 60
+"""Of the name of a group, which may list its ranks."""
 
 HEADS = (
     *(("rank", ""), ("ends", "(ms)"), ("compute", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)")),
@@ -62,25 +68,30 @@ def run(
     placement: list[str],
     network: str,
     calibration: str,
+    fold: bool,
+    plot: Path | None,
     trace: Path | None,
     as_json: bool,
 ) -> None:
     """Record, prove, simulate and print."""
-    check_outputs((trace,), [*(str(job.file) for job in jobs), cluster])
-    if trace and len(jobs) > 1:
-        raise ValueError("a trace shows one job; leave --trace out, or ask for one")
+    check_format(plot)
+    check_outputs((plot, trace), [*(str(job.file) for job in jobs), cluster])
+    if (plot or trace) and len(jobs) > 1:
+        raise ValueError("a picture or a trace shows one job; leave --plot and --trace out, or ask for one")
     hosts = placed(placement, [job.ranks for job in jobs])
-    libraries = Libraries(
-        library, cluster, parse_settings(settings), max(map(max, hosts)) + 1, network,
-        find_calibration(calibration, cluster),
-    )  # fmt: skip
+    figures, found_calibration = parse_settings(settings), find_calibration(calibration, cluster)
+    count = max(map(max, hosts)) + 1
+    if library == "nccl" and (len(jobs) > 1 or placement != ["packed"]):
+        # by itself NCCL spreads the ranks of a job over all machines
+        count = max(count, find_library("nccl", cluster, figures, calibration=found_calibration).ranks)
+    libraries = Libraries(library, cluster, figures, count, network, found_calibration)
     made = []
     for one, own in zip(jobs, hosts, strict=True):
         program = program_of(one.file, one.ranks, libraries.rules, eager=eager)
         verdict = check(program)
         if verdict.verdict != PROVED:
             told(one.file, one.ranks, libraries.rules, verdict, as_json=as_json)
-        made.append(Job(program, own))
+        made.append(Job(program, own, roles(program) if fold else None))
     with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
         found = simulate(made, libraries)
         bar.done("simulated")
@@ -88,12 +99,16 @@ def run(
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
+    if plot:
+        from ringside.pictures.program import draw_program
+
+        draw_program(found[0], plot)
     if trace:
         write_file(trace, found[0].dumps())
     inputs = {
         "jobs": [{"file": str(job.file), "ranks": job.ranks} for job in jobs], "library": library,
         "cluster": cluster, "settings": settings, "placement": placement, "network": network,
-        "calibration": calibration,
+        "calibration": calibration, "fold": fold,
     }  # fmt: skip
     if as_json:
         contents = [_content(*one) for one in zip(found, hosts, alone, strict=True)]
@@ -139,13 +154,16 @@ def _print(
     if several:
         comments.append(f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}")
     for one in found.groups[:MOST_ROWS]:
-        comments.append(
-            f"group {one.group.name}: {one.operations} operations, busy {format_duration(one.busy_s, 4)}"
-        )
+        busy = format_duration(one.busy_s, 4)
+        comments.append(f"group {_short(one.group.name)}: {one.operations} operations, busy {busy}")
     shown = list(found.times)[:MOST_ROWS]
     if len(shown) < len(found.times):
         comments.append(f"ranks after {shown[-1]} are in the JSON")
     console.print_table(comments, HEADS, [_row(found, rank) for rank in shown])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]} ..."
 
 
 def _row(found: ProgramTimeline, rank: int) -> list[console.Cell]:

@@ -173,9 +173,12 @@ BUILDS = {
     "all_gather": all_gather,
     "broadcast": broadcast,
     "all_to_all": all_to_all,
+    "gather": direct.gather,
+    "scatter": direct.scatter,
     "sendrecv": direct.sendrecv,
 }
-"""Sendrecv is torch.distributed's own."""
+"""Gather and scatter are one message from each rank, or to each (gather.cc, scatter.cc); sendrecv is
+torch.distributed's own."""
 
 
 def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:

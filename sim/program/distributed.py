@@ -25,6 +25,7 @@ from sim.program.operations import (
     Wait,
 )
 from sim.program.recorder import LENGTH, NonMember, RankLostError, Recorder
+from topologies.units import MAX_DURATION
 
 Main = Callable[["Distributed"], Any]
 
@@ -317,8 +318,8 @@ class Distributed(Recorder):
 
     def compute(self, seconds: float, name: str = "compute") -> None:
         """Work of so many seconds: on the host with Gloo, on the current stream with NCCL."""
-        if not 0 <= seconds < float("inf"):
-            raise ValueError(f"{self._where()}: compute({seconds!r}); write seconds, 0 or more")
+        if not 0 <= seconds <= MAX_DURATION:
+            raise ValueError(f"{self._where()}: compute({seconds!r}); write seconds, 0 to {MAX_DURATION:g}")
         self._on_stream(Compute(float(seconds)), name, "compute", holds=False)
 
     def synchronize(self) -> None:

@@ -34,12 +34,20 @@ class Job:
     hosts: tuple[int, ...]
     roles: tuple[int, ...] | None = None
 
+    @property
+    def is_folded(self) -> bool:
+        """Whether some rank is played for others too."""
+        return self.roles is not None and len(set(self.roles)) < len(self.roles)
+
     def __post_init__(self) -> None:
         if len(self.hosts) != self.program.ranks:
             raise ValueError(
                 f"{self.program.name} has {self.program.ranks} ranks, but is placed on {len(self.hosts)}; "
                 "name one rank of the cluster for each"
             )
+        roles = range(self.program.ranks) if self.roles is None else self.roles
+        if len(roles) != self.program.ranks or any(not 0 <= r < len(roles) or roles[r] != r for r in roles):
+            raise ValueError(f"{self.program.name}: for each rank name the one played for it, or itself")
 
 
 def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0) -> list[ProgramTimeline]:
@@ -49,10 +57,10 @@ def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0)
     """
     env = simpy.Environment()
     world = World(env, libraries)
-    alone = are_alone([job.program for job in jobs if job.roles is None])
+    alone = are_alone([job.program for job in jobs if not job.is_folded])
     simulations = [
         Simulation(
-            env, job.program, world.carrier(job.hosts, folded=job.roles is not None, alone=alone),
+            env, job.program, world.carrier(job.hosts, folded=job.is_folded, alone=alone),
             roles=job.roles, contention=contention,
         )
         for job in jobs
@@ -64,7 +72,7 @@ def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0)
     for simulation in simulations:
         simulation.check_ended()
     return [
-        timeline(simulation, (FOLDED,) if job.roles is not None else ())
+        timeline(simulation, (FOLDED,) if job.is_folded else ())
         for job, simulation in zip(jobs, simulations, strict=True)
     ]
 

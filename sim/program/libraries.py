@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.calibration import AUTO, Calibration
-from sim.collective import Collective
+from sim.collective import KINDS, Collective
 from sim.engine.bounds import busy
 from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library
@@ -30,6 +30,7 @@ class Libraries:
     network: str = "fifo"
     calibration: "Calibration | str | None" = AUTO
     _graph: "Topology | None" = None
+    _machines_in_all: int = 1
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
     """NCCL's, which cares for machines and how many ranks of each, not for which."""
@@ -37,7 +38,7 @@ class Libraries:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise ValueError(f"{self.name!r} carries out no program; write one of {', '.join(RULES)}")
-        self.of(tuple(range(self.ranks)))
+        self._machines_in_all = self.of(tuple(range(self.ranks))).nodes
 
     @classmethod
     def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
@@ -81,7 +82,10 @@ class Libraries:
             return {}
         from sim.libraries.nccl.library import busy as busy_of_nccl
 
-        gpu, node = (min(needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
+        # by nccl-tests' bus bandwidth, which counts what a ring moves: an all-reduce's bytes twice
+        bus = KINDS["all_reduce"].busbw_factor(collective.ranks)
+        times = bus if collective.kind == "all_reduce" else 1.0
+        gpu, node = (min(times * needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
         gpus = {(way, "gpu", host): gpu for host in hosts for way in ("in", "out")}
         nodes = {(way, "node", one): node for one in self._machines(hosts) for way in ("in", "out")}
         return {part: share for part, share in {**gpus, **nodes}.items() if share}
@@ -138,5 +142,4 @@ class Libraries:
         return Counter(map(self._machine, hosts))
 
     def _machine(self, host: int) -> int:
-        whole = self.of(tuple(range(self.ranks)))
-        return host * whole.nodes // whole.ranks
+        return host * self._machines_in_all // self.ranks

@@ -97,9 +97,8 @@ class Simulation:
         for rank, state in zip(self.played, self._play.ranks, strict=True):
             if not all(state.ended):
                 operation = state.operations[state.ended.index(0)]
-                raise SimulationError(
-                    f"{self.program.name}: rank {rank} never ends {operation.name} ({operation.where})"
-                )
+                what = f"rank {rank} never ends {operation.name} ({operation.where})"
+                raise SimulationError(f"{self.program.name}: {what}; was it proved?")
 
     def _end(self, index: int, place: int, _: simpy.Event | None = None) -> None:
         self.end[index][place] = self._env.now

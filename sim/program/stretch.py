@@ -87,47 +87,61 @@ class Fluids:
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env
-        self._works: dict[Work, Mapping[Hashable, float]] = {}
+        self._works: list[Work] = []
+        self._users: dict[Hashable, dict[Work, float]] = {}
+        """Of each part: who keeps it busy, for which share."""
+        self._crowded: dict[Hashable, dict[Work, float]] = {}
+        """The parts that would have to be busy for more than all the time."""
 
     def start(self, seconds: float, shares: Mapping[Hashable, float], done: Callable[[], None]) -> None:
         """Call ``done`` after so many seconds, later where others want the same."""
 
         def ended() -> None:
-            del self._works[work]
+            self._works.remove(work)
+            for part in shares:
+                del self._users[part][work]
+                self._weigh(part)
             self._share()
             done()
 
         work = Work(self._env, seconds, ended)
-        self._works[work] = shares
+        self._works.append(work)
+        for part, share in shares.items():
+            self._users.setdefault(part, {})[work] = share
+            self._weigh(part)
         self._share()
 
+    def _weigh(self, part: Hashable) -> None:
+        users = self._users[part]
+        if len(users) > 1 and sum(users.values()) > 1:
+            self._crowded[part] = users
+        else:
+            self._crowded.pop(part, None)
+
     def _share(self) -> None:
-        for work, pace in zip(list(self._works), paces(list(self._works.values())), strict=True):
+        found = paces(list(self._crowded.values()))
+        for work in list(self._works):
+            pace = found.get(work, 1.0)
             if pace != work.pace:
                 work.go_on(pace)
 
 
-def paces(shares: list[Mapping[Hashable, float]]) -> list[float]:
-    """The max-min fair paces, at most 1, of works that keep parts busy for these shares of their time."""
-    found = [1.0] * len(shares)
-    rising = set(range(len(shares)))
-    wanted: dict[Hashable, dict[int, float]] = {}
-    for number, own in enumerate(shares):
-        for part, share in own.items():
-            if share > 0:
-                wanted.setdefault(part, {})[number] = share
-    full = {part: by for part, by in wanted.items() if sum(by.values()) > 1}
-    while rising and full:
-        levels = {
-            part: (1 - sum(found[one] * by[one] for one in by if one not in rising)) / risen
-            for part, by in full.items()
-            if (risen := sum(by[one] for one in by if one in rising))
-        }
-        part = min(levels, key=levels.__getitem__, default=None)
-        if part is None or levels[part] >= 1:
+def paces(crowded: list[dict[Work, float]]) -> dict[Work, float]:
+    """The max-min fair paces, at most 1, of works whose shares of parts add up to more than 1.
+
+    A work that is not named goes on at 1.
+    """
+    found: dict[Work, float] = {}
+    left = list(crowded)
+    while left:
+        levels = []
+        for users in left:
+            rising = sum(share for work, share in users.items() if work not in found)
+            taken = sum(found[work] * share for work, share in users.items() if work in found)
+            levels.append((1 - taken) / rising if rising else 1.0)
+        level = min(levels)
+        if level >= 1:
             break
-        for one in full.pop(part):
-            if one in rising:
-                found[one] = levels[part]
-                rising.remove(one)
+        full = left.pop(levels.index(level))
+        found.update(dict.fromkeys((work for work in full if work not in found), level))
     return found

@@ -11,7 +11,6 @@ from itertools import count
 
 import simpy
 
-from sim.algorithms import schedule
 from sim.engine.effort import consider
 from sim.engine.events import Execution
 from sim.libraries.gloo import barrier_latencies
@@ -21,7 +20,6 @@ from sim.network.message import Message, Network
 from sim.parameters import preset_of
 from sim.program.carry import Meeting, Parcel
 from sim.program.operations import Call, Group
-from sim.schedule import Schedule
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -29,9 +27,6 @@ BARRIERS = ("barrier", "monitored_barrier")
 
 EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives in which every rank does the same, so that all end with the last, or nearly so."""
-
-SINGLE = ("gather", "scatter")
-"""What Gloo does by one message from each rank, or to each (gather.cc, scatter.cc)."""
 
 
 class Transfers:
@@ -81,7 +76,7 @@ class Transfers:
         links = self._links[src, dst]
 
         def delivered(_: Message, time: float) -> None:
-            later(self.env, time - self.env.now, parcel.deliver)
+            later(self.env, max(time - self.env.now, 0.0), parcel.deliver)
 
         def leave() -> None:
             message = Message(links, parcel.nbytes, next(self._keys), delivered)
@@ -134,7 +129,7 @@ class _Parts:
 
     def _play(self) -> None:
         owner, call = self._owner, self._meeting.call
-        plan = schedule_of(self._library, call)
+        plan = self._library.schedule(call.collective, self._library.choose(call.collective))
         consider(plan, owner.graph)
         hosts = tuple(owner.hosts[rank] for rank in call.group.ranks)
         self._execution = Execution(
@@ -184,13 +179,6 @@ def time_of(library: Library, call: Call) -> float:
         return barrier_latencies(library.ranks) * alpha
     seconds: float = library.time(call.collective, library.choose(call.collective)).time_s
     return seconds
-
-
-def schedule_of(library: Scheduled, call: Call) -> Schedule:
-    """Who sends what to whom, by the library's own choice."""
-    if library.name == "gloo" and call.collective.kind in SINGLE:
-        return schedule("direct", call.collective)
-    return library.schedule(call.collective, library.choose(call.collective))
 
 
 def later(env: simpy.Environment, seconds: float, do: Callable[[], None]) -> None:

@@ -113,3 +113,107 @@ def test_what_a_script_prints_stays_out_of_the_answer(ringside, tmp_path):
 def test_a_setting_of_the_other_library_is_refused(ringside):
     code, _, err = ringside("program", TOP / "examples/both_send_first.py", "-g", "2", "--eager")
     assert (code, "eager is NCCL's" in err) == (2, True)
+
+
+PAGE = (TOP / "docs/programs.md").read_text(encoding="utf-8")
+HALO = TOP / "examples/halo_exchange.py"
+
+
+@pytest.mark.parametrize("line", re.findall(r"^ringside (program .*--cluster.*)$", PAGE, re.MULTILINE))
+def test_the_commands_of_the_page_run(ringside, monkeypatch, line):
+    monkeypatch.chdir(TOP)
+    code, out, err = ringside(*line.split())
+    assert (code, err) == (0, "")
+    assert out.startswith("# examples/halo_exchange.py on ")
+
+
+def test_the_python_of_the_page_runs(capsys):
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
+    exec(code, {})
+    makespan, exposed = map(float, capsys.readouterr().out.split())
+    assert 3e-3 < makespan == pytest.approx(3e-3 + exposed)
+
+
+def test_a_cluster_makes_it_a_simulation(ringside, tmp_path):
+    trace = tmp_path / "trace.json"
+    code, out, _ = ringside(
+        *("program", HALO, "-g", "4", "--cluster", "star:4", "--json", "--trace", str(trace))
+    )
+    content = json.loads(out)
+    assert (code, content["schema"], content["verdict"]) == (0, "ringside.program/1", "proved")
+    assert content["makespan_s"] == max(rank["end_s"] for rank in content["ranks"]) > 0
+    assert [rank["host"] for rank in content["ranks"]] == [0, 1, 2, 3]
+    assert {"compute_s", "communication_s", "exposed_s", "waiting_s"} < set(content["ranks"][0])
+    assert [group["name"] for group in content["groups"]] == ["world"]
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {0, 1, 2, 3}
+    assert max(e["ts"] + e["dur"] for e in events if e["ph"] == "X") == pytest.approx(
+        content["makespan_s"] * 1e6
+    )
+
+
+def test_a_picture_has_a_row_for_each_rank(ringside, tmp_path):
+    picture = tmp_path / "halo.svg"
+    code, _, err = ringside("program", HALO, "-g", "4", "--cluster", "star:4", "--plot", str(picture))
+    assert (code, err) == (0, "")
+    assert all(f"rank {rank}" in picture.read_text() for rank in range(4))
+
+
+def test_check_alone_simulates_nothing(ringside):
+    asked = ("program", HALO, "-g", "4")
+    assert ringside(*asked, "--cluster", "star:4", "--check") == ringside(*asked)
+
+
+def test_what_is_not_proved_is_not_simulated(ringside):
+    code, out, _ = ringside("program", TOP / "examples/both_send_first.py", "-g", "2", "--cluster", "star:2")
+    assert code == 1
+    assert "they wait for one another" in out
+
+
+def test_jobs_tell_their_slowdown(ringside):
+    job = ("--job", f"{HALO}:2")
+    uplink = ("--set", "hosts_per_leaf=2", "--set", "oversubscription=2", "--set", "bandwidth=1Gb/s")
+    where = ("--cluster", "leaf-spine:2", *uplink, "--json")
+    slowdowns = {}
+    for name, placement in {"apart": ("0-1", "2-3"), "across": ("0,2", "1,3")}.items():
+        words = [word for one in placement for word in ("--placement", one)]
+        code, out, _ = ringside("program", *job, *job, *where, *words)
+        assert code == 0
+        slowdowns[name] = [one["slowdown"] for one in json.loads(out)["jobs"]]
+    assert slowdowns["apart"] == [1, 1]
+    assert min(slowdowns["across"]) > 1.05
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["x.py", "-g", "2", "--job", "y.py"], "--job is of a simulation"),
+        (["x.py", "-g", "2", "--job", "y.py", "--cluster", "star"], "write either FILE.py or --job"),
+        (["--job", "y.py", "--cluster", "star"], "y.py on how many ranks? write -g N, or --job y.py:N"),
+        (["x.py", "--cluster", "star"], "x.py on how many ranks? write -g N"),
+        (["--job", "y.py:0", "--cluster", "star"], "a job of 0 ranks"),
+        (["x.py", "-g", "2", "--fold"], "--fold is of a simulation; add --cluster"),
+        ([HALO, "-g", "4", "--cluster", "star:2"], "4 ranks, but star has 2"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--placement", "0"], "a job of 2 ranks placed on 1"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' carries out no program"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "nccl"], "NCCL's choices on star depend"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--network", "fare"], "'fare' is no known network"),
+        ([HALO, "-g", "2", "--cluster", "nowhere"], "'nowhere' is no known cluster"),
+    ],
+)
+def test_bad_questions_are_told_what_to_write(ringside, words, said):
+    code, out, err = ringside("program", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_group_that_nccls_model_does_not_know_is_refused(ringside, tmp_path):
+    script = tmp_path / "uneven.py"
+    script.write_text(
+        "def main(dist):\n    g = dist.new_group([0, 1, 8])\n    dist.all_reduce(4, group=g)\n",
+        encoding="utf-8",
+    )
+    words = ("--cluster", "dgx-h100:2", "--library", "nccl")
+    code, _, err = ringside("program", script, "-g", "16", *words)
+    assert code == 2
+    assert "write groups with as many ranks on each of their machines" in err

@@ -1,0 +1,50 @@
+"""A picture of a simulated program: what each rank did when."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from ringside.pictures.style import STYLE, save
+from sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
+from topologies.units import format_duration
+
+MOST_RANKS = 32
+"""As many rows as one can tell apart."""
+
+# light to dark, so that they stay apart in grey
+_COLOURS = {"waiting": "#d9d9d9", "communication": "#ef8a62", "compute": "#08306b"}
+
+
+def draw_program(timeline: ProgramTimeline, path: Path) -> None:
+    """A row for each rank: compute above, communication below, the wait for others before it."""
+    ranks = list(timeline.spans)[:MOST_RANKS]
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(10, 1.4 + 0.4 * len(ranks)))
+        axes = figure.subplots()
+        for row, rank in enumerate(ranks):
+            parts: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _COLOURS}
+            for span in timeline.spans[rank]:
+                if span.kind == "compute":
+                    parts["compute"].append((span.begin, span.end - span.begin))
+                elif span.kind not in NO_COMMUNICATION:
+                    parts["waiting"].append((span.begin, span.start - span.begin))
+                    parts["communication"].append((span.start, span.end - span.start))
+            for kind, bars in parts.items():
+                low = row - 0.4 if kind == "compute" else row
+                axes.broken_barh(bars, (low, 0.4), color=_COLOURS[kind], lw=0)
+        axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
+        axes.invert_yaxis()
+        axes.set_xlim(0, timeline.makespan_s or 1)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+        left_out = len(timeline.spans) - len(ranks)
+        axes.set_xlabel("time" + (f"; {left_out} more ranks are not drawn" if left_out else ""))
+        took = format_duration(timeline.makespan_s, 3)
+        axes.set_title(f"{timeline.name} on {timeline.ranks} ranks: {took}", loc="left")
+        figure.legend(
+            handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
+            loc="outside upper right", ncols=3,
+        )  # fmt: skip
+        save(figure, path)
