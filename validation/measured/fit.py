@@ -18,6 +18,7 @@ from sim.libraries.nccl.measured.model import (
     SITE_LATENCY,
     Facts,
     Measured,
+    asked_by,
     corrected,
     latency_and_bandwidth,
     log_form,
@@ -39,8 +40,8 @@ _SURE = 30.0
 NO_LL128, DOUBLED = 3.0, 6.0
 """By how much the lack of LL128, and each doubling of channels, must lower the cost before it is believed."""
 
-_WAYS = ((1,), (4, 1))
-"""Spreads to begin with and to end with: a wide one first sees less of the kinks."""
+_STRAIGHT, _WIDE_FIRST = (1,), (4, 1)
+"""Ways down: spreads to begin and to end with. Times have kinks, of which a wide spread sees less."""
 
 _LEAST_NOISE = 0.02
 _TRIALS = 200
@@ -64,9 +65,13 @@ def fit(rows: Sequence[Observed], *, pooled: bool = False) -> Fitted:
     Where sites are ``pooled`` each may be slower or quicker than the machine in latency and in bandwidth.
     """
     expected = priors(rows[0].comm.system)
-    tried = [(_map(rows, facts, expected, pooled), unlikely) for facts, unlikely in _candidates(rows)]
+    tried = [
+        (_descend(_explained(rows, facts, pooled), facts, expected, _WIDE_FIRST), unlikely)
+        for facts, unlikely in _candidates(rows)
+    ]
     found, _ = min(tried, key=lambda one: one[0].cost + one[1])
-    return _finished(rows, found, expected, pooled)
+    other = _descend(found.rows, found.facts, expected, _STRAIGHT)
+    return _finished(rows, min(found, other, key=lambda one: one.cost), expected, pooled)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,17 +92,17 @@ class _Map:
 
     facts: Facts
     rows: _Rows
-    log_values: Floats
+    values: dict[str, float]
     sites: Floats
     cost: float
     covariance: Floats
 
 
-def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pooled: bool) -> _Map:
-    """The best of several ways down: times have kinks, before which a single one may end."""
+def _explained(rows: Sequence[Observed], facts: Facts, pooled: bool) -> _Rows:
+    """The rows that have a form, as these facts have them run."""
     chosen = choose(rows, facts)
     kept = [rows[place] for place in chosen.kept]
-    mine = _Rows(
+    return _Rows(
         chosen,
         work_of(chosen.tasks),
         np.log([row.record.time_s * 1e6 for row in kept]),
@@ -105,7 +110,6 @@ def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pool
         np.where([_is_digitised(row) for row in kept], _SURE, 1.0),
         _sites(kept) if pooled else np.zeros((len(kept), 0)),
     )
-    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda found: found.cost)
 
 
 def _sites(rows: Sequence[Observed]) -> Floats:
@@ -119,15 +123,18 @@ def _sites(rows: Sequence[Observed]) -> Floats:
 
 
 def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
-    many, sites = len(expected), rows.sites.shape[1]
-    names = [prior.name for prior in expected]
-    x = centre = np.concatenate([np.log([prior.value for prior in expected]), np.zeros(2 * sites)])
+    """Down one way; what no row asks for stays as it is expected."""
+    usual = {prior.name: prior.value for prior in expected}
+    names = asked_by(rows.work, usual)
+    free = [place for place, prior in enumerate(expected) if prior.name in names]
+    many, sites = len(free), rows.sites.shape[1]
+    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(2 * sites)])
     sigma = np.concatenate(
-        [[prior.sigma for prior in expected], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
+        [[expected[place].sigma for place in free], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
     )
 
     def values(x: Floats) -> dict[str, float]:
-        return dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
+        return usual | dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
 
     for wider in way:
         scale = wider * rows.scale
@@ -139,7 +146,7 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
             return np.concatenate([rows.reach * _soft(off / rows.reach), (x - centre) / sigma])
 
         def slopes(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
-            times, by_value = log_form(rows.work, values(x))
+            times, by_value = log_form(rows.work, values(x), names)
             off = (times + by_site @ x[many:] - rows.log_us) / scale
             steep = _soft_slope(off / rows.reach) / scale
             return np.vstack([np.hstack([by_value.T, by_site]) * steep[:, None], np.diag(1 / sigma)])
@@ -149,15 +156,13 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
         )
         x = solved.x
     steepest = slopes(x)
-    covariance: Floats = np.linalg.inv(steepest.T @ steepest).astype(np.float64)
-    return _Map(facts, rows, x[:many], by_site @ x[many:], float(solved.cost), covariance[:many, :many])
+    covariance = np.diag([prior.sigma**2 for prior in expected])
+    covariance[np.ix_(free, free)] = np.linalg.inv(steepest.T @ steepest)[:many, :many]
+    return _Map(facts, rows, values(x), by_site @ x[many:], float(solved.cost), covariance)
 
 
 def _finished(rows: Sequence[Observed], found: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
-    values = {
-        prior.name: float(value) for prior, value in zip(expected, np.exp(found.log_values), strict=True)
-    }
-    explained = found.rows
+    explained, values = found.rows, found.values
     left = explained.log_us - np.log(time_us(explained.work, values)) - found.sites
     correction = corrected(explained.work, left, explained.scale)
     mean, _ = correction.predict(explained.work)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import Graph, PathClass
 from sim.libraries.nccl.measured.messages import (
+    PARAMETERS,
     SHARPNESS,
     Task,
     Values,
@@ -51,6 +52,7 @@ _ROBUST = 2.0
 
 _ROUNDS = 8
 _STEP = 1e-4
+_FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +247,29 @@ def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floa
     return not_host * latency, not_host * (1 - latency)
 
 
-def log_form(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Log microseconds by the forms alone, and slopes in the logarithm of each value."""
-    trials = 1.0 + _STEP * np.eye(len(values) + 1, len(values), k=-1)
-    columns: Values = {
-        name: trials[:, place : place + 1] * value for place, (name, value) in enumerate(values.items())
-    }
-    times = np.log(time_us(work, columns))
+def log_form(
+    work: Work, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
+) -> tuple[Floats, Floats]:
+    """Log microseconds by the forms alone, and slopes in the logarithm of each value named."""
+    times = np.log(time_us(work, _trials(values, names, 1.0 + _STEP)))
     return times[0], (times[1:] - times[0]) / np.log1p(_STEP)
+
+
+def asked_by(work: Work, values: Mapping[str, float]) -> list[str]:
+    """The parameters that the times of any of the tasks depend on, beyond whichever kink."""
+    times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
+    moved = np.any([np.any(found[1:] != found[0], axis=1) for found in times], axis=0)
+    return [name for name, asked in zip(PARAMETERS, moved, strict=True) if asked]
+
+
+def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) -> Values:
+    """The values as they are, then a trial for each one named in which that is multiplied."""
+    found: dict[str, float | Floats] = dict(values)
+    for place, name in enumerate(names):
+        column = np.ones((len(names) + 1, 1))
+        column[place + 1] = factor
+        found[name] = column * values[name]
+    return found
 
 
 def _shift(anchor: Anchor, latency: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
