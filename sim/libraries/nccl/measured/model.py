@@ -37,6 +37,12 @@ PER_DOUBLING = 0.15
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
 
+SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
+"""By how much else, and how far along the sizes of one pair that reaches."""
+
+SHARED = 0.4
+"""Which part of the variance in latency all pairs of a site have in common."""
+
 AMPLITUDE = 0.4
 """Standard deviation of log time that the form is expected to leave, at most."""
 
@@ -155,11 +161,24 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Anchor:
-    """Rows of a user's own site: what each leaves of the prediction in log time, and of what it consists."""
+class Traits:
+    """Of what tasks' times consist, as far as sites differ in it.
 
+    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes, ``latency`` and
+    ``bandwidth`` are parts of the time.
+    """
+
+    pair: NDArray[np.int64]
+    size: Floats
     latency: Floats
     bandwidth: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Anchor:
+    """Rows of a user's own site: what each leaves of the prediction in log time, and how sure that is."""
+
+    traits: Traits
     left: Floats
     sigma: Floats
 
@@ -201,10 +220,10 @@ class Measured:
         variance = open_still + self.noise**2 + (PER_DOUBLING * beyond) ** 2
         mean = bare + corrected
         if self.pooled or self.anchor:
-            latency, bandwidth = self.parts(work)
-            site = (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
+            traits = self.traits(work)
+            site = np.diag(_of_site(traits, traits))
             if self.anchor:
-                shift, known = _shift(self.anchor, latency, bandwidth)
+                shift, known = _shift(self.anchor, traits)
                 mean, site = mean + shift, np.maximum(site - known, 0.0)
             variance = variance + site
         return mean, np.sqrt(variance)
@@ -220,13 +239,15 @@ class Measured:
         apart = slopes[:, 0] - slopes[:, 1]
         variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
         if self.pooled:
-            latency, bandwidth = (float(part[0] - part[1]) for part in self.parts(work))
-            variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
+            traits = self.traits(work)
+            between = _of_site(traits, traits)
+            variance += float(between[0, 0] + between[1, 1] - 2 * between[0, 1])
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
-    def parts(self, work: Work) -> tuple[Floats, Floats]:
-        """Which part of each time is latency, and which bandwidth."""
-        return latency_and_bandwidth(work, self.values)
+    def traits(self, work: Work) -> Traits:
+        """Of what each task's time consists."""
+        size = np.log2(np.maximum(work.nbytes, 1.0))
+        return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Measured":
         """The same scaled to a site by rows that were measured there."""
@@ -235,7 +256,7 @@ class Measured:
         corrected, uncertain = self.correction.predict(work)
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
         sigma = np.sqrt(uncertain**2 + self.noise**2)
-        return replace(self, anchor=Anchor(*self.parts(work), left, sigma))
+        return replace(self, anchor=Anchor(self.traits(work), left, sigma))
 
 
 def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
@@ -272,15 +293,19 @@ def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) ->
     return found
 
 
-def _shift(anchor: Anchor, latency: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
+def _of_site(a: Traits, b: Traits) -> Floats:
+    """Covariance of what one site adds to the log times of tasks: each of one beside each of the other."""
+    same = a.pair[:, None] == b.pair[None, :]
+    apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
+    latency = SITE_LATENCY**2 * np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
+    bandwidth = SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
+    found: Floats = latency + bandwidth + SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
+    return found
+
+
+def _shift(anchor: Anchor, asked: Traits) -> tuple[Floats, Floats]:
     """What the anchor's rows say of others: a shift of log time, and the variance that it takes away."""
-
-    def alike(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-        found: Floats = SITE_LATENCY**2 * np.outer(a[0], b[0]) + SITE_BANDWIDTH**2 * np.outer(a[1], b[1])
-        return found
-
-    rows, asked = (anchor.latency, anchor.bandwidth), (latency, bandwidth)
-    between = alike(rows, rows) + np.diag(anchor.sigma**2)
-    mine = alike(asked, rows)
+    between = _of_site(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
+    mine = _of_site(asked, anchor.traits)
     weights = np.linalg.solve(between, mine.T)
     return anchor.left @ weights, np.sum(mine * weights.T, axis=1)
