@@ -53,6 +53,9 @@ MESSAGE_OCTAVES = 0.8
 CHANNEL_OCTAVES = 1.0
 """How far alike reaches."""
 
+LEAST_MESSAGE = 16.0
+"""Bytes below which all messages are alike: two words of LL, each with its flag."""
+
 _ROBUST = 2.0
 """A row so many standard deviations off counts less."""
 
@@ -140,7 +143,7 @@ Place = tuple[NDArray[np.int64], Floats, Floats]
 
 
 def _place(work: Work) -> Place:
-    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, 1.0)), np.log2(work.channels)
+    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(work.channels)
 
 
 def _alike(a: Place, b: Place) -> Floats:
