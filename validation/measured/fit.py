@@ -40,12 +40,12 @@ _SURE = 30.0
 NO_LL128, DOUBLED = 3.0, 6.0
 """By how much the lack of LL128, and each doubling of channels, must lower the cost before it is believed."""
 
-_STRAIGHT, _WIDE_FIRST = (1,), (4, 1)
-"""Ways down: spreads to begin and to end with. Times have kinks, of which a wide spread sees less."""
+_WAYS = ((1,), (4, 1))
+"""Spreads to begin with and to end with: a wide one first sees less of the kinks."""
 
 _LEAST_NOISE = 0.02
 _TRIALS = 200
-_CLOSE = 1e-5
+_CLOSE = 1e-4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,13 +65,9 @@ def fit(rows: Sequence[Observed], *, pooled: bool = False) -> Fitted:
     Where sites are ``pooled`` each may be slower or quicker than the machine in latency and in bandwidth.
     """
     expected = priors(rows[0].comm.system)
-    tried = [
-        (_descend(_explained(rows, facts, pooled), facts, expected, _WIDE_FIRST), unlikely)
-        for facts, unlikely in _candidates(rows)
-    ]
+    tried = [(_map(rows, facts, expected, pooled), unlikely) for facts, unlikely in _candidates(rows)]
     found, _ = min(tried, key=lambda one: one[0].cost + one[1])
-    other = _descend(found.rows, found.facts, expected, _STRAIGHT)
-    return _finished(rows, min(found, other, key=lambda one: one.cost), expected, pooled)
+    return _finished(rows, found, expected, pooled)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,11 +94,11 @@ class _Map:
     covariance: Floats
 
 
-def _explained(rows: Sequence[Observed], facts: Facts, pooled: bool) -> _Rows:
-    """The rows that have a form, as these facts have them run."""
+def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pooled: bool) -> _Map:
+    """The best of several ways down: times have kinks, before which a single one may end."""
     chosen = choose(rows, facts)
     kept = [rows[place] for place in chosen.kept]
-    return _Rows(
+    mine = _Rows(
         chosen,
         work_of(chosen.tasks),
         np.log([row.record.time_s * 1e6 for row in kept]),
@@ -110,6 +106,7 @@ def _explained(rows: Sequence[Observed], facts: Facts, pooled: bool) -> _Rows:
         np.where([_is_digitised(row) for row in kept], _SURE, 1.0),
         _sites(kept) if pooled else np.zeros((len(kept), 0)),
     )
+    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda found: found.cost)
 
 
 def _sites(rows: Sequence[Observed]) -> Floats:
