@@ -43,6 +43,9 @@ NO_LL128, DOUBLED = 3.0, 6.0
 _WAYS = ((1,), (4, 1))
 """Spreads to begin with and to end with: a wide one first sees less of the kinks."""
 
+REPEATED = 0.4
+"""Which part of their spread about the form rows show when they are measured again."""
+
 _LEAST_NOISE = 0.02
 _TRIALS = 200
 _CLOSE = 1e-4
@@ -161,7 +164,7 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
 def _finished(rows: Sequence[Observed], found: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
     explained, values = found.rows, found.values
     left = explained.log_us - np.log(time_us(explained.work, values)) - found.sites
-    correction = corrected(explained.work, left, explained.scale)
+    correction = corrected(explained.work, left, REPEATED * explained.scale)
     mean, _ = correction.predict(explained.work)
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), _LEAST_NOISE)
     kept = [rows[place] for place in explained.chosen.kept]

@@ -38,7 +38,7 @@ SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
 
 SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
-"""By how much else, and how far along the sizes of one pair that reaches."""
+"""By how much else a site's own row is off, and how far along the sizes of its pair that reaches."""
 
 SHARED = 0.4
 """Which part of the variance in latency all pairs of a site have in common."""
@@ -53,8 +53,8 @@ MESSAGE_OCTAVES = 0.8
 CHANNEL_OCTAVES = 1.0
 """How far alike reaches."""
 
-LEAST_MESSAGE = 16.0
-"""Bytes below which all messages are alike: two words of LL, each with its flag."""
+LEAST_MESSAGE = 4.0
+"""Bytes below which all messages are alike: a word of LL beside its flag."""
 
 _ROBUST = 2.0
 """A row so many standard deviations off counts less."""
@@ -224,10 +224,11 @@ class Measured:
         mean = bare + corrected
         if self.pooled or self.anchor:
             traits = self.traits(work)
-            site = np.diag(_of_site(traits, traits))
             if self.anchor:
-                shift, known = _shift(self.anchor, traits)
-                mean, site = mean + shift, np.maximum(site - known, 0.0)
+                shift, site = _shift(self.anchor, traits)
+                mean = mean + shift
+            else:
+                site = np.diag(_of_site(traits, traits))
             variance = variance + site
         return mean, np.sqrt(variance)
 
@@ -299,16 +300,28 @@ def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) ->
 def _of_site(a: Traits, b: Traits) -> Floats:
     """Covariance of what one site adds to the log times of tasks: each of one beside each of the other."""
     same = a.pair[:, None] == b.pair[None, :]
-    apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
     latency = SITE_LATENCY**2 * np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
-    bandwidth = SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
-    found: Floats = latency + bandwidth + SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
+    found: Floats = latency + SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
+    return found
+
+
+def _nearby(a: Traits, b: Traits) -> Floats:
+    """The same of what else a site adds, to sizes near each other of one pair."""
+    same = a.pair[:, None] == b.pair[None, :]
+    apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
+    found: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
     return found
 
 
 def _shift(anchor: Anchor, asked: Traits) -> tuple[Floats, Floats]:
-    """What the anchor's rows say of others: a shift of log time, and the variance that it takes away."""
-    between = _of_site(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
-    mine = _of_site(asked, anchor.traits)
+    """What the anchor's rows say of others: a shift of log time, and the variance that is left."""
+
+    def alike(a: Traits, b: Traits) -> Floats:
+        found: Floats = _of_site(a, b) + _nearby(a, b)
+        return found
+
+    between = alike(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
+    mine = alike(asked, anchor.traits)
     weights = np.linalg.solve(between, mine.T)
-    return anchor.left @ weights, np.sum(mine * weights.T, axis=1)
+    left = np.diag(alike(asked, asked)) - np.sum(mine * weights.T, axis=1)
+    return anchor.left @ weights, np.maximum(left, 0.0)
