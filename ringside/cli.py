@@ -27,7 +27,7 @@ COMMANDS = {
     "explain": "Say why a log's bus bandwidth is low: which part departs from its family, and what to try.",
     "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
     "scorecard": "Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules.",
-    "program": "Prove that a job of collectives and messages ends, or say who waits for whom.",
+    "program": "Prove that a job of collectives and messages ends, or say who waits; simulate or run it.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }

@@ -16,6 +16,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a figure or fabric: nic=25GB/s, fabric=torus"),
 ]
+Emulate = Annotated[
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
+]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]
 Factor = Annotated[int, typer.Option("-f", "--factor", min=2, help="From one size to the next.")]

@@ -1,5 +1,7 @@
 """From a collective on a topology to a time: the library says how it is carried out, an engine how long."""
 
+from dataclasses import replace
+
 from sim.calibration import Calibration
 from sim.collective import Collective
 from sim.libraries.find import Options, find_library
@@ -21,13 +23,15 @@ def predict(
 ) -> Prediction:
     """How long ``collective`` takes on the topology's first ranks.
 
-    Without a ``library`` it is NCCL on what was read from a file of NCCL's or nvidia-smi's, else ``ideal``.
-    ``algorithm`` ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes
-    a topology that tells what GPUs its machines have, and for ``algorithm`` and ``protocol`` what NCCL_ALGO
-    and NCCL_PROTO do. ``network`` is ``fifo``, links that serve one message after another, or ``fair``, links
-    that messages share. ``calibration`` ``auto`` is what is shipped of a machine that NCCL was measured on,
-    ``None`` the library's bare belief.
+    A collective that says nothing of its elements is of float32, as the commands' are. Without a
+    ``library`` it is NCCL on a topology that tells its GPUs (NVIDIA's), else ``ideal``. ``algorithm``
+    ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes for ``algorithm``
+    and ``protocol`` what NCCL_ALGO and NCCL_PROTO do. ``network`` is ``fifo``, links that serve one message
+    after another, or ``fair``, links that messages share. ``calibration`` ``auto`` is what is shipped of a
+    machine that NCCL was measured on, ``None`` the library's bare belief.
     """
+    if collective.dtype is None and collective.itemsize == 1:
+        collective = replace(collective, dtype="float32")
     options = Options(algorithm, protocol, network=network)
     found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
     return answer(found, collective, engine, traced=traced)

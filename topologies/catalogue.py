@@ -95,6 +95,9 @@ def made(
     first = parameters[0]
     fabric, of_fabric, given = parted(values or {})
     _check_fabric(name, first.name, fabric, given, [p.name for p in parameters])
+    for key, value in given.items():
+        if isinstance(value, bool):  # else true were 1
+            raise TopologyError(f"{name}: {key}: {shown(value)} is neither a number nor a word")
     if count is not None:
         if first.name in given:
             raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")

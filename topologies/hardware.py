@@ -13,6 +13,9 @@ DEVICES = {
 }
 """Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability); 94 for AMD's gfx942."""
 
+AMDS = frozenset({"mi300x"})
+"""Those of `DEVICES` that are AMD's."""
+
 PCIE_GTS = {"v100": 8.0, "a100": 16.0, "a100-40gb": 16.0, "h100": 32.0, "h200": 32.0, "b200": 32.0}
 """GT/s of a lane of a GPU's x16 slot: PCIe Gen 3, 4 or 5 (NVIDIA's data sheets)."""
 

@@ -34,7 +34,7 @@ def calibrate(
     for the provenance. Raise `sim.record.RecordError` for records that must not be mixed or are too few.
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
-    of_nccl = [record for record in records if record.library == "nccl" and is_machine(cluster)]
+    of_nccl = [record for record in records if record.library == "nccl"] if is_machine(cluster) else []
     ran = as_run(of_nccl, cluster, settings or {})
     nccl = calibrate_nccl(ran, split(cluster)[0], settings or {}) if ran else None
     others = [record for record in records if record not in of_nccl]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.calibration import AUTO, Calibration, shipped
+from sim.calibration import AUTO, Calibration
 from sim.engine.laws import check_band
+from sim.libraries.find import shipped_for
 from sim.libraries.nccl.cluster import is_machine
 from sim.network.message import check_network
 from sim.record import Record, digest
-from topologies.catalogue import split
 from validation.fallback import as_run
 from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
@@ -102,8 +102,9 @@ def compare(
     """
     check_network(network)
     check_one_cluster(records, cluster, pool_sites=pool_sites)
+    settings = settings or {}
     if calibration == AUTO:
-        calibration = shipped(split(cluster)[0]) if network == "fifo" else None
+        calibration = shipped_for(cluster, settings)[0] if network == "fifo" else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and network != "fifo":
@@ -113,24 +114,20 @@ def compare(
         )
     used = set(calibration.used) if calibration else set()
     model = calibration.nccl.model() if calibration and calibration.nccl else None
-    ran = as_run(records, cluster, settings or {})
-    of_nccl = [model is not None and is_observable(record) and is_machine(cluster) for record in ran]
+    ran = as_run(records, cluster, settings)
+    is_measured = model is not None and is_machine(cluster)
+    of_nccl = [is_measured and is_observable(record) for record in ran]
     others = iter(
-        rows(
-            [r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one],
-            cluster,
-            settings or {},
-            network,
-        )
+        rows([r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one], cluster, settings, network)
     )
-    libraries = Libraries(cluster, settings or {}, model)
+    libraries = Libraries(cluster, settings, model)
     compared = []
     for record, as_it_ran, is_one in zip(records, ran, of_nccl, strict=True):
         fitted = "fitted" if digest(record) in used else "held_out"
         if is_one:
-            choice, found, is_measured = libraries.predict(as_it_ran)
+            choice, found, has_form = libraries.predict(as_it_ran)
             ends = found.time_s, found.time_lo_s, found.time_hi_s
-            row = Compared(record, *ends, fitted if is_measured else "unfitted", choice.name)
+            row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
         else:
             row = replace(_textbook(next(others), calibration, fitted), record=record)
         compared.append(row)

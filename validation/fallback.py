@@ -18,6 +18,7 @@ from sim.libraries.nccl.pins import Pins
 from sim.libraries.nccl.tuning.tuner import cost_table
 from sim.record import Record, collective_of
 from topologies.catalogue import split
+from validation.machines import with_nodes
 from validation.measured.observed import settings_of
 
 
@@ -58,7 +59,7 @@ def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
     named = _without_unknown(record.algorithm)
     if record.collective not in FUNCTIONS:  # sends and receives choose nothing
         return named or "auto"
-    name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+    name = with_nodes(machine, record.num_nodes)
     comm = communicator_of(name, values, record.ranks, settings_of(replace(record, algorithm="auto")))
     if comm is None:
         return named or "auto"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sim.calibration import BOXES
 from sim.record import Record, RecordError
-from topologies import MAKERS, make, ranks
+from topologies import MAKERS, described, load, make, num_machines, ranks
 from topologies.catalogue import split
 
 _A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
@@ -81,6 +81,22 @@ def _has(machine: str, gpu: str) -> bool:
 def _machines_with(gpu: str) -> list[str]:
     """The named machines whose GPUs may be called so."""
     return [machine for machine in GPUS if _has(machine, gpu)]
+
+
+def with_nodes(cluster: str, nodes: int) -> str:
+    """The cluster with as many machines as a record is of, where that is known; a drawn graph has its own."""
+    machine = split(cluster)[0]
+    if not nodes:
+        return machine
+    if not machine.endswith((".yaml", ".yml")) or described.is_file(machine):
+        return f"{machine}:{nodes}"
+    drawn = num_machines(load(machine))
+    if drawn != nodes:
+        raise RecordError(
+            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; draw as many, or "
+            "describe one in ten lines (ringside topo --example)"
+        )
+    return machine
 
 
 def gpus_in(machine: str) -> int:

@@ -14,7 +14,7 @@ from sim.parameters import Parameters
 from sim.record import Record, RecordError, collective_of
 from sim.schedule import Schedule
 from topologies import Routes, Topology, load, ranks
-from topologies.catalogue import split
+from validation.machines import with_nodes
 
 
 class SizedCluster:
@@ -100,8 +100,7 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str
     """NCCL of the record's own release, where it made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
-    machine = split(cluster)[0]
-    name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+    name = with_nodes(cluster, record.num_nodes)
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release, network=network)
     return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)

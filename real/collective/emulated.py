@@ -8,7 +8,7 @@ from hashlib import sha256
 from real.collective.measure import Measurement, job_of, record_of
 from real.emulate import Host, Network, emulate
 from real.emulate.queues import BURST, MTU, SEND_WINDOW
-from real.launch.follow import Row
+from real.launch.follow import RankJob, Row
 from real.launch.forks import Forks
 from real.launch.torchrun import Agent, run_agents
 from sim.record import Record
@@ -39,14 +39,12 @@ class Cluster:
         """
         if placement is None:
             placement = spread(what.world.ranks, len(self.network.hosts))
-        check_placement(self.graph, placement)
         if len(placement) != what.world.ranks or what.backend != "gloo":
             raise ValueError(
                 f"{what.world.ranks} ranks of {what.backend} on hosts {list(placement)}; "
                 f"write one host for each rank, and the backend gloo"
             )
-        hosts = [self.network.hosts[host] for host in placement]
-        settings = self._settings(placement)
+        settings = self.settings(placement)
 
         def on_row(row: Row) -> None:
             record = record_of(what, {**row, "fingerprint": {**row["fingerprint"], **settings}})
@@ -58,13 +56,18 @@ class Cluster:
                 )
             )
 
-        job = job_of(what)
+        self.run(job_of(what), placement, on_row)
+
+    def run(self, job: RankJob, placement: Sequence[int], on_row: Callable[[Row], None]) -> None:
+        """Carry out a job with rank r on host ``placement[r]``; call ``on_row`` with each row."""
+        check_placement(self.graph, placement)
+        hosts = [self.network.hosts[host] for host in placement]
         if self.forks:
             self.forks.run(job, hosts, on_row)
         else:
             run_agents(job, _agents(self.network, hosts), on_row)
 
-    def _settings(self, placement: Sequence[int]) -> dict[str, str]:
+    def settings(self, placement: Sequence[int]) -> dict[str, str]:
         """What a record's reader must know of the network: its rates, its queues, who sat where."""
         rates = [data["bandwidth"] for _, _, data in self.graph.edges(data=True)]
         return {

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar
 
 PING_PONG = "ping_pong"
 """Pairs of ranks that each send one message to and fro; its time is that of one way."""
@@ -19,6 +20,8 @@ class Job:
     Ringside's algorithms, whose schedule is then run over point-to-point sends and receives.
     ``timeout_s`` is how long a rank waits for another before it gives up.
     """
+
+    worker: ClassVar[str] = "real.collective.worker"
 
     collective: str
     algorithm: str

@@ -73,7 +73,7 @@ class Measurement:
                     "write another --algorithm"
                 )
         if self.backend == "nccl":
-            _check_gpus(self.world.per_node)
+            check_gpus(self.world.per_node)
 
 
 def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
@@ -171,14 +171,15 @@ def _pin(variable: str, applies: bool) -> str:
     return os.environ.get(variable, "auto").lower() if applies else "auto"
 
 
-def _check_gpus(per_node: int) -> None:
+def check_gpus(per_node: int) -> None:
+    """Refuse more ranks of NCCL than this machine has GPUs."""
     import torch
 
     found = torch.cuda.device_count()
     if per_node > found:
         raise ValueError(
             f"{per_node} ranks need as many GPUs and this machine has {found}; write -g {found} "
-            f"or less, or --backend gloo"
+            f"or less, or take gloo"
             if found
-            else "NCCL needs a CUDA GPU and this machine has none; write --backend gloo"
+            else "NCCL needs a CUDA GPU and this machine has none; take gloo"
         )

@@ -36,11 +36,12 @@ Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
     die_with_parent()
-    carry_out(Job.read(Path(sys.argv[1])), Path(sys.argv[2]))
+    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
-def carry_out(job: Job, rows: Path) -> None:
+def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    job = Job.read(order)
     torch.set_num_threads(1)
     device = torch.device("cpu")
     if job.backend == "gloo":

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 Row = dict[str, Any]
 
@@ -16,6 +16,27 @@ LAST_LINES = 12
 
 START_S = 60.0
 """What processes may need to import torch and find each other, on top of a job's own timeout."""
+
+
+class RankJob(Protocol):
+    """What ranks are told to do: a file that the module ``worker`` carries out on each of them.
+
+    That module has ``carry_out(job_file, rows_file)``, and does so when it is run with these arguments.
+    """
+
+    @property
+    def worker(self) -> str:
+        """The module's name."""
+        ...
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a rank waits for another before it gives up."""
+        ...
+
+    def write(self, path: Path) -> None:
+        """Write the job down."""
+        ...
 
 
 class MeasureError(RuntimeError):

@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from real.collective.job import Job
 from real.emulate import Host
-from real.launch.follow import START_S, MeasureError, Row, die_with_parent, follow, how, last_lines
+from real.launch.follow import START_S, MeasureError, RankJob, Row, die_with_parent, follow, how, last_lines
 
 _FIRST_PORT, _PORTS = 29500, 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One job in a folder, the namespace of each rank, the interface there, and where ranks meet."""
+    """One job in a folder, its worker, the namespace and interface of each rank, and where ranks meet."""
 
     folder: str
+    worker: str
     homes: tuple[str, ...]
     interface: str
     address: str
@@ -50,7 +50,7 @@ class Forks:
         self._stop()
         self._folder.cleanup()
 
-    def run(self, job: Job, hosts: Sequence[Host], on_row: Callable[[Row], None]) -> None:
+    def run(self, job: RankJob, hosts: Sequence[Host], on_row: Callable[[Row], None]) -> None:
         """Carry out the job with rank r in ``hosts[r]``; call ``on_row`` with each size's row.
 
         Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after all have been killed.
@@ -68,7 +68,7 @@ class Forks:
             own = last_lines(Path(self._folder.name, "log"), "the process that forks the ranks")
             raise MeasureError("\n".join([complaint, *(line for log in (*logs, own) for line in log)]))
 
-    def _order(self, job: Job, hosts: Sequence[Host]) -> Order:
+    def _order(self, job: RankJob, hosts: Sequence[Host]) -> Order:
         self._orders += 1
         folder = Path(self._folder.name, str(self._orders))
         folder.mkdir()
@@ -76,13 +76,14 @@ class Forks:
         (folder / "rows.jsonl").touch()
         return Order(
             folder=str(folder),
+            worker=job.worker,
             homes=tuple(host.namespace for host in hosts),
             interface=hosts[0].interface,
             address=hosts[0].address,
             port=_FIRST_PORT + self._orders % _PORTS,
         )
 
-    def _carry_out(self, order: Order, job: Job, on_row: Callable[[Row], None]) -> str | None:
+    def _carry_out(self, order: Order, job: RankJob, on_row: Callable[[Row], None]) -> str | None:
         """Have the order carried out; what went wrong, if anything."""
         zygote = self._zygote or self._start()
         assert zygote.stdin

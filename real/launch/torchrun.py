@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from real.collective.job import Job
 from real.launch.follow import (
     LAST_LINES,
     START_S,
     MeasureError,
+    RankJob,
     Row,
     die_with_parent,
     follow,
@@ -52,7 +52,7 @@ class Agent:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def run(job: Job, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
+def run(job: RankJob, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
     """Carry out the job under torchrun; call ``on_row`` with each size's row as soon as it is measured.
 
     Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
@@ -62,7 +62,7 @@ def run(job: Job, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
     run_agents(job, [Agent(["--nproc-per-node", str(world.per_node), *_meeting(world)])], on_row)
 
 
-def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None]) -> None:
+def run_agents(job: RankJob, agents: Sequence[Agent], on_row: Callable[[Row], None]) -> None:
     """Carry out the job under the agents of several nodes at once, as `run` does under one."""
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
         folder = Path(name)
@@ -76,7 +76,7 @@ def run_agents(job: Job, agents: Sequence[Agent], on_row: Callable[[Row], None])
                 command = [
                     *[sys.executable, "-m", "torch.distributed.run", *agent.arguments],
                     *["--log-dir", str(log), "--redirects", "3"],
-                    *["-m", "real.collective.worker", str(job_file), str(rows_file)],
+                    *["-m", job.worker, str(job_file), str(rows_file)],
                 ]
                 with agent.place:
                     process = started(command, log.with_suffix(".log"), agent.environment)

@@ -11,10 +11,10 @@ import os
 import signal
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 
-from real.collective.job import Job
-from real.collective.worker import carry_out
+import real.collective.worker  # noqa: F401 - with all of torch, before anything is forked
 from real.emulate import namespaces
 from real.launch.follow import die_with_parent
 from real.launch.forks import Order
@@ -68,7 +68,8 @@ def _live(order: Order, rank: int, parent: int) -> None:
             GLOO_SOCKET_IFNAME=order.interface,
             OMP_NUM_THREADS="1",
         )
-        carry_out(Job.read(Path(order.folder, "job.json")), Path(order.folder, "rows.jsonl"))
+        worker = import_module(order.worker)
+        worker.carry_out(Path(order.folder, "job.json"), Path(order.folder, "rows.jsonl"))
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1

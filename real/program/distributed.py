@@ -1,11 +1,13 @@
 """torch.distributed by numbers of bytes: what a recorded job is written for, really carried out.
 
-It has the names of `sim.program.distributed.Distributed`; each call makes tensors of that many bytes and
-hands them to ``torch.distributed``. Computing is sleeping.
+It has the names of `sim.program.distributed.Distributed`; each call hands tensors of that many bytes to
+``torch.distributed``. They hold zeros and are used again, by calls at the same time too: what they hold is
+nobody's business.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -16,7 +18,11 @@ from sim.program.mesh import DeviceMesh
 
 
 class RealDistributed:
-    """The default process group of this process."""
+    """The default process group of this process; ``compute`` does work of so many seconds.
+
+    After `again` the groups that are asked for are those made before, in the same order: to make one takes
+    longer than many a job.
+    """
 
     P2POp = recorder.P2POp
     ReduceOp = dist.ReduceOp
@@ -31,12 +37,52 @@ class RealDistributed:
         """The group of all ranks."""
         return dist.group.WORLD
 
+    def __init__(
+        self, compute: Callable[[float], None] = time.sleep, device: str = "cpu", timeout_s: float = 600.0
+    ) -> None:
+        self._compute = compute
+        self.device = torch.device(device)
+        self._timeout = timedelta(seconds=timeout_s)
+        self._made: list[tuple[list[int] | None, Any]] = []
+        self._next = 0
+        self._rooms: dict[tuple[int, int], torch.Tensor] = {}
+
+    def again(self) -> None:
+        """The job begins anew."""
+        self._next = 0
+
     def compute(self, seconds: float, name: str = "compute") -> None:
-        """Sleep."""
-        time.sleep(seconds)
+        """Work of so many seconds."""
+        self._compute(seconds)
 
     def synchronize(self) -> None:
-        """Nothing: Gloo's waits are the host's."""
+        """The host waits for its device; Gloo's waits are the host's own."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def new_group(self, ranks: Sequence[int] | None = None, **k: Any) -> Any:
+        """A group of some ranks, which does not wait for ever."""
+        asked = None if ranks is None else list(ranks)
+        if self._next == len(self._made):
+            self._made.append((asked, dist.new_group(asked, timeout=self._timeout, **k)))
+        before, group = self._made[self._next]
+        if before != asked:
+            raise RuntimeError(f"new_group of ranks {asked}, where the job before asked for {before}")
+        self._next += 1
+        return group
+
+    def new_subgroups_by_enumeration(self, ranks_per_subgroup_list: Sequence[Sequence[int]], **_: Any) -> Any:
+        """A group for each list of ranks: this rank's own, and all of them."""
+        made = [self.new_group(list(ranks)) for ranks in ranks_per_subgroup_list]
+        own = next((group for group in made if group is not dist.GroupMember.NON_GROUP_MEMBER), None)
+        return own, made
+
+    def new_subgroups(self, group_size: int, **_: Any) -> Any:
+        """Groups of neighbours, ``group_size`` each: this rank's own, and all of them."""
+        ranks = dist.get_world_size()
+        return self.new_subgroups_by_enumeration(
+            [range(first, first + group_size) for first in range(0, ranks, group_size)]
+        )
 
     def init_device_mesh(
         self,
@@ -51,13 +97,13 @@ class RealDistributed:
 
     def all_reduce(self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False) -> Any:
         """Of a tensor of so many bytes."""
-        return dist.all_reduce(_tensor(nbytes), _OPS.get(op, op), group, async_op)
+        return dist.all_reduce(self._tensor(nbytes), _OPS.get(op, op), group, async_op)
 
     def broadcast(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
         """Of a tensor of so many bytes."""
-        return dist.broadcast(_tensor(nbytes), src, group, async_op, **k)
+        return dist.broadcast(self._tensor(nbytes), src, group, async_op, **k)
 
     def reduce(
         self,
@@ -69,48 +115,60 @@ class RealDistributed:
         **k: Any,
     ) -> Any:
         """Of a tensor of so many bytes."""
-        return dist.reduce(_tensor(nbytes), dst, _OPS.get(op, op), group, async_op, **k)
+        return dist.reduce(self._tensor(nbytes), dst, _OPS.get(op, op), group, async_op, **k)
 
     def all_gather(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
         """Of so many bytes of each rank."""
         count = dist.get_world_size(group)
-        return dist.all_gather([_tensor(nbytes) for _ in range(count)], _tensor(nbytes), group, async_op)
+        return dist.all_gather(
+            [self._tensor(nbytes, 1 + i) for i in range(count)], self._tensor(nbytes), group, async_op
+        )
 
     def all_gather_into_tensor(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
         """Of so many bytes of each rank."""
         count = dist.get_world_size(group)
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        return gather(_tensor(nbytes * max(count, 1)), _tensor(nbytes), group, async_op)
+        return gather(self._tensor(nbytes * max(count, 1), 1), self._tensor(nbytes), group, async_op)
 
     def gather(
         self, nbytes: int, dst: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
         """Of so many bytes of each rank."""
-        parts = [_tensor(nbytes) for _ in range(dist.get_world_size(group))]
+        parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
         root = k.get(
             "group_dst", dst if group is None else dist.get_group_rank(group, dst) if dst is not None else 0
         )
         return dist.gather(
-            _tensor(nbytes), parts if dist.get_rank(group) == (root or 0) else None, dst, group, async_op, **k
+            self._tensor(nbytes),
+            parts if dist.get_rank(group) == (root or 0) else None,
+            dst,
+            group,
+            async_op,
+            **k,
         )
 
     def scatter(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
         """Of so many bytes to each rank."""
-        parts = [_tensor(nbytes) for _ in range(dist.get_world_size(group))]
+        parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
         root = k.get(
             "group_src", src if group is None else dist.get_group_rank(group, src) if src is not None else 0
         )
         return dist.scatter(
-            _tensor(nbytes), parts if dist.get_rank(group) == (root or 0) else None, src, group, async_op, **k
+            self._tensor(nbytes),
+            parts if dist.get_rank(group) == (root or 0) else None,
+            src,
+            group,
+            async_op,
+            **k,
         )
 
     def reduce_scatter(self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False) -> Any:
         """Of so many bytes, a part to each rank."""
         count = max(dist.get_world_size(group), 1)
-        parts = [_tensor(nbytes // count) for _ in range(count)]
-        return dist.reduce_scatter(_tensor(nbytes // count), parts, _OPS.get(op, op), group, async_op)
+        parts = [self._tensor(nbytes // count, 1 + i) for i in range(count)]
+        return dist.reduce_scatter(self._tensor(nbytes // count), parts, _OPS.get(op, op), group, async_op)
 
     def reduce_scatter_tensor(
         self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False
@@ -119,7 +177,11 @@ class RealDistributed:
         count = max(dist.get_world_size(group), 1)
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
         return scatter(
-            _tensor(nbytes // count), _tensor(nbytes // count * count), _OPS.get(op, op), group, async_op
+            self._tensor(nbytes // count),
+            self._tensor(nbytes // count * count, 1),
+            _OPS.get(op, op),
+            group,
+            async_op,
         )
 
     def all_to_all(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
@@ -128,29 +190,37 @@ class RealDistributed:
 
     def all_to_all_single(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
         """Of so many bytes of each rank, a part to each."""
-        return dist.all_to_all_single(_tensor(nbytes), _tensor(nbytes), group=group, async_op=async_op)
+        return dist.all_to_all_single(
+            self._tensor(nbytes, 1), self._tensor(nbytes), group=group, async_op=async_op
+        )
 
     def send(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> None:
         """A tensor of so many bytes."""
-        dist.send(_tensor(nbytes), dst, group, tag)
+        dist.send(self._tensor(nbytes), dst, group, tag)
 
     def recv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> None:
         """Into a tensor of so many bytes."""
-        dist.recv(_tensor(nbytes), src, group, tag)
+        dist.recv(self._tensor(nbytes, 1), src, group, tag)
 
     def isend(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> Any:
         """A tensor of so many bytes."""
-        return dist.isend(_tensor(nbytes), dst, group, tag)
+        return dist.isend(self._tensor(nbytes), dst, group, tag)
 
     def irecv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> Any:
         """Into a tensor of so many bytes."""
-        return dist.irecv(_tensor(nbytes), src, group, tag)
+        return dist.irecv(self._tensor(nbytes, 1), src, group, tag)
 
     def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> Any:
         """Messages at once."""
         return dist.batch_isend_irecv(
             [
-                dist.P2POp(getattr(dist, one.op.__name__), _tensor(one.nbytes), one.peer, one.group, one.tag)
+                dist.P2POp(
+                    getattr(dist, one.op.__name__),
+                    self._tensor(one.nbytes, one.op.__name__ == "irecv"),
+                    one.peer,
+                    one.group,
+                    one.tag,
+                )
                 for one in p2p_op_list
             ]
         )
@@ -185,6 +255,15 @@ class RealDistributed:
         """An object that takes so many bytes."""
         dist.recv_object_list([None], src, group)
 
+    def _tensor(self, nbytes: int, room: int = 0) -> torch.Tensor:
+        """So many bytes; ``room`` tells those of one call apart, what is read from what is written."""
+        key = (nbytes, int(room))
+        if key not in self._rooms:
+            count, dtype = (nbytes, torch.uint8) if nbytes % 4 else (nbytes // 4, torch.float32)
+            # written, so that its pages are there
+            self._rooms[key] = torch.empty(count, dtype=dtype, device=self.device).zero_()
+        return self._rooms[key]
+
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -193,9 +272,3 @@ _OPS = {
     "min": dist.ReduceOp.MIN,
     "max": dist.ReduceOp.MAX,
 }
-
-
-def _tensor(nbytes: int) -> torch.Tensor:
-    if nbytes % 4:
-        return torch.zeros(nbytes, dtype=torch.uint8)
-    return torch.zeros(nbytes // 4, dtype=torch.float32)

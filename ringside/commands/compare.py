@@ -10,11 +10,11 @@ import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
-from sim.calibration import AUTO, find_calibration, shipped, why_not
+from sim.calibration import AUTO, find_calibration
 from sim.engine.effort import forced
+from sim.libraries.find import shipped_for
 from sim.record import Record, is_ddp_record
 from topologies import parse_settings
-from topologies.catalogue import split
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
 from validation.fallback import as_run, fell_back
@@ -91,7 +91,7 @@ def run(
     cluster, comments = _machine(records, cluster)
     found = find_calibration(calibration, cluster)
     if found == AUTO and any(record.library == "nccl" for record in records):
-        comments.append(_known(split(cluster)[0]))
+        comments.append(_known(cluster, parse_settings(settings)))
     with console.simulating("predicting"):
         rows = compare(
             records, cluster, parse_settings(settings), found, network=network, pool_sites=pool_sites
@@ -119,11 +119,10 @@ def run(
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
 
 
-def _known(machine: str) -> str:
-    """Whether NCCL's times on a machine are calibrated, in words."""
-    if shipped(machine):
-        return f"times of NCCL as measured ({machine})"
-    return f"not calibrated: {why_not(machine)}"
+def _known(cluster: str, values: dict[str, str]) -> str:
+    """Whether NCCL's times on a cluster are calibrated, in words."""
+    found, why = shipped_for(cluster, values)
+    return f"times of NCCL as measured ({found.cluster})" if found else f"not calibrated: {why}"
 
 
 def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[str]]:

@@ -22,9 +22,6 @@ _OF_COLLECTIVES = {"algorithm", "begin", "end", "factor", "size", "warmup", "dty
                    "rdzv_endpoint", "torchrun"}  # fmt: skip
 
 Algorithm = Annotated[str, typer.Option(help="library (the backend's own), ring, tree, ..., or ping_pong.")]
-Emulate = Annotated[
-    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
-]
 Model = Annotated[
     str,
     typer.Option(metavar="sleeping|FILE", help="ddp: FILE.py:NAME, or a workload, whose layers sleep."),
@@ -49,7 +46,7 @@ def command(
     dtype: options.Dtype = "float32",
     nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
     rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where nodes meet.")] = None,
-    emulate: Emulate = None,
+    emulate: options.Emulate = None,
     torchrun: Annotated[
         bool, typer.Option("--torchrun", help="Emulated: an agent on every host, as on a cluster's nodes.")
     ] = False,

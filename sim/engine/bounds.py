@@ -72,8 +72,22 @@ def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
     return Bounds(busbw_factor * collective.nbytes * parameters.beta, phases * hops * parameters.alpha)
 
 
-def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> float:
-    """What the busiest link needs for the bytes that each connection moves."""
+def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> dict[Hop, float]:
+    """For how many seconds each link has to carry the schedule's bytes."""
+    streams = schedule.steps
+    moved: Counter[tuple[int, int, int]] = Counter()
+    if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
+        moved.update(streams.traffic(schedule.chunks))
+    else:
+        for step in streams():
+            columns = (step.src, step.dst, step.channel, schedule.nbytes(step))
+            for src, dst, channel, nbytes in zip(*(column.tolist() for column in columns), strict=True):
+                moved[src, dst, channel] += nbytes
+    return _busy(moved, graph, partial(route, schedule, routes or Routes(graph)))
+
+
+def _busy(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> dict[Hop, float]:
+    """What each link needs for the bytes that each connection moves."""
     by_size: dict[int, list[tuple[Hop, ...]]] = {}
     for connection, nbytes in moved.items():
         by_size.setdefault(nbytes, []).append(ways(*connection))
@@ -81,7 +95,12 @@ def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: W
     for nbytes, taken in by_size.items():
         for hop, times in Counter(chain.from_iterable(taken)).items():
             load[hop] += nbytes * times
-    return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
+    return {hop: nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()}
+
+
+def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> float:
+    """What the busiest link needs for the bytes that each connection moves."""
+    return max(_busy(moved, graph, ways).values(), default=0.0)
 
 
 class _Latencies(dict[tuple[int, int, int], float]):

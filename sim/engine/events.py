@@ -7,7 +7,7 @@ way and what waits for it, not the whole schedule.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import simpy
 
@@ -29,16 +29,21 @@ class _Connection:
         "before",
         "clear",
         "credits",
+        "dst",
         "held",
         "keys",
         "links",
         "pieces",
         "queue",
+        "src",
         "to_arrive",
         "to_come",
     )
 
-    def __init__(self, keys: int, links: tuple[int, ...], credits: int, to_come: int) -> None:
+    def __init__(
+        self, ends: tuple[int, int], keys: int, links: tuple[int, ...], credits: int, to_come: int
+    ) -> None:
+        self.src, self.dst = ends
         self.keys = keys
         """Above the keys of all its transfers, which end there in program order."""
         self.links = links
@@ -50,7 +55,7 @@ class _Connection:
         self.clear = 0.0
         """When the last of what held it back was over."""
         self.held = 0
-        """Connections that have to be done before it."""
+        """Connections that have to be done before it, and ends of its own that have yet to come."""
         self.before: list[_Connection] = []
 
 
@@ -72,7 +77,9 @@ class Execution:
     """One collective in progress on a network; ``done`` happens when its last transfer is complete.
 
     ``gamma`` is what a rank takes to add one received byte to its own, in seconds; a rank adds one
-    chunk at a time. ``traced`` keeps every transfer for `timeline`.
+    chunk at a time. ``traced`` keeps every transfer for `timeline`. ``routes`` say where the schedule's
+    ranks are, the network's first ones by default. Where ``left`` is given ranks come one by one, by
+    `may_send` and `may_receive`, and it is told of each rank, and when, that has sent and received all.
     """
 
     def __init__(
@@ -83,6 +90,8 @@ class Execution:
         gamma: float = 0.0,
         *,
         traced: bool = False,
+        routes: Routes | None = None,
+        left: Callable[[int, float], None] | None = None,
     ) -> None:
         self.done: simpy.Event = env.event()
         self.finished = 0.0
@@ -96,8 +105,9 @@ class Execution:
         self._to_finish = sum(counts.values())
         self._connections = {
             pair: _Connection(
+                pair[:2],
                 (pair[0] * len(counts) + number + 1) * self._to_finish,
-                network.over(route(schedule, network.routes, *pair)),
+                network.over(route(schedule, routes or network.routes, *pair)),
                 schedule.credits,
                 counts[pair],
             )
@@ -111,6 +121,15 @@ class Execution:
                 connection.held = len(of_pair.get(early, ()))
                 for earlier in of_pair.get(early, ()):
                     earlier.before.append(connection)
+        self._left = left
+        self._of_rank: list[list[_Connection]] = [[] for _ in range(schedule.ends if left else 0)]
+        self._to_move = [0] * len(self._of_rank)
+        """Transfers that each rank has yet to send or receive."""
+        for connection in self._connections.values() if left else ():
+            connection.held += 2
+            for rank in (connection.src, connection.dst):
+                self._of_rank[rank].append(connection)
+                self._to_move[rank] += connection.to_come
         self._incoming = [Incoming() for _ in range(schedule.ends)]
         self._reducer_free = [0.0] * schedule.ends
         self._traced: list[_Transfer] | None = [] if traced else None
@@ -125,6 +144,21 @@ class Execution:
             self._refill(connection)
         for connection in self._connections.values():
             self._advance(connection, now)
+
+    def may_send(self, rank: int) -> None:
+        """A rank has come, and its data may leave from now on."""
+        if not self._to_move[rank] and self._left:
+            self._left(rank, self._env.now)
+        self._come(connection for connection in self._of_rank[rank] if connection.src == rank)
+
+    def may_receive(self, rank: int) -> None:
+        """Those who send to a rank know that it has come."""
+        self._come(connection for connection in self._of_rank[rank] if connection.dst == rank)
+
+    def _come(self, connections: Iterator[_Connection]) -> None:
+        for connection in connections:
+            connection.held -= 1
+            self._advance(connection, self._env.now)
 
     def timeline(self, name: str) -> Timeline:
         """What happened, once it is over."""
@@ -227,6 +261,11 @@ class Execution:
                 gate.ready = time
             if not gate.missing:
                 self._open(gate)
+        if self._left:
+            for rank in (transfer.connection.src, transfer.connection.dst):
+                self._to_move[rank] -= 1
+                if not self._to_move[rank]:
+                    self._left(rank, time)
         self.num_transfers += 1
         if not self.num_transfers % effort.EVERY:
             effort.show(self.num_transfers, self._to_finish)

@@ -12,9 +12,11 @@ from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_no
 from sim.libraries.library import Library
 from sim.network.message import check_network
 from topologies import Topology, load
+from topologies.catalogue import split
 
 if TYPE_CHECKING:
     from sim.libraries.nccl.communicator import Communicator, Settings
+    from sim.libraries.nccl.graph.system import System
     from sim.libraries.nccl.library import Calibrated, Nccl
 
 LIBRARIES = ("ideal", "gloo", "nccl")
@@ -48,15 +50,14 @@ class Options:
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
     """Which library is meant where none is named.
 
-    NCCL by a name or a description of machines that its model knows; by a file that NCCL or nvidia-smi
-    wrote, and a topology read from one; and by a graph file beside any cluster. Else the textbook's.
+    NCCL on machines with as many GPUs of NVIDIA's each, by whatever tells them: a name, a file, a
+    topology; and by a graph file beside any cluster. Else the textbook's.
     """
     if options and options.nccl_graph:
         return "nccl"
-    from sim.libraries.nccl.cluster import is_machine, is_read
+    from sim.libraries.nccl.cluster import is_machine
 
-    known = is_machine(cluster) if isinstance(cluster, str) else is_read(cluster)
-    return "nccl" if known else "ideal"
+    return "nccl" if is_machine(cluster) else "ideal"
 
 
 def find_library(
@@ -98,6 +99,15 @@ def find_library(
     from sim.libraries.ideal import Ideal
 
     return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network)
+
+
+def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
+    """What ``auto`` is to NCCL on a cluster: measurements of its very machine, or why there are none."""
+    from sim.libraries.nccl.cluster import is_machine, system_in_use
+
+    if not is_machine(cluster):
+        return None, why_not(split(cluster)[0])
+    return _shipped_of(system_in_use(cluster, values))
 
 
 def as_nccl(library: Library) -> "Nccl | None":
@@ -145,7 +155,6 @@ def _calibrated(
     comm: "Communicator | None", calibration: "Calibration | str | None"
 ) -> "tuple[Calibrated | None, str]":
     """What answers in place of NCCL's belief, or why nothing does."""
-    from sim.libraries.nccl.graph.systems import SYSTEMS
     from sim.libraries.nccl.library import Calibrated
 
     if comm is None or calibration is None:
@@ -153,16 +162,25 @@ def _calibrated(
     if isinstance(calibration, str):
         if calibration != AUTO:
             raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-        name = comm.system.name
-        found = shipped(name)
+        found, why = _shipped_of(comm.system)
         if found is None:
-            return None, why_not(name)
-        if comm.system != SYSTEMS.get(name):
-            return None, f"these are not the figures of the {name} that was measured"
+            return None, why
         calibration = found
     if calibration.nccl is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
-            "write --calibration none"
+            "write --calibration none, or the library that it was fitted to"
         )
     return Calibrated(calibration.nccl.model(), calibration.nccl.described), ""
+
+
+def _shipped_of(system: "System") -> tuple[Calibration | None, str]:
+    """What is shipped of a machine, or why nothing is."""
+    from sim.libraries.nccl.graph.systems import SYSTEMS
+
+    found = shipped(system.name)
+    if found is None:
+        return None, why_not(system.name)
+    if system != SYSTEMS.get(system.name):
+        return None, f"these are not the figures of the {system.name} that was measured"
+    return found, ""

@@ -42,6 +42,7 @@ def record(
         dist = Distributed(groups, rank, eager=eager)
         with suppress(RankLostError):
             main(dist)
+        groups.recorded = dist.recorded
         return dist.recorded
 
     return Program(name, ranks, operations)
@@ -293,6 +294,13 @@ class Distributed(Recorder):
             self._refuse("batch_isend_irecv of something else; write P2POp(dist.isend, ...) or dist.irecv")
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
+        asked = tuple(p2p_op_list)
+        action = self._asked.get(asked)
+        if action is None:
+            action = self._asked[asked] = self._batch(p2p_op_list)
+        return [self._beside(action, "batch_isend_irecv", "message", action.group.name)]
+
+    def _batch(self, p2p_op_list: Sequence[recorder.P2POp]) -> Together:
         group = self._group(p2p_op_list[0].group)
         if any(self._group(one.group) is not group for one in p2p_op_list):
             self._refuse("batch_isend_irecv of messages of several groups; write one group")
@@ -303,7 +311,7 @@ class Distributed(Recorder):
             for one in p2p_op_list
         )
         self._connect(group)
-        return [self._beside(Together(group, parts), "batch_isend_irecv", "message", group.name)]
+        return Together(group, parts)
 
     # what torch.distributed has not
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sim.collective import Collective
-from sim.program.operations import Call, Group
+from sim.program.operations import Call, Group, Operation
 
 WORKERS = {"gloo": 2, "nccl": 1}
 """How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
@@ -16,6 +16,8 @@ class Groups:
     ranks: int
     library: str
     world: Group = field(init=False)
+    recorded: list[Operation] = field(default_factory=list)
+    """What the rank that was recorded last does."""
     _made: dict[tuple[str, tuple[int, ...]], Group] = field(default_factory=dict)
 
     _calls: dict[tuple[Group, str, str, int, int, str], Call] = field(default_factory=dict)

@@ -5,11 +5,23 @@ after has ended, and their lane and their group's queue have come to them. When 
 business: who plays says so, each in its way.
 """
 
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together
+from sim.program.operations import (
+    Call,
+    Compute,
+    Group,
+    NewGroup,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
 
 Arrived = Callable[[int, int], None]
 """Hears of each operation that may begin: the rank, and its place in the rank's list."""
@@ -23,7 +35,7 @@ class RankState:
         *("number", "operations", "posted", "queues", "tails"),
     )
 
-    def __init__(self, operations: list[Operation]) -> None:
+    def __init__(self, operations: Sequence[Operation]) -> None:
         self.operations = operations
         self.posted = 0
         self.held_by: int | None = None
@@ -50,80 +62,111 @@ class Queue:
 class Play:
     """A program under way. ``arrived`` is told of every operation that may begin, while `run` is called.
 
-    In a ``serial`` one a rank's collectives run one after another whatever their group, as on a GPU that has
-    room for one kernel of NCCL.
+    It is not told of actions of ``instant`` types: they end as they arrive. In a ``serial`` play a rank's
+    collectives run one after another whatever their group, as on a GPU that has room for one kernel of NCCL.
     """
 
-    def __init__(self, program: Program, arrived: Arrived, *, serial: bool = False) -> None:
-        self.ranks = [RankState(list(program.operations(rank))) for rank in range(program.ranks)]
+    def __init__(
+        self,
+        program: Program,
+        arrived: Arrived,
+        *,
+        serial: bool = False,
+        instant: frozenset[type] = frozenset(),
+    ) -> None:
+        self.ranks = [RankState(program.operations(rank)) for rank in range(program.ranks)]
         self._arrived = arrived
+        self._instant = instant
         self._device = Group("device", (), "nccl", 1) if serial else None
         self._agenda: deque[tuple[int, int]] = deque()
         self._hosts: deque[int] = deque(range(program.ranks))
 
     def run(self) -> None:
         """Go on until nothing can move: hosts are held or have posted all, and all that arrived was told."""
-        agenda, hosts, arrived = self._agenda, self._hosts, self._arrived
+        agenda, hosts, arrived, instant = self._agenda, self._hosts, self._arrived, self._instant
         while agenda or hosts:
             while agenda:
-                arrived(*agenda.popleft())
+                rank, place = agenda.popleft()
+                if type(self.ranks[rank].operations[place].action) in instant:
+                    self.end(rank, place)
+                else:
+                    arrived(rank, place)
             if hosts:
-                rank = hosts.popleft()
-                while self.post(rank):
-                    pass
+                self.post(hosts.popleft())
 
-    def post(self, rank: int) -> bool:
-        """Have a rank's host post its next operation; False where it is held or has no more."""
+    def post(self, rank: int, most: int = sys.maxsize) -> bool:
+        """Have a rank's host post its next operations, so many at most; False where it is held or done."""
         state = self.ranks[rank]
-        place = state.posted
-        if state.held_by is not None or place == len(state.operations):
+        if state.held_by is not None:
             return False
-        state.posted = place + 1
-        action, lane, after, holds, _, _, _ = state.operations[place]
-        blockers = 0
-        for earlier in after:
-            blockers += self._depend(state, place, earlier)
-        if lane is not None:
-            last = state.tails.get(lane)
-            state.tails[lane] = place
-            if last is not None:
-                blockers += self._depend(state, place, last)
-        group = self._queue_of(action)
-        if group is not None:
-            queue = state.queues.get(group)
-            if queue is None:
-                queue = state.queues[group] = Queue()
-            if queue.running < group.workers:
-                queue.running += 1
+        operations, ended, tails = state.operations, state.ended, state.tails
+        place, until = state.posted, min(len(operations), state.posted + most)
+        while place < until:
+            action, lane, after, holds, _, _, _ = operations[place]
+            blockers = 0
+            for earlier in after:
+                if not ended[earlier]:
+                    state.dependents.setdefault(earlier, []).append(place)
+                    blockers += 1
+            if lane is not None:
+                last = tails.get(lane)
+                tails[lane] = place
+                if last is not None and not ended[last]:
+                    state.dependents.setdefault(last, []).append(place)
+                    blockers += 1
+            kind = type(action)
+            if kind in _QUEUED:
+                blockers += self._queue(state, place, action)
+            elif not blockers and kind in self._instant:
+                ended[place] = 1
+                place += 1
+                continue
+            if blockers:
+                state.blockers[place] = blockers
             else:
-                queue.waiting.append(place)
-                blockers += 1
-            if type(action) is Call:
-                group = action.group
-                state.number[place] = state.called[group] = state.called.get(group, -1) + 1
-        if holds:
-            state.held_by = place
-        state.blockers[place] = blockers
-        if not blockers:
-            self._agenda.append((rank, place))
-        return True
+                self._agenda.append((rank, place))
+            place += 1
+            if holds:
+                state.held_by = place - 1
+                break
+        state.posted = place
+        return place < len(operations) and state.held_by is None
 
     def end(self, rank: int, place: int) -> None:
         """Say that an operation has ended."""
         state = self.ranks[rank]
         state.ended[place] = 1
-        for later in state.dependents.pop(place, ()):
-            self._unblock(rank, state, later)
-        group = self._queue_of(state.operations[place].action)
-        if group is not None:
-            queue = state.queues[group]
-            if queue.waiting:
-                self._unblock(rank, state, queue.waiting.popleft())
-            else:
-                queue.running -= 1
+        if place in state.dependents:
+            for later in state.dependents.pop(place):
+                self._unblock(rank, state, later)
+        action = state.operations[place][0]
+        if type(action) in _QUEUED:
+            group = self._queue_of(action)
+            if group is not None:
+                queue = state.queues[group]
+                if queue.waiting:
+                    self._unblock(rank, state, queue.waiting.popleft())
+                else:
+                    queue.running -= 1
         if state.held_by == place:
             state.held_by = None
             self._hosts.append(rank)
+
+    def _queue(self, state: RankState, place: int, action: object) -> bool:
+        """Put an operation into its group's queue; whether it has to wait there."""
+        if type(action) is Call:
+            state.number[place] = state.called[action.group] = state.called.get(action.group, -1) + 1
+        group = self._queue_of(action)
+        if group is None:
+            return False
+        queue = state.queues.get(group)
+        if queue is None:
+            queue = state.queues[group] = Queue()
+        if queue.running < group.workers:
+            queue.running += 1
+            return False
+        queue.waiting.append(place)
+        return True
 
     def has_arrived(self, rank: int, place: int) -> bool:
         """Whether an operation has been posted and nothing of its own rank keeps it from beginning."""
@@ -135,7 +178,7 @@ class Play:
         kind = type(action)
         if kind is Call:
             return self._device or action.group  # type: ignore[attr-defined]
-        if kind in _MESSAGES and action.group.library == "nccl":  # type: ignore[attr-defined]
+        if kind in _QUEUED and action.group.library == "nccl":  # type: ignore[attr-defined]
             return action.group  # type: ignore[attr-defined,no-any-return]
         return None
 
@@ -157,16 +200,13 @@ class Play:
             )
         return place
 
-    def _depend(self, state: RankState, place: int, earlier: int) -> int:
-        if state.ended[earlier]:
-            return 0
-        state.dependents.setdefault(earlier, []).append(place)
-        return 1
-
     def _unblock(self, rank: int, state: RankState, place: int) -> None:
         state.blockers[place] -= 1
         if not state.blockers[place]:
             self._agenda.append((rank, place))
 
 
-_MESSAGES = frozenset({Send, Recv, Together})
+INSTANT = frozenset({Compute, Wait, NewGroup})
+"""What waits for nobody, where there is no time."""
+
+_QUEUED = frozenset({Call, Send, Recv, Together})

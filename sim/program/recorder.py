@@ -45,6 +45,8 @@ class NonMember:
 class Work:
     """What an asynchronous call gives back."""
 
+    __slots__ = ("_operations", "_recorder")
+
     def __init__(self, recorder: "Recorder", operations: tuple[int, ...]) -> None:
         self._recorder = recorder
         self._operations = operations
@@ -76,6 +78,9 @@ class Recorder:
 
     def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
         self.recorded: list[Operation] = []
+        """Where it is what the rank before did at that place it is the same object: ranks are much alike."""
+        self._messages: dict[Operation, Operation] = {}
+        """Each message that comes after nothing, once: a loop sends the same ones again."""
         self._groups = groups
         self._rank = rank
         self._eager = eager
@@ -86,6 +91,8 @@ class Recorder:
         self._last: tuple[int, ...] = ()
         """The last operation of the current stream."""
         self._connected = {groups.world} if eager else set[Group]()
+        self._asked: dict[tuple[Any, ...], Any] = {}
+        """What the rank has asked for before, with all that it asked: found sound, and its group made."""
 
     # how it is written down
 
@@ -94,10 +101,18 @@ class Recorder:
         after: tuple[int, ...] = (), *, holds: bool = False,
     ) -> int:  # fmt: skip
         recorded = self.recorded
-        recorded.append(Operation(action, lane, after, holds, name, category, _place()))
-        if len(recorded) > MOST_OPERATIONS:
+        place = len(recorded)
+        if place == MOST_OPERATIONS:
             raise ValueError(f"{self._where()}: more than {MOST_OPERATIONS:,} operations; does the loop end?")
-        return len(recorded) - 1
+        # as Operation(...) would, in half of the time
+        operation = _tuple(Operation, (action, lane, after, holds, name, category, _place()))
+        before = self._groups.recorded
+        if place < len(before) and before[place] == operation:
+            operation = before[place]
+        elif category == "message" and not after:
+            operation = self._messages.setdefault(operation, operation)
+        recorded.append(operation)
+        return place
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
         """An operation of the current stream; the host's own with Gloo, which then waits for it."""
@@ -118,7 +133,7 @@ class Recorder:
         if self._nccl:
             self._awaited = (*self._awaited, *operations)
         else:
-            self._post(Wait(), "wait", "wait", None, operations, holds=True)
+            self._post(_WAIT, "wait", "wait", None, operations, holds=True)
 
     def _call(
         self, name: str, kind: str, nbytes: int, group: Any, async_op: bool = False, root: int | None = None,
@@ -126,17 +141,31 @@ class Recorder:
     ) -> Work | None:  # fmt: skip
         if isinstance(group, NonMember):
             return None
-        group = self._group(group)
-        self._connect(group)
-        call = self._groups.call(
-            group, name, kind, self._size(nbytes), self._root(group, root, group_root), redop
-        )
+        asked = (name, kind, nbytes, group, root, group_root, redop)
+        call = self._asked.get(asked)
+        if call is None:
+            group = self._group(group)
+            self._connect(group)
+            call = self._groups.call(
+                group, name, kind, self._size(nbytes), self._root(group, root, group_root), redop
+            )
+            self._asked[asked] = call
         if async_op:
-            return self._beside(call, name, kind, group.name)
+            return self._beside(call, name, kind, call.group.name)
         self._on_stream(call, name, kind, holds=name == "barrier")
         return None
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
+        asked = (make, nbytes, peer, group, tag)
+        action = self._asked.get(asked)
+        if action is None:
+            action = self._asked[asked] = self._sound(make, nbytes, peer, group, tag, name)
+        if self._nccl or name[0] == "i":
+            return self._beside(action, name, "message", action.group.name)
+        return Work(self, (self._post(action, name, "message", holds=True),))
+
+    def _sound(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Any:
+        """The message that is asked for, of a group that is made."""
         group = self._group(group)
         peer = ANY if peer is None and make is Recv else self._peer(group, peer)
         if peer == self._rank:
@@ -147,10 +176,7 @@ class Recorder:
             if not self._eager:
                 group, tag = self._groups.pair(group, self._rank, peer), 0
         self._connect(group)
-        action = make(group, peer, self._size(nbytes), tag)
-        if self._nccl or name[0] == "i":
-            return self._beside(action, name, "message", group.name)
-        return Work(self, (self._post(action, name, "message", holds=True),))
+        return make(group, peer, self._size(nbytes), tag)
 
     def _connect(self, group: Group) -> None:
         """Have the members make their group; NCCL does so when it is first used, unless eager."""
@@ -202,10 +228,14 @@ class Recorder:
 
 def _place() -> tuple[str, int]:
     """The file and the line that called this module from outside of it."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(3)
     while frame.f_code.co_filename in _OURS and frame.f_back:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
+
+_WAIT = Wait()
+
+_tuple = tuple.__new__
 
 _OURS = {__file__.replace("recorder", name) for name in ("recorder", "distributed", "mesh")}

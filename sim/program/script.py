@@ -35,8 +35,8 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
     regular(path)
 
     def main(dist: Distributed) -> None:
-        with _a_process(path):
-            _main_of(path)(dist)
+        with a_process(path):
+            main_of(path)(dist)
 
     recorded = record(main, ranks, library, eager=eager, name=path.name)
 
@@ -52,7 +52,7 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
     return Program(path.name, ranks, operations)
 
 
-def _main_of(path: Path) -> Main:
+def main_of(path: Path) -> Main:
     """The function ``main`` that the script makes when it is run."""
     found = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
     if not callable(found):
@@ -62,7 +62,7 @@ def _main_of(path: Path) -> Main:
 
 
 @contextmanager
-def _a_process(path: Path) -> Iterator[None]:
+def a_process(path: Path) -> Iterator[None]:
     """What a script expects of a process of its own: its arguments, none; the files beside it; its output.
 
     That goes to standard error, since the answer is on standard output. Modules from beside the script are

@@ -14,6 +14,7 @@ from sim.predict import predict
 from sim.record import Record, write
 from sim.training.groups import TimedGroup, process_group
 from topologies import dgx_h100, load, make, star
+from topologies.file import write as write_graph
 from validation.compare import compare
 
 M = 2**20
@@ -240,3 +241,77 @@ def test_a_topology_from_a_file_that_was_changed_by_hand_is_followed(shown):
 def test_no_library_is_unknown_to_the_door():
     with pytest.raises(ValueError, match=f"'mpi' is no known library; write one of {', '.join(LIBRARIES)}"):
         find_library("mpi", "star:4")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "library"),
+    [
+        ("dgx-h100:2", "nccl"),
+        ("a100-pcie4:2", "nccl"),
+        ("nvlink_switch:8", "nccl"),
+        ("mi300x:2", "ideal"),
+        ("star:4", "ideal"),
+    ],
+)
+def test_a_name_its_graph_and_its_drawing_are_one_machine(ringside, cluster, library, tmp_path):
+    graph, file = load(cluster), tmp_path / "drawn.yaml"
+    write_graph(graph, file)
+    (row,) = ringside("simulate", "all_reduce", "--cluster", cluster, "--size", "64K")
+    assert [default_library(one) for one in (cluster, graph, str(file))] == [library] * 3
+    asked = Collective("all_reduce", row_ranks(graph), 2**16, dtype="float32")
+    assert predict(asked, graph).time_s == predict(asked, load(str(file))).time_s == row["time_s"]
+    assert ringside("simulate", "all_reduce", "--cluster", str(file), "--size", "64K") == [row]
+    made = record("all_reduce", 2**16, graph, library, row["algorithm"], row["protocol"], "float32")
+    (compared,) = compare([made], str(file))
+    assert compared.predicted_s == row["time_s"]
+
+
+def test_gpus_without_machines_around_them_are_the_textbooks():
+    graph = star(4)
+    graph.graph["device"] = "a100"  # for `train`
+    assert default_library(graph) == "ideal"
+
+
+def test_a_record_of_fewer_machines_than_a_graph_draws_is_refused(tmp_path):
+    write_graph(load("dgx-h100:4"), tmp_path / "drawn.yaml")
+    made = record("all_reduce", M, load("dgx-h100:2"), "nccl", "auto", "auto", "float32")
+    with pytest.raises(ValueError, match=r"measured on 2 nodes, but .* has 4 machines; draw"):
+        compare([made], str(tmp_path / "drawn.yaml"))
+
+
+@pytest.mark.parametrize("settings", [{"nic": "100Gb/s"}, {"fabric": "leaf_spine"}, {"nvlink": "300GB/s"}])
+def test_changed_figures_mean_the_same_beside_a_record(ringside, settings):
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    (row,) = ringside("simulate", "all_reduce", "--cluster", "dgx-h100:4", "--size", "16M", *words)
+    made = record("all_reduce", 16 * M, load("dgx-h100:4"), "nccl", "auto", "auto", "float32")
+    (compared,) = compare([made], "dgx-h100", settings)
+    assert compared.predicted_s == row["time_s"]
+
+
+def test_a_collective_without_a_type_is_of_floats_at_every_door(ringside):
+    for library in LIBRARIES:
+        cluster = "dgx-h100:1" if library == "nccl" else "star:7"
+        words = ("--cluster", cluster, "--library", library, "--size", "1001")
+        (row,) = ringside("simulate", "all_reduce", *words)
+        graph = load(cluster)
+        asked = Collective("all_reduce", row_ranks(graph), 1001)
+        assert predict(asked, graph, library=library).time_s == row["time_s"]
+
+
+@pytest.mark.parametrize("library", ["ideal", "nccl"])
+def test_nvlink_is_all_of_a_gpus_links_to_every_library(shown, library):
+    asked = Collective("all_reduce", 2, 256 * M)
+    took = {}
+    for settings in ({}, {"nvlink": "300GB/s"}, {"nvlink": "150GB/s"}):
+        found = find_library(library, f"{shown[1]}:1", settings, calibration=None)
+        took[settings.get("nvlink")] = found.time(asked, found.choose(asked)).time_s
+    assert took["150GB/s"] > 1.9 * took[None]
+    assert took["300GB/s"] == pytest.approx(took[None], rel=1e-12)
+
+
+@pytest.mark.parametrize("library", ["ideal", "nccl"])
+def test_nvlinks_that_are_not_there_have_no_rate(tmp_path, library):
+    (tmp_path / "pairs").write_text(TABLE.replace("NV12", "PHB"))
+    for cluster in (str(tmp_path / "pairs"), "a100-pcie4:1"):
+        with pytest.raises(ValueError, match=r"(?i)nvlink.*(leave|not known)"):
+            find_library(library, cluster, {"nvlink": "300GB/s"})

@@ -65,7 +65,9 @@ def test_the_model_engine_says_where_it_has_no_answer() -> None:
     with pytest.raises(ValueError, match=r"tree all_reduce of 4 B on star has no closed form; write"):
         predict(Collective("all_reduce", 4, 4), star(4), algorithm="tree", engine="model")
     with pytest.raises(ValueError, match="no closed form"):
-        predict(Collective("all_reduce", 8, 64), dgx_h100(), algorithm="ring", engine="model")
+        predict(
+            Collective("all_reduce", 8, 64), dgx_h100(), library="ideal", algorithm="ring", engine="model"
+        )
 
 
 def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,7 @@ def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatc
     assert (small.engine, large.engine) == ("simpy", "model")
     assert small.time_s == pytest.approx(large.time_s, rel=1e-9)
     assert predict(collective, star(8), algorithm="ring", traced=True).engine == "simpy"
-    assert predict(collective, dgx_h100(), algorithm="ring").engine == "simpy"
+    assert predict(collective, dgx_h100(), library="ideal", algorithm="ring").engine == "simpy"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -47,7 +47,7 @@ def test_what_is_broken_on_more_is_refused_where_it_is_used(algorithm: str) -> N
 def test_a_schedule_is_proved_once_until_another_is_registered() -> None:
     built: list[Collective] = []
     register("mine", "all_reduce", ring_broken_from(float("inf"), built.append))
-    asked = Collective("all_reduce", 9, 4096)
+    asked = Collective("all_reduce", 9, 4096, dtype="float32")
     built.clear()
     for _ in range(3):
         predict(asked, star(9), algorithm="mine")

@@ -138,3 +138,9 @@ def test_hardware_that_is_none_is_refused(fact, complaint):
     graph.graph.update(fact)
     with pytest.raises(TopologyError, match=complaint):
         check(graph)
+
+
+@pytest.mark.parametrize("text", ["{machine: pcie-server, gpus: yes}", "{maker: star, ranks: true}"])
+def test_true_is_no_number(text):
+    with pytest.raises(TopologyError, match="True is neither a number nor a word"):
+        loads(text, "mine")

@@ -119,7 +119,8 @@ def test_a_calibration_that_finds_the_preset_changes_nothing(name: str) -> None:
     )  # fmt: skip
     same = Calibration(cluster="", topology="", date="", sources={}, fingerprint={}, fits=(fit,), used=())
     plain, calibrated = (
-        predict(collective, graph, algorithm="direct", calibration=given) for given in (None, same)
+        predict(collective, graph, library="ideal", algorithm="direct", calibration=given)
+        for given in (None, same)
     )
     assert calibrated.time_s == plain.time_s
 

@@ -15,6 +15,7 @@ from itertools import combinations, count
 import networkx as nx
 
 from topologies.graph import Node, Topology, TopologyError, add_cable
+from topologies.hardware import nvlink as nvlink_of_one
 from topologies.importers.cluster import clustered
 from topologies.units import BytesPerSecond, Seconds
 
@@ -56,7 +57,7 @@ def is_matrix(text: str) -> bool:
 def topology(
     text: str,
     nodes: int = 1,
-    nvlink: BytesPerSecond = 25e9,
+    nvlink: BytesPerSecond | None = None,
     nic: BytesPerSecond = 25e9,
     pcie: BytesPerSecond = 24e9,
     socket: BytesPerSecond = 10e9,
@@ -66,13 +67,16 @@ def topology(
 ) -> Topology:
     """``nodes`` machines of the kind in the table, with bandwidths that the table does not tell.
 
-    ``nvlink`` is one link, 25 GB/s each way from V100 to H200, 50 GB/s on Blackwell. The others
-    default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's 10 GB/s between Intel sockets. The generation of
-    the GPUs is `compute_capability`.
+    ``nvlink`` is all links of the GPU that has most, as the data sheet of `compute_capability`'s
+    generation has them by default. The others default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's
+    10 GB/s between Intel sockets.
     """
     table = read(text)
-    one = machine(table, nvlink, pcie, socket)
-    one.graph["compute_capability"] = compute_capability(table)
+    links, capability = nvlinks(table), compute_capability(table)
+    if nvlink is not None and not links:
+        raise TopologyError("nvlink is given, but the table shows no NVLinks; leave it out")
+    one = machine(table, nvlink / links if nvlink is not None else nvlink_of_one(capability), pcie, socket)
+    one.graph["compute_capability"] = capability
     return clustered(
         one,
         nodes,

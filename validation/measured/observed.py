@@ -15,6 +15,7 @@ from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from sim.libraries.nccl.tuning.tuner import cost_table
 from sim.record import Record
+from validation.machines import with_nodes
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +55,7 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
             continue
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
         if key not in communicators:
-            name = f"{machine}:{record.num_nodes}" if record.num_nodes else machine
+            name = with_nodes(machine, record.num_nodes)
             communicators[key] = communicator_of(name, values, record.ranks, settings_of(record))
         comm = communicators[key]
         if comm:

@@ -31,15 +31,30 @@ MAX_RANKS_PER_GPU = 64
 """More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
 
 
-def is_machine(cluster: str) -> bool:
-    """Whether NCCL's model knows the cluster's machines: by name, or as a file describes or shows them."""
+def is_machine(cluster: "str | Topology") -> bool:
+    """Whether NCCL's model knows the machines: by name, or by what a file or a graph tells of them."""
+    if not isinstance(cluster, str):
+        return _is_derived(cluster)
     name = split(cluster)[0]
-    return name in SYSTEMS or described.is_file(name) or _is_shown(Path(name))
+    if name in SYSTEMS or described.is_file(name) or _is_shown(Path(name)):
+        return True
+    try:
+        return (name in MAKERS or _is_yaml(name)) and _is_derived(load(name, ranks=1, nodes=1))
+    except ValueError:  # what cannot be read is refused where it has to be
+        return False
 
 
-def is_read(graph: Topology) -> bool:
-    """Whether the topology was read from a file that NCCL or nvidia-smi wrote, not RCCL."""
-    return "file" in graph.graph and all(link["kind"] != "xgmi" for *_, link in graph.edges(data=True))
+def _is_derived(graph: Topology) -> bool:
+    """Whether a topology tells all that NCCL goes by: NVIDIA's GPUs, as many on each machine."""
+    try:
+        system_of_graph(graph)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_yaml(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))
 
 
 def _is_shown(path: Path) -> bool:
@@ -49,6 +64,11 @@ def _is_shown(path: Path) -> bool:
         return file_kind(text) is not None and not is_amds(text)
     except ValueError:
         return False
+
+
+def system_in_use(cluster: "str | Topology", values: Mapping[str, Any]) -> System:
+    """What one machine of the cluster is."""
+    return _machines(cluster, values)[1]
 
 
 def communicator_of(
@@ -63,7 +83,7 @@ def communicator_of(
     ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
     over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
-    name, system, nodes, graph = _machines(cluster, values)
+    name, system, nodes, graph = _machines(cluster, values, ranks)
     if nodes is None:
         nodes = -(-(ranks or 1) // system.ranks)
     gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
@@ -142,6 +162,8 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
             "--library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
+    if "nvlink" in figures and not system.nvlink:
+        raise ValueError(f"{system.name} has no NVLink; leave --set nvlink={rates['nvlink']} out")
     if "nvlink" in figures:
         figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
     changed = ", ".join(f"{key} {text}" for key, text in rates.items())
@@ -175,26 +197,29 @@ def _count(text: str) -> int:
 
 
 def _machines(
-    cluster: "str | Topology", values: Mapping[str, Any]
+    cluster: "str | Topology", values: Mapping[str, Any], ranks: int | None = None
 ) -> "tuple[str, System, int | None, Topology | None]":
     """What they are called, what one is, how many there are where that is said, and their graph if read."""
-    if isinstance(cluster, str) and split(cluster)[0].endswith((".yaml", ".yml")):
+    if not isinstance(cluster, str):
+        return _of_graph(cluster)
+    name, count = split(cluster)
+    if _is_yaml(name):
         rest = dict(values)
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
-        graph = load(cluster, rest)
-        system = replace(system_of_graph(graph), ranks_per_gpu=sharing)
-        return name_of(graph), system, num_machines(graph), graph
-    drawn = None if isinstance(cluster, str) else cluster
-    if not isinstance(cluster, str):
-        known = cluster.graph.get("file", name_of(cluster))
-        if not _is_still(cluster, known):
-            return name_of(cluster), system_of_graph(cluster), num_machines(cluster), cluster
-        values = cluster.graph.get("settings", {})
-        cluster = f"{known}:{num_machines(cluster)}"
-    name, count = split(cluster)
-    if name in MAKERS and name not in SYSTEMS:  # refused by what its graph lacks
-        return name, system_of_graph(load(name, values, ranks=1, nodes=1)), count, None
-    return name, machine(name, parted(values)[2] if "fabric" in values else values), count, drawn
+        called, system, count, graph = _of_graph(load(cluster, rest))
+        return called, replace(system, ranks_per_gpu=sharing), count, graph
+    if name in MAKERS and name not in SYSTEMS:  # a fabric, refused by what its graph lacks, or GPUs
+        return _of_graph(load(cluster, values, ranks=ranks, nodes=1))
+    return name, machine(name, parted(values)[2] if "fabric" in values else values), count, None
+
+
+def _of_graph(graph: Topology) -> tuple[str, System, int, Topology]:
+    """The same of a topology; of what is still a machine's name or file NCCL's model knows more."""
+    known, count = graph.graph.get("file", name_of(graph)), num_machines(graph)
+    if not _is_still(graph, known):
+        return name_of(graph), system_of_graph(graph), count, graph
+    values = graph.graph.get("settings", {})
+    return known, machine(known, parted(values)[2] if "fabric" in values else values), count, graph
 
 
 def _is_still(graph: Topology, known: str) -> bool:

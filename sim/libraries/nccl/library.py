@@ -285,7 +285,12 @@ def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
 
 
 def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
-    """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does.
+    """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does."""
+    return max(busy(comm, collective))
+
+
+def busy(comm: Communicator, collective: Collective) -> tuple[Seconds, Seconds]:
+    """Seconds for which the busiest GPU's links have to carry bytes one way, and the busiest node's cards.
 
     Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
     GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
@@ -297,7 +302,7 @@ def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
     gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
     node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
     across_gpu, across_node = _crossing(comm, collective)
-    return max(across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0)
+    return across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0
 
 
 def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:

@@ -14,16 +14,18 @@ is not here: the input pipeline, the host's traversal of the graph for ``find_un
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import lru_cache
 
 import simpy
 
-from sim.collective import Collective
 from sim.engine.laws import check_step, check_time
-from sim.training.communicator import CollectiveQueue, Operation, Process
+from sim.program import Compute
+from sim.program.carry import AtOnce
+from sim.program.simulate import Simulation
 from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan, plan
+from sim.training.ddp.plan import StepPlan, plan
+from sim.training.ddp.program import STREAM, RankStep, StepProgram, step_program
 from sim.training.groups import ProcessGroup
 from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.workload import Workload
@@ -37,20 +39,19 @@ def simulate_step(
     Raise `sim.engine.laws.LawError` where the answer would break a bound.
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
+    made = step_program(job, group.workers)
     env = simpy.Environment()
-    classes = job.costs.classes(group.ranks)
-    operations = _Operations(env, job, len(classes))
-    communicator = CollectiveQueue(env, group, job.costs.launch_s)
-    parties = [_RankProcess(env, job, factor, operations, communicator) for factor in classes.values()]
-    for party in parties:
-        env.process(party.step())
+    simulation = Simulation(
+        env, made.program, AtOnce(env, group.carrier(env)), roles=made.roles,
+        contention=job.costs.contention,
+    )  # fmt: skip
+    simulation.run()
     env.run()
-    paces = tuple(
-        Pace(alike, party.factor, tuple(party.spans)) for alike, party in zip(classes, parties, strict=True)
-    )
-    step = _summary(job, operations, max(parties, key=lambda party: party.factor), paces)
+    simulation.check_ended()
+    step = _summary(job, made, simulation)
     bound = lru_cache(maxsize=None)(group.bound)
-    _check(step, sum(bound(operation.collective) for operation in operations.all()) / group.workers)
+    collectives = [launched.collective for launched in _first(made).launched]
+    _check(step, sum(map(bound, collectives)) / group.workers)
     return step
 
 
@@ -63,182 +64,34 @@ def _check(step: TrainingStep, bound_s: float) -> None:
     check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s)
 
 
-class _Operations:
-    """The collectives of one step, in the order in which every rank launches them."""
-
-    def __init__(self, env: simpy.Environment, job: StepPlan, parties: int) -> None:
-        def make(name: str, collectives: Iterable[Collective]) -> list[Operation]:
-            return [
-                Operation(env, f"{name} {i}", collective, parties) for i, collective in enumerate(collectives)
-            ]
-
-        self.rebuild = make("rebuild", job.rebuild())
-        self.buffers = make("buffers", job.buffers())
-        self.buckets = [
-            Operation(env, f"bucket {i}", job.reduction(bucket), parties, job.unpack_s(bucket))
-            for i, bucket in enumerate(job.buckets)
-        ]
-        usage = job.usage()
-        self.usage = make("used parameters", [usage] if usage else [])
-
-    def all(self) -> list[Operation]:
-        """Every one of them."""
-        return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
-
-
-class _RankProcess:
-    """One rank, on behalf of all that compute at its pace."""
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        job: StepPlan,
-        factor: float,
-        operations: _Operations,
-        communicator: CollectiveQueue,
-    ) -> None:
-        self.factor = factor
-        self.spans: list[Span] = []
-        self.contention = 0.0
-        self.end = 0.0
-        self._env = env
-        self._job = job
-        self._operations = operations
-        self._communicator = communicator
-        self._bucket_of = {
-            index: number for number, bucket in enumerate(job.buckets) for index in bucket.parameters
-        }
-        self._pending = [len(bucket.parameters) for bucket in job.buckets]
-        self._launched = 0
-
-    def step(self) -> Process:
-        """The whole step."""
-        workload, job = self._job.workload, self._job
-        yield from self._before_forward()
-        for number in range(1, job.ddp.accumulation):
-            yield from self._compute("forward", f"forward {number}, no_sync", workload.forward_s)
-            yield from self._compute("backward", f"backward {number}, no_sync", workload.backward_s)
-        for layer in reversed(workload.layers):
-            yield from self._compute("forward", layer.name, layer.forward_s)
-        for layer in workload.layers:
-            yield from self._compute("backward", layer.name, layer.backward_s)
-            if not job.delayed:
-                yield from self._reduce(layer.gradients)
-        if job.delayed:
-            yield from self._reduce(workload.arrival)
-        yield from self._after_backward()
-        yield from self._compute("optimizer", "optimizer", job.costs.optimizer_s)
-        self.end = self._env.now
-
-    def _before_forward(self) -> Process:
-        for operation in self._operations.rebuild:
-            self._launch(operation)
-            yield from self._wait(operation)
-        buffers = self._operations.buffers
-        for number, operation in enumerate(buffers):
-            if number >= BROADCASTS_IN_FLIGHT:
-                yield from self._wait(buffers[number - BROADCASTS_IN_FLIGHT])
-            self._launch(operation)
-        for operation in buffers:
-            yield from self._wait(operation)
-
-    def _reduce(self, gradients: tuple[int, ...]) -> Process:
-        """Bring gradients into their buckets, and launch the buckets whose turn it is."""
-        job = self._job
-        first = gradients and gradients[0] == job.workload.arrival[0]
-        for index in job.unused if first else ():
-            self._in_bucket(index)
-        for index in gradients:
-            name = job.workload.parameters[index].name
-            yield from self._work("copy", f"{name} into bucket", job.into_bucket_s(index))
-            self._in_bucket(index)
-            if not job.delayed:
-                yield from self._launch_buckets()
-        if job.delayed:
-            yield from self._launch_buckets()
-
-    def _in_bucket(self, index: int) -> None:
-        number = self._bucket_of[index]
-        self._pending[number] -= 1
-        if not self._pending[number]:
-            self._operations.buckets[number].ready = self._env.now
-
-    def _launch_buckets(self) -> Process:
-        """Launch buckets in strict order, as far as they are full."""
-        buckets = self._job.buckets
-        while self._launched < len(buckets) and not self._pending[self._launched]:
-            number = self._launched
-            self._launched += 1
-            yield from self._work("copy", f"pack bucket {number}", self._job.pack_s(buckets[number]))
-            self._communicator.launch(self._operations.buckets[number])
-            if self._launched == len(buckets):
-                for operation in self._operations.usage:
-                    self._launch(operation)
-
-    def _after_backward(self) -> Process:
-        for number, bucket in enumerate(self._job.buckets):
-            yield from self._wait(self._operations.buckets[number])
-            yield from self._work("copy", f"bucket {number} to gradients", self._job.out_of_bucket_s(bucket))
-        for operation in self._operations.usage:
-            yield from self._wait(operation)
-
-    def _launch(self, operation: Operation) -> None:
-        operation.ready = self._env.now
-        self._communicator.launch(operation)
-
-    def _wait(self, operation: Operation) -> Process:
-        begin = self._env.now
-        yield operation.done
-        if self._env.now > begin:
-            self.spans.append(Span(begin, self._env.now, "wait", f"wait for {operation.name}"))
-
-    def _compute(self, kind: str, name: str, seconds: float) -> Process:
-        yield from self._work(kind, name, seconds * self.factor)
-
-    def _work(self, kind: str, name: str, seconds: float) -> Process:
-        """Be busy for as long as ``seconds`` of work take, more while collectives take compute units."""
-        if not seconds:
-            return
-        env, contention, begin = self._env, self._job.costs.contention, self._env.now
-        if contention:
-            left = seconds
-            while left > 0:
-                since, pace = env.now, 1 - contention if self._communicator.active else 1.0
-                done = env.timeout(left / pace)
-                yield done | self._communicator.changed
-                left = 0.0 if done.processed else left - (env.now - since) * pace
-            self.contention += max(env.now - begin - seconds, 0.0)
-        else:
-            yield env.timeout(seconds)
-        self.spans.append(Span(begin, env.now, kind, name))
-
-
-def _summary(
-    job: StepPlan, operations: _Operations, slowest: _RankProcess, paces: tuple[Pace, ...]
-) -> TrainingStep:
+def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> TrainingStep:
     workload, accumulation = job.workload, job.ddp.accumulation
-    own = next(pace for pace in paces if pace.slowdown == slowest.factor)
+    paces = tuple(
+        Pace(alike, step.factor, tuple(_spans(simulation, index)))
+        for index, (alike, step) in enumerate(made.steps.items())
+    )
+    slowest = max(range(len(paces)), key=lambda index: paces[index].slowdown)
+    own = paces[slowest]
     passes = accumulation * (workload.forward_s + workload.backward_s)
     copy_s = (
         sum(job.into_bucket_s(index) for index in workload.arrival)
         + sum(job.pack_s(bucket) for bucket in job.buckets)
         + sum(job.out_of_bucket_s(bucket) for bucket in job.buckets)
     )
-    everything = operations.all()
-    hidden_s = job.costs.launch_s * len(everything) + sum(job.unpack_s(bucket) for bucket in job.buckets)
-    runs: list[Reduction] = [operation.record for operation in everything]
-    count = len(operations.buckets)
-    first = len(operations.rebuild) + len(operations.buffers)
+    first_step = _first(made)
+    runs = [_run(number, made, simulation) for number in range(len(first_step.launched))]
+    hidden_s = job.costs.launch_s * len(runs) + sum(job.unpack_s(bucket) for bucket in job.buckets)
+    count, first = len(job.buckets), len(first_step.rebuild) + len(first_step.buffers)
     return TrainingStep(
         workload=workload.name,
         ranks=job.ranks,
         samples=workload.batch * accumulation * job.ranks,
-        step_s=slowest.end,
+        step_s=_moment(simulation.end[slowest], made.steps[own.ranks].last),
         forward_s=own.total("forward"),
         backward_s=own.total("backward"),
         optimizer_s=own.total("optimizer"),
-        compute_s=(passes + job.costs.optimizer_s) * slowest.factor,
-        contention_s=slowest.contention,
+        compute_s=(passes + job.costs.optimizer_s) * own.slowdown,
+        contention_s=_contention(simulation, slowest) if job.costs.contention else 0.0,
         copy_s=copy_s,
         communication_s=busy(runs),
         exposed_s=exposed(own.spans, runs),
@@ -247,3 +100,52 @@ def _summary(
         others=(*runs[:first], *runs[first + count :]),
         paces=paces,
     )
+
+
+def _first(made: StepProgram) -> RankStep:
+    return next(iter(made.steps.values()))
+
+
+def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
+    """What became of one collective: it is ready, and launched, with the last rank."""
+    sides = [
+        (step.launched[number], simulation.start[index], simulation.end[index])
+        for index, step in enumerate(made.steps.values())
+    ]
+    one, start, end = sides[0]
+    return Reduction(
+        one.name,
+        one.collective.kind,
+        one.collective.nbytes,
+        max(_moment(ends, side.ready) for side, _, ends in sides),
+        max(_moment(ends, side.launch) for side, _, ends in sides),
+        start[one.call],
+        end[one.call],
+        end[one.finish],
+    )
+
+
+def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
+    """What the stream of a rank did; it waited from the end of what came before."""
+    before: float = 0
+    for place, operation in enumerate(simulation.operations(index)):
+        if operation.lane == STREAM:
+            begin, end = simulation.begin[index][place], simulation.end[index][place]
+            if operation.category != "wait":
+                yield Span(begin, end, operation.category, operation.name)
+            elif end > before:
+                yield Span(before, end, "wait", operation.name)
+            before = end
+
+
+def _contention(simulation: Simulation, index: int) -> float:
+    """Seconds by which collectives made a rank's compute longer."""
+    return sum(
+        max(simulation.end[index][place] - simulation.begin[index][place] - operation.action.seconds, 0.0)
+        for place, operation in enumerate(simulation.operations(index))
+        if operation.lane == STREAM and isinstance(operation.action, Compute)
+    )
+
+
+def _moment(ends: list[float], place: int | None) -> float:
+    return 0 if place is None else ends[place]

@@ -196,7 +196,7 @@ def test_a_table_damaged_anywhere_is_read_or_refused_in_words(table: str) -> Non
 def test_a_table_is_known_by_its_content_wherever_a_cluster_is_named(tmp_path: Path) -> None:
     file = tmp_path / "topo.txt"
     file.write_text(hgx(18))
-    graph = load(f"{file}:2", {"nvlink": "50GB/s", "nic": "400Gb/s"})
+    graph = load(f"{file}:2", {"nvlink": "900GB/s", "nic": "400Gb/s"})
     assert edge(graph, "gpu0", "nvswitch") == ("nvlink", 900e9)
     assert graph.edges["node0/nic0", "rail0"]["bandwidth"] == 50e9
     with pytest.raises(TopologyError, match="nvlink: '50' "):

@@ -6,7 +6,8 @@ v2.30.7), which `p2p_schedule` has; it predicts no time for them. The time here 
     base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
 
 for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round
-is a batch of eight peers, and traffic inside the node and over the network goes on at once. In
+is a batch of eight peers, and traffic inside the node and over the network goes on at once. Without
+NVLink both pass the GPU's slot, which needs as long as all that it carries. In
 all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has its own NIC
 alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU.
 """
@@ -46,6 +47,8 @@ def point_to_point(comm: Communicator, kind: str, nbytes: int) -> PointToPoint:
     rounds = -(-peers // PEERS_PER_BATCH)
     inside, between = _bytes_of_busiest(comm, kind, nbytes)
     moving = max(inside / _rate_inside(comm, kind), between / _rate_between(comm, kind) if between else 0.0)
+    if kind != "sendrecv" and not comm.system.nvlink:  # of sends to one neighbour, each is inside or between
+        moving = max(moving, (inside + between) / comm.system.pcie)
     time = BASE_US["ring"][2] + rounds * _hop_us(comm) + moving * 1e6
     return PointToPoint(_chunk(comm), _channels_per_peer(comm), rounds, time)
 

@@ -7,7 +7,7 @@ import networkx as nx
 
 from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
 from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from topologies.hardware import DEVICES
+from topologies.hardware import AMDS, DEVICES
 from topologies.hardware import nvlink as nvlink_of_one
 
 SOCKET = {
@@ -23,9 +23,10 @@ def system_of_graph(graph: Topology) -> System:
     All machines must have as many GPUs, their ranks in a row; of links that differ the least counts. PCIe
     slots are the GPUs', or the cards' where GPUs have none. Where no CPUs are drawn there are two.
     """
-    name, facts = name_of(graph), graph.graph
-    if any(link["kind"] == "xgmi" for *_, link in graph.edges(data=True)):
+    name = name_of(graph)
+    if _is_amds(graph):
         raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
+    facts = graph.graph
     capability, cpu = facts.get("compute_capability", DEVICES.get(facts.get("device", ""))), facts.get("cpu")
     if capability is None:
         raise TopologyError(
@@ -65,6 +66,13 @@ def system_of_graph(graph: Topology) -> System:
     )
 
 
+def _is_amds(graph: Topology) -> bool:
+    """Whether RCCL runs on the machines: their GPUs are AMD's by name, or joined as AMD's are."""
+    return graph.graph.get("device") in AMDS or any(
+        link["kind"] == "xgmi" for *_, link in graph.edges(data=True)
+    )
+
+
 def _machines(graph: Topology) -> list[set[Node]]:
     """The nodes of each machine: what hangs together without the network's switches."""
     name, machines = name_of(graph), num_machines(graph)
@@ -79,7 +87,7 @@ def _machines(graph: Topology) -> list[set[Node]]:
         raise TopologyError(
             f"{name} says that it has machines: {machines}, but its {len(owners)} GPUs sit on "
             f"{len({id(owner) for owner in owners})}, not counting switches; NCCL's model "
-            "needs as many GPUs on each, rank after rank"
+            "needs as many GPUs on each, rank after rank; take another library, such as ideal"
         )
     return owners[::gpus]
 

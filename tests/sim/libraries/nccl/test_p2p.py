@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +68,14 @@ def test_more_bytes_never_take_less_and_no_rank_beats_its_links(machine, nodes, 
     assert 0 < found.time_us <= point_to_point(comm, kind, nbytes + more).time_us
     leaving = nbytes if kind == "sendrecv" else nbytes * (comm.ranks - comm.gpus) / comm.ranks
     assert found.time_us * 1e-6 >= leaving / comm.system.nic_path
+
+
+@pytest.mark.parametrize("kind", ["all_to_all", "gather", "scatter"])
+def test_without_nvlink_what_stays_and_what_leaves_share_a_gpus_slot(kind):
+    machine = replace(SYSTEMS["a100-pcie4"], nic=50e9)
+    comm = communicator(machine, 4)
+    found = point_to_point(comm, kind, 2**30)
+    assert found.time_us * 1e-6 >= 2**30 * (comm.ranks - 1) / comm.ranks / machine.pcie
 
 
 def test_other_collectives_are_refused():

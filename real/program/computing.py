@@ -1,0 +1,48 @@
+"""Work of so many seconds, on a CPU or a GPU."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from real.clock import stamps
+
+_SIDE = {"cpu": 128, "cuda": 1024}
+"""Of the matrices that are multiplied: one product takes some ten microseconds."""
+
+_REPEATS = 9
+
+
+def computing(kind: str, device: torch.device) -> Callable[[float], None]:
+    """What stands for ``compute(seconds)``: sleeping, or matrix products whose length is measured now.
+
+    To sleep on a GPU is to keep its current stream waiting, as many of its cycles as that takes.
+    """
+    if kind == "matmul":
+        side = _SIDE[device.type]
+        one, other, product = (torch.ones(side, side, device=device) for _ in range(3))
+        return _repeated(lambda count: _multiply(one, other, product, count), device)
+    if device.type == "cuda":
+        return _repeated(lambda count: torch.cuda._sleep(1000 * count), device)  # type: ignore[no-untyped-call]
+    return time.sleep
+
+
+def _multiply(one: torch.Tensor, other: torch.Tensor, product: torch.Tensor, count: int) -> None:
+    for _ in range(count):
+        torch.mm(one, other, out=product)
+
+
+def _repeated(work: Callable[[int], object], device: torch.device) -> Callable[[float], None]:
+    """The work as often as takes so many seconds, by the median of what it took when nothing else ran."""
+    clock, count, seconds = stamps(device), 256, []
+    for _ in range(_REPEATS + 1):
+        clock.begin()
+        begin = clock.now()
+        work(count)
+        seconds.append(clock.seconds(clock.now()) - clock.seconds(begin))
+    each = sorted(seconds[1:])[_REPEATS // 2] / count
+
+    def compute(wanted: float) -> None:
+        work(round(wanted / each))
+
+    return compute

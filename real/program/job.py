@@ -1,0 +1,49 @@
+"""What the ranks of a real run are told: handed from the launcher to every rank as a JSON file."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from real.collective.job import MAX_ITERATIONS
+
+COMPUTE = ("sleep", "matmul")
+"""What stands for compute: sleeping, which takes no core, or matrix products, as many as take so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramJob:
+    """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones.
+
+    ``eager`` as in `sim.program.recorder`.
+    """
+
+    worker: ClassVar[str] = "real.program.worker"
+
+    script: str
+    backend: str = "gloo"
+    eager: bool = False
+    compute: str = "sleep"
+    iterations: int = 5
+    warmup: int = 1
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.compute not in COMPUTE:
+            raise ValueError(f"{self.compute!r} is no way to compute; write {' or '.join(COMPUTE)}")
+        if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
+            raise ValueError(
+                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0, "
+                f"and at most {MAX_ITERATIONS}"
+            )
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+
+    def write(self, path: Path) -> None:
+        """Write the job for `read`."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "ProgramJob":
+        """The job in the file."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

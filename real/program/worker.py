@@ -1,0 +1,88 @@
+"""One rank of a real run of a program: do the script's ``main``, and write down what happened when.
+
+Started as ``python -m real.program.worker JOB ROWS`` with torchrun's environment variables, or forked. For
+each timed iteration rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds from
+the moment at which the first of them began.
+"""
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from real.clock import StartingGun, stamps
+from real.host import fingerprint, run_first
+from real.launch.follow import die_with_parent, show_life
+from real.program.computing import computing
+from real.program.distributed import RealDistributed
+from real.program.job import ProgramJob
+from real.program.timed import Timed
+from sim.program.script import a_process, main_of
+
+
+def main() -> None:
+    """Carry out the job on this rank, as one of torchrun's."""
+    die_with_parent()
+    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def carry_out(order: Path, rows: Path) -> None:
+    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    job = ProgramJob.read(order)
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    if job.backend == "nccl":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    compute = computing(job.compute, device)  # measured before ranks that run first take the cores
+    if job.backend == "gloo" and job.compute == "sleep":
+        run_first()
+    dist.init_process_group(
+        job.backend, timeout=timedelta(seconds=job.timeout_s), device_id=device if job.eager else None
+    )
+    try:
+        _repeat(job, Timed(RealDistributed(compute, str(device), job.timeout_s), stamps(device)), rows)
+    finally:
+        dist.destroy_process_group()
+
+
+def _repeat(job: ProgramJob, timed: Timed, rows: Path) -> None:
+    """All iterations of this rank, each begun at once with all others, by a script that is run anew."""
+    gun, script = StartingGun(timed.device), Path(job.script)
+    with a_process(script):
+        for iteration in range(job.warmup + job.iterations):
+            main = main_of(script)
+            gun.wait()
+            own = timed.run(main)
+            everybody: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(everybody, own)
+            if dist.get_rank():
+                continue
+            show_life(rows)
+            if iteration >= job.warmup:
+                row = {"ranks": _from_the_first(everybody), "fingerprint": fingerprint()}
+                with rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+def _from_the_first(everybody: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What ranks saw, in seconds since the first of them began."""
+    zero = min(own["begin"] for own in everybody)
+    return [
+        {
+            "end_s": own["end"] - zero,
+            "operations": [
+                [begin - zero, end - zero, category, name] for begin, end, category, name in own["spans"]
+            ],
+        }
+        for own in everybody
+    ]
+
+
+if __name__ == "__main__":
+    main()

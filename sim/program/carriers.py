@@ -1,0 +1,103 @@
+"""Who carries what: the one place that decides between a library's own time and transfers on a network.
+
+A collective takes its library's own time where the library's times are measured or its belief, as NCCL's,
+and where one rank is played for many; those that are under way at once slow each other by the share of
+its time that each needs of a GPU's links, of a machine's cards, of a link. Collectives of libraries with
+schedules, and their messages, go transfer by transfer on one network that all jobs share; but what nothing
+else can meet on its links takes the library's own time too, if all members come at once.
+"""
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+
+import simpy
+
+from sim.libraries.scheduled import Scheduled
+from sim.network.find import make_network
+from sim.network.message import Network
+from sim.program.carry import Carrier, Meeting, Parcel
+from sim.program.libraries import Libraries
+from sim.program.operations import Call, Group, Program, Recv, Send, Together
+from sim.program.stretch import Fluids
+from sim.program.transfers import Transfers, time_of
+
+
+class World:
+    """What all jobs of one simulation share."""
+
+    def __init__(self, env: simpy.Environment, libraries: Libraries) -> None:
+        self._env = env
+        self._libraries = libraries
+        self._network: Network | None = None
+        self._fluids = Fluids(env)
+
+    def carrier(self, hosts: Sequence[int], *, folded: bool, alone: bool) -> Carrier:
+        """Who carries the bytes of a job on these ranks of the cluster."""
+        if self._libraries.is_priced or folded:
+            return Priced(self._env, self._fluids, self._libraries, hosts)
+        graph = self._libraries.graph
+        if self._network is None:
+            self._network = make_network(self._libraries.network, self._env, graph)
+
+        def library_of(group: Group) -> Scheduled:
+            found = self._libraries.of(tuple(hosts[rank] for rank in group.ranks))
+            assert isinstance(found, Scheduled)
+            return found
+
+        return Transfers(
+            self._env, self._network, graph, tuple(hosts), library_of, alone=alone,
+            announced=self._libraries.name == "gloo",
+        )  # fmt: skip
+
+
+class Priced:
+    """Collectives and messages that take their library's time, longer where they share what they need."""
+
+    def __init__(
+        self, env: simpy.Environment, fluids: Fluids, libraries: Libraries, hosts: Sequence[int]
+    ) -> None:
+        self._env = env
+        self._fluids = fluids
+        self._libraries = libraries
+        self._hosts = hosts
+        self._calls: dict[Call, tuple[float, dict[Hashable, float]]] = {}
+        self._messages: dict[tuple[int, int, int], tuple[float, dict[Hashable, float]]] = {}
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Begin with the last member, and end on all at once."""
+        if not meeting.missing:
+            self._fluids.start(*self._price(meeting.call), partial(_end, meeting))
+
+    def send(self, parcel: Parcel) -> None:
+        """Begin with the later side."""
+        key = self._hosts[parcel.src], self._hosts[parcel.dst], parcel.nbytes
+        if key not in self._messages:
+            self._messages[key] = self._libraries.message(*key)
+        self._fluids.start(*self._messages[key], parcel.deliver)
+
+    def _price(self, call: Call) -> tuple[float, dict[Hashable, float]]:
+        if call not in self._calls:
+            hosts = tuple(self._hosts[rank] for rank in call.group.ranks)
+            seconds = time_of(self._libraries.of(hosts), call)
+            self._calls[call] = seconds, self._libraries.shares(hosts, call.collective, seconds)
+        return self._calls[call]
+
+
+def _end(meeting: Meeting) -> None:
+    for rank in list(meeting.present):
+        meeting.leave(meeting, rank)
+
+
+def are_alone(programs: Sequence[Program]) -> bool:
+    """Whether nothing can meet on any link: one group calls, one at a time, without messages."""
+    groups: set[Group] = set()
+    for program in programs:
+        for operation in (one for rank in range(program.ranks) for one in program.operations(rank)):
+            action = operation.action
+            if isinstance(action, Send | Recv | Together):
+                return False
+            if isinstance(action, Call):
+                groups.add(action.group)
+                if len(groups) > 1 or not (operation.holds or action.group.workers == 1):
+                    return False
+    return True

@@ -1,0 +1,112 @@
+"""Jobs on a cluster: proved, then simulated together, each one's slowdown against running alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import simpy
+
+from sim.engine.run import uncollected
+from sim.program.carriers import World, are_alone
+from sim.program.libraries import Libraries
+from sim.program.operations import Program
+from sim.program.simulate import Simulation
+from sim.program.timeline import ProgramTimeline, timeline
+
+FOLDED = (
+    "one rank of each role stands for all of it: they do the same at the same moments, each collective takes "
+    "its library's time for its whole group, and groups of one role do not meet on links"
+)
+"""What folding assumes."""
+
+MOST_HOSTS = 1_000_000
+"""Ranks of a cluster that jobs are placed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A program on some of a cluster's ranks: entry r of ``hosts`` is the one that carries its rank r.
+
+    ``roles`` names for each rank the one that is played for it; without them all are.
+    """
+
+    program: Program
+    hosts: tuple[int, ...]
+    roles: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != self.program.ranks:
+            raise ValueError(
+                f"{self.program.name} has {self.program.ranks} ranks, but is placed on {len(self.hosts)}; "
+                "name one rank of the cluster for each"
+            )
+
+
+def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0) -> list[ProgramTimeline]:
+    """All jobs from one moment on, on one cluster; their programs must have been proved.
+
+    ``contention`` is the share of a rank's compute that a collective takes while it is under way.
+    """
+    env = simpy.Environment()
+    world = World(env, libraries)
+    alone = are_alone([job.program for job in jobs if job.roles is None])
+    simulations = [
+        Simulation(
+            env, job.program, world.carrier(job.hosts, folded=job.roles is not None, alone=alone),
+            roles=job.roles, contention=contention,
+        )
+        for job in jobs
+    ]  # fmt: skip
+    with uncollected():
+        for simulation in simulations:
+            simulation.run()
+        env.run()
+    for simulation in simulations:
+        simulation.check_ended()
+    return [
+        timeline(simulation, (FOLDED,) if job.roles is not None else ())
+        for job, simulation in zip(jobs, simulations, strict=True)
+    ]
+
+
+def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]:
+    """Which of a cluster's ranks carry each of several jobs of so many ranks.
+
+    ``packed`` gives each job the next ones, ``interleaved`` deals them out to the jobs in turn; otherwise
+    there is a list for each job, in the order of its ranks: ``0-3,8``.
+    """
+    if list(words) == ["packed"]:
+        firsts = [sum(counts[:number]) for number in range(len(counts))]
+        return [tuple(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
+    if list(words) == ["interleaved"]:
+        turns = sorted((turn, job) for job, count in enumerate(counts) for turn in range(count))
+        dealt = [job for _, job in turns]
+        return [tuple(host for host, job in enumerate(dealt) if job == own) for own in range(len(counts))]
+    if len(words) != len(counts):
+        raise ValueError(
+            f"{len(words)} placements of {len(counts)} jobs; write packed, interleaved, or --placement 0-3,8 "
+            "once for each"
+        )
+    found = [_ranks(text) for text in words]
+    for hosts, count in zip(found, counts, strict=True):
+        if len(hosts) != count:
+            raise ValueError(f"a job of {count} ranks placed on {len(hosts)}; name one for each")
+    every = sorted(host for hosts in found for host in hosts)
+    twice = next((one for one, other in pairwise(every) if one == other), None)
+    if twice is not None:
+        raise ValueError(f"rank {twice} of the cluster is placed on twice; a rank carries one")
+    return found
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """The numbers of ``0-3,8``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash) and len(part) < 20):
+            raise ValueError(f"{text!r} is no placement; write packed, interleaved, or ranks such as 0-3,8")
+        stop = int(last if dash else first)
+        if not int(first) <= stop < MOST_HOSTS:
+            raise ValueError(f"{part!r} names no ranks; write from the first to the last, such as 0-3")
+        found += range(int(first), stop + 1)
+    return tuple(found)

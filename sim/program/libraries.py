@@ -1,0 +1,142 @@
+"""The library of each group of a job: one library, bound to the part of the cluster that the group has."""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.calibration import AUTO, Calibration
+from sim.collective import Collective
+from sim.engine.bounds import busy
+from sim.libraries.find import Options, as_nccl, find_library
+from sim.libraries.library import Library
+from sim.libraries.scheduled import Scheduled
+from topologies import Topology, load
+from topologies.catalogue import split
+from topologies.placement import place
+
+RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
+"""By whose rules a program moves whose bytes a library carries: the textbook's algorithms wait as Gloo's."""
+
+
+@dataclass(slots=True)
+class Libraries:
+    """A library on a cluster, by names and settings as on the command line; ``of`` binds it to some ranks."""
+
+    name: str
+    cluster: str
+    values: Mapping[str, Any]
+    ranks: int
+    network: str = "fifo"
+    calibration: "Calibration | str | None" = AUTO
+    _graph: "Topology | None" = None
+    _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
+    _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
+    """NCCL's, which cares for machines and how many ranks of each, not for which."""
+
+    def __post_init__(self) -> None:
+        if self.name not in RULES:
+            raise ValueError(f"{self.name!r} carries out no program; write one of {', '.join(RULES)}")
+        self.of(tuple(range(self.ranks)))
+
+    @classmethod
+    def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
+        """A library on a topology that is there, as it is: with no calibration."""
+        return cls(name, str(graph.graph.get("name", "topology")), {}, ranks, calibration=None, _graph=graph)
+
+    @property
+    def graph(self) -> Topology:
+        """The whole cluster."""
+        if self._graph is None:
+            self._graph = load(self.cluster, self.values, ranks=self.ranks)
+        return self._graph
+
+    @property
+    def rules(self) -> str:
+        """By whose rules the program moves."""
+        return RULES[self.name]
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether its times are measured or a belief, and no schedule's."""
+        return self.name == "nccl" or isinstance(self.calibration, Calibration)
+
+    def of(self, hosts: tuple[int, ...]) -> Library:
+        """The library of a group that these ranks of the cluster carry, in the group's order."""
+        if hosts not in self._known:
+            self._known[hosts] = self._nccl(hosts) if self.name == "nccl" else self._scheduled(hosts)
+        return self._known[hosts]
+
+    def shares(self, hosts: tuple[int, ...], collective: Collective, seconds: float) -> dict[Hashable, float]:
+        """What a collective of ``seconds`` keeps busy, and for which share of them."""
+        library = self.of(hosts)
+        if not seconds:
+            return {}
+        if isinstance(library, Scheduled):
+            plan = library.schedule(collective, library.choose(collective))
+            found = busy(plan, library.graph, library.routes)
+            return {hop: min(needed / seconds, 1.0) for hop, needed in found.items()}
+        nccl = as_nccl(library)
+        if nccl is None or nccl.comm is None:
+            return {}
+        from sim.libraries.nccl.library import busy as busy_of_nccl
+
+        gpu, node = (min(needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
+        gpus = {(way, "gpu", host): gpu for host in hosts for way in ("in", "out")}
+        nodes = {(way, "node", one): node for one in self._machines(hosts) for way in ("in", "out")}
+        return {part: share for part, share in {**gpus, **nodes}.items() if share}
+
+    def message(self, src: int, dst: int, nbytes: int) -> tuple[float, dict[Hashable, float]]:
+        """How long a message takes alone, as a library sends and receives, and what it keeps busy."""
+        library, collective = self.of((src, dst)), Collective("sendrecv", 2, nbytes)
+        seconds = library.time(collective, library.choose(collective)).time_s
+        if isinstance(library, Scheduled):
+            edges = library.graph.edges
+            links = {hop: nbytes / edges[hop]["bandwidth"] for hop in library.routes.route(0, 1)}
+            return seconds, {hop: min(needed / seconds, 1.0) for hop, needed in links.items() if needed}
+        shares = self.shares((src, dst), collective, seconds)
+        here, there = self._machine(src), self._machine(dst)
+        ends = {("out", "gpu", src), ("in", "gpu", dst), ("out", "node", here), ("in", "node", there)}
+        return seconds, {part: share for part, share in shares.items() if part in ends}
+
+    def _scheduled(self, hosts: tuple[int, ...]) -> Library:
+        here = len(hosts)
+        graph = self.graph if hosts == tuple(range(here)) else place(self.graph, hosts)
+        return find_library(
+            self.name, graph, ranks=here, options=Options(network=self.network), calibration=self.calibration
+        )
+
+    def _nccl(self, hosts: tuple[int, ...]) -> Library:
+        """NCCL of a group, which has as many ranks on each of its machines: which ones matters to nobody."""
+        options = Options(network=self.network)
+        name, _ = split(self.cluster)
+        if len(hosts) == self.ranks and not self._known:
+            cluster = self.cluster
+        elif name.endswith((".yaml", ".yml")):
+            raise ValueError(
+                f"a group of ranks {list(hosts)[:8]} of {self.cluster}: NCCL's model knows no part of a "
+                "cluster from a file; write a named cluster, or --library gloo"
+            )
+        else:
+            held = self._machines(hosts)
+            if len(set(held.values())) > 1:
+                raise ValueError(
+                    f"a group has {min(held.values())} ranks on one machine of {self.cluster} and "
+                    f"{max(held.values())} on another, of which NCCL's model knows nothing; write groups "
+                    "with as many ranks on each of their machines"
+                )
+            cluster = f"{name}:{len(held)}"
+        shape = cluster, len(hosts)
+        if shape not in self._shapes:
+            self._shapes[shape] = find_library(
+                "nccl", cluster, self.values, ranks=len(hosts), options=options, calibration=self.calibration
+            )
+        return self._shapes[shape]
+
+    def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:
+        """How many of the ranks each machine holds."""
+        return Counter(map(self._machine, hosts))
+
+    def _machine(self, host: int) -> int:
+        whole = self.of(tuple(range(self.ranks)))
+        return host * whole.nodes // whole.ranks

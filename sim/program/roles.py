@@ -1,0 +1,300 @@
+"""Which ranks of a program do the same: one of each kind stands for all.
+
+Ranks have one role where their lists are alike but for who the others are, and where they meet the same
+roles at the same places; calls of new_group wait for nobody and are not counted. It is the coarsest such
+partition that refinement finds: ranks begin with the colour of their own list and take up, round by round,
+the colours of those whom they meet, until no colour splits (the idea of Cardon and Crochemore, Partitioning
+a graph in O(|A| log2 |V|), 1982; here all ranks are coloured in a few array operations a round).
+
+What folding assumes. Let every rank do what its representative does, at the same places, and let the places
+of a meeting be the same wherever the role stands. Then by induction over the order in which things can end,
+an operation of a rank can end just when that of its representative can: what its own list asks for is the
+same, and so are the roles and places of all whom it meets. So a program ends, or hangs, as its
+representatives do. That says nothing of time: a simulation that plays one rank of each role also assumes
+that the network treats ranks of a role alike, and a slow rank is a role of its own.
+
+Colours are 64-bit sums of mixed numbers: two different ranks of a million meet in one colour by chance with a
+probability of less than one in ten million.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.program.operations import (
+    ANY,
+    Call,
+    Compute,
+    Group,
+    Join,
+    NewGroup,
+    Operation,
+    Program,
+    Raise,
+    Recv,
+    Send,
+    Together,
+)
+
+Ints = NDArray[np.int64]
+Colours = NDArray[np.uint64]
+
+
+def roles(program: Program) -> tuple[int, ...]:
+    """For each rank the first rank of its role.
+
+    In a program whose messages do not pair off every rank is alone.
+    """
+    return tuple(Lists(program).representatives().tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages of a program, pair by pair: the places among all operations, and among their parts."""
+
+    send: Ints
+    receive: Ints
+    send_part: Ints
+    receive_part: Ints
+    send_row: Ints
+    receive_row: Ints
+    """Which they are of the messages of all kinds."""
+
+
+class Lists:
+    """All operations of a program as arrays: ``rank``, ``place``, and which of ``kinds`` and ``actions``.
+
+    A place is an operation's number in its rank's list, without the calls of new_group. Operations that are
+    one object are of one kind, and so with actions: what takes Python's time is found out once for each.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.ranks = program.ranks
+        self.lists: list[Sequence[Operation]] = [program.operations(rank) for rank in range(program.ranks)]
+        lengths = np.array([len(own) for own in self.lists], dtype=np.int64)
+        self.begins: Ints = np.concatenate([[0], np.cumsum(lengths)])
+        """Where each rank's operations begin."""
+        self.rank: Ints = np.repeat(np.arange(self.ranks), lengths)
+        self.kinds, self.kind = _distinct([one for own in self.lists for one in own])
+        self.actions, action = _distinct([one.action for one in self.kinds])
+        self.action = action[self.kind]
+        made = [isinstance(action, NewGroup) for action in self.actions]
+        self.counts: NDArray[np.bool_] = ~np.array(made, dtype=bool)[self.action]
+        """Which operations have a place."""
+        before = np.concatenate([[0], np.cumsum(self.counts)])
+        self.place: Ints = before[:-1] - before[self.begins[self.rank]]
+        self._groups: dict[Group, int] = {}
+        self._channels: dict[tuple[int, int], int] = {}
+        self.group = np.array([self._group_of(one) for one in self.actions], dtype=np.int64)[self.action]
+        """Of each operation the number of its group, or -1."""
+        self.messages = self._paired()
+
+    @property
+    def meetings(self) -> tuple[Ints, Ints]:
+        """The collectives and makings of groups, meeting by meeting; and where each meeting begins."""
+        what = np.array(
+            [1 if isinstance(one, Call) else 2 * isinstance(one, Join) for one in self.actions],
+            dtype=np.int64,
+        )[self.action]
+        calls = np.flatnonzero(what)
+        own = (self.group[calls] * 3 + what[calls]) * self.ranks + self.rank[calls]
+        by_own = np.argsort(own, kind="stable")
+        calls, own = calls[by_own], own[by_own]
+        number = np.arange(len(own)) - np.searchsorted(own, own)
+        meeting = (own // self.ranks) * (len(self.kind) + 1) + number
+        order = np.argsort(meeting, kind="stable")
+        begins = np.flatnonzero(np.diff(meeting[order], prepend=-1))
+        return calls[order], begins
+
+    def representatives(self, most_rounds: int | None = None) -> Ints:
+        """For each rank the first rank of its role; every rank alone where that takes too many rounds."""
+        if self.messages is None:
+            return np.arange(self.ranks)
+        pairs, members = _Pairs(self, self.messages), _Members(self)
+        colour = self._own_colours()
+        count = 0
+        while True:
+            _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
+            if len(first) == count:
+                return np.asarray(first[inverse])
+            if most_rounds == 0:
+                return np.arange(self.ranks)
+            most_rounds = None if most_rounds is None else most_rounds - 1
+            count = len(first)
+            colour = _mixed(colour + pairs.met(colour) + members.met(colour))
+
+    def _own_colours(self) -> Colours:
+        """The colour of each rank's own list: shapes at places, what is after what, which share a lane."""
+        whats = np.array([_number(_shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
+        hows = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[
+            self.kind
+        ]
+        shapes, some = whats + hows, self.counts
+        colour = _summed(self.rank[some], _mixed(shapes + _mixed(self.place))[some], self.ranks)
+        later, which = _expanded([len(one.after) for one in self.kinds], self.kind)
+        earlier = np.array([place for one in self.kinds for place in one.after], dtype=np.int64)[which]
+        earlier += self.begins[self.rank[later]]
+        colour += _summed(
+            self.rank[later],
+            _mixed(_mixed(self.place[later]) + self.place[earlier].astype(np.uint64)),
+            self.ranks,
+        )
+        lanes: dict[str, int] = {}
+        lane = np.array(
+            [-1 if one.lane is None else lanes.setdefault(one.lane, len(lanes)) for one in self.kinds],
+            dtype=np.int64,
+        )[self.kind]
+        some = lane >= 0
+        keys, label = _by_key(self.rank[some] * max(len(lanes), 1) + lane[some], _mixed(self.place[some]))
+        return _mixed(colour + _summed(keys // max(len(lanes), 1), _mixed(label), self.ranks))
+
+    def _group_of(self, action: Any) -> int:
+        if isinstance(action, Call | Join | Send | Recv | Together):
+            return self._groups.setdefault(action.group, len(self._groups))
+        return -1
+
+    def _paired(self) -> Messages | None:
+        """Each send with its receive; None where some stay alone, or take from anybody."""
+        table: list[tuple[int, int, bool]] = []
+        counts = []
+        for action in self.actions:
+            before = len(table)
+            for part in action.parts if isinstance(action, Together) else (action,):
+                if isinstance(part, Send | Recv):
+                    key = (self._groups[part.group], part.tag)
+                    channel = self._channels.setdefault(key, len(self._channels))
+                    table.append((channel, part.peer, isinstance(part, Send)))
+            counts.append(len(table) - before)
+        rows = np.array(table, dtype=np.int64).reshape(-1, 3)
+        if np.any(rows[:, 1] == ANY):
+            return None
+        operation, row = _expanded(counts, self.action)
+        part = np.arange(len(operation)) - np.searchsorted(operation, operation)
+        channel, peer, sends = rows[row].T
+        rank, is_send = self.rank[operation], sends.astype(bool)
+        source, target = np.where(is_send, rank, peer), np.where(is_send, peer, rank)
+        key = (channel * self.ranks + source) * self.ranks + target
+        order = np.argsort(key, kind="stable")
+        send, receive = order[is_send[order]], order[~is_send[order]]
+        if len(send) != len(receive) or np.any(key[send] != key[receive]):
+            return None
+        return Messages(
+            *(operation[send], operation[receive], part[send], part[receive], row[send], row[receive])
+        )
+
+
+def _distinct(objects: Sequence[Any]) -> tuple[list[Any], Ints]:
+    """The objects that there are, each once, and which of these each one is."""
+    ids = np.fromiter(map(id, objects), np.int64, len(objects))
+    _, firsts, which = np.unique(ids, return_index=True, return_inverse=True)
+    return [objects[first] for first in firsts.tolist()], which
+
+
+def _expanded(counts: Sequence[int], of: Ints) -> tuple[Ints, Ints]:
+    """Each operation as often as what it is has parts; and which each is of all parts."""
+    count = np.array(counts, dtype=np.int64)
+    firsts, count = (np.cumsum(count) - count)[of], count[of]
+    operation = np.repeat(np.arange(len(of)), count)
+    number = np.arange(len(operation)) - np.repeat(np.cumsum(count) - count, count)
+    return operation, firsts[operation] + number
+
+
+class _Pairs:
+    """Who exchanges messages with whom, and at which places of both."""
+
+    def __init__(self, lists: Lists, messages: Messages) -> None:
+        send, receive = messages.send, messages.receive
+        one = _mixed(lists.place[send]) + _mixed(messages.send_part.astype(np.uint64) + np.uint64(1 << 40))
+        other = _mixed(lists.place[receive]) + _mixed(
+            messages.receive_part.astype(np.uint64) + np.uint64(1 << 40)
+        )
+        there, back = _mixed(one + _mixed(other)), _mixed(_mixed(one) + other)
+        key = np.concatenate(
+            [
+                lists.rank[send] * lists.ranks + lists.rank[receive],
+                lists.rank[receive] * lists.ranks + lists.rank[send],
+            ]
+        )
+        keys, self._label = _by_key(key, np.concatenate([there, back]))
+        self._rank, self._peer = keys // lists.ranks, keys % lists.ranks
+        self._ranks = lists.ranks
+
+    def met(self, colour: Colours) -> Colours:
+        """What each rank sees of its peers' colours."""
+        return _summed(self._rank, _mixed(self._label + _mixed(colour[self._peer])), self._ranks)
+
+
+class _Members:
+    """Who is in which group, and at which places of his list."""
+
+    def __init__(self, lists: Lists) -> None:
+        roots = [
+            one.group.ranks[one.collective.root] if isinstance(one, Call) and one.collective.root else -1
+            for one in lists.actions
+        ]
+        some = lists.group >= 0
+        root = np.array(roots, dtype=np.int64)[lists.action[some]] == lists.rank[some]
+        keys, self._label = _by_key(
+            lists.group[some] * lists.ranks + lists.rank[some], _mixed(2 * lists.place[some] + root)
+        )
+        self._group, self._rank = keys // lists.ranks, keys % lists.ranks
+        self._groups, self._ranks = int(self._group.max(initial=-1)) + 1, lists.ranks
+
+    def met(self, colour: Colours) -> Colours:
+        """What each rank sees of the colours in its groups."""
+        whole = _summed(self._group, _mixed(self._label + _mixed(colour[self._rank])), self._groups)
+        return _summed(self._rank, _mixed(self._label + _mixed(whole[self._group])), self._ranks)
+
+
+def _shape(action: Any) -> tuple[object, ...]:
+    """What an action is, but for who the others are and which of its rank's groups it is in."""
+    return (type(action), *_figures(action))
+
+
+def _figures(action: Any) -> tuple[object, ...]:
+    match action:
+        case Compute(seconds):
+            return (seconds,)
+        case Call(group, name, collective):
+            return (name, collective.kind, collective.nbytes, collective.redop, _kind(group))
+        case Send(group, _, nbytes) | Recv(group, _, nbytes):
+            return (nbytes, _kind(group))
+        case Together(group, parts):
+            return (_kind(group), *map(_shape, parts))
+        case Join(group):
+            return (_kind(group),)
+        case Raise(message):
+            return (message,)
+    return ()
+
+
+def _kind(group: Group) -> tuple[str, int, int]:
+    return group.library, group.workers, len(group.ranks)
+
+
+def _number(shape: tuple[object, ...]) -> int:
+    return hash(shape) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _mixed(numbers: NDArray[Any]) -> Colours:
+    """Numbers whose sums tell them apart: splitmix64 (Steele, Lea and Flood, 2014)."""
+    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
+
+
+def _by_key(key: Ints, values: Colours) -> tuple[Ints, Colours]:
+    """The keys that there are, each once, with the sums of their values."""
+    keys, inverse = np.unique(key, return_inverse=True)
+    return keys, _summed(inverse, values, len(keys))
+
+
+def _summed(index: Ints, values: Colours, count: int) -> Colours:
+    """The sums of the values of each index, modulo 2 ** 64."""
+    total = np.zeros(count, dtype=np.uint64)
+    np.add.at(total, index, values)
+    return total

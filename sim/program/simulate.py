@@ -1,0 +1,212 @@
+"""The simulation of a program: a `Play` with a clock, on SimPy.
+
+Who may begin and who meets whom is the play's. Here each operation gets a beginning and an end: compute
+takes its seconds, more while collectives of its rank are under way, unless it has no lane; a collective and
+a message take what their carrier says. Groups are made, and the host posts, in no time.
+
+Ranks may be folded: one of each role is played, on behalf of all. Then a collective meets when one of each
+role among its members has come, and messages go from role to role.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import simpy
+
+from sim.program.carry import Carrier, Meeting, Parcel
+from sim.program.operations import ANY, Call, Compute, Group, Join, Operation, Program, Recv, Send, Together
+from sim.program.play import Play
+from sim.program.stretch import Units
+
+
+class SimulationError(ArithmeticError):
+    """A program that did not come to its end: a defect of ours, where it was proved."""
+
+
+class Side(NamedTuple):
+    """One side of a message that waits for its other side."""
+
+    played: int
+    place: int
+    peer: int
+    nbytes: int
+    since: float
+
+
+class Simulation:
+    """A program on its way, in an environment that others may share.
+
+    ``roles`` names for every rank the one that is played for it, itself or another; without them all are
+    played. ``contention`` is the share of a rank's units that collectives take. Afterwards ``begin`` and
+    ``end`` have the moments of every operation of the played ranks, ``meetings`` all collectives.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        program: Program,
+        carrier: Carrier,
+        *,
+        roles: Sequence[int] | None = None,
+        contention: float = 0.0,
+    ) -> None:
+        self.program = program
+        self.roles = range(program.ranks) if roles is None else roles
+        self.played = sorted(set(self.roles))
+        self.meetings: dict[tuple[object, int], Meeting] = {}
+        self._index = {rank: index for index, rank in enumerate(self.played)}
+        self._env = env
+        self._carrier = carrier
+        self._running = False
+        played = Program(program.name, len(self.played), lambda index: program.operations(self.played[index]))
+        self._play = Play(played, self._arrived)
+        self.begin = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        """When the last of those had come who take part in a collective, a message, the making of a group."""
+        self._contention = contention
+        self._units = [Units(env, contention) for _ in self.played]
+        self._same: dict[tuple[int, Group], object] = {}
+        self._joins: dict[object, list[tuple[int, int]]] = {}
+        self._sends: dict[tuple[object, int, int], list[Side]] = {}
+        self._receives: dict[tuple[object, int, int], list[Side]] = {}
+        self._parts: dict[tuple[int, int], int] = {}
+
+    def operations(self, index: int) -> Sequence[Operation]:
+        """What the played rank of this number does."""
+        return self._play.ranks[index].operations
+
+    def numbers(self, index: int) -> dict[int, int]:
+        """Which call of its group each call of a played rank is, by its place."""
+        return self._play.ranks[index].number
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last operation has ended."""
+        return max((end for ends in self.end for end in ends), default=0.0)
+
+    def run(self) -> None:
+        """Begin, or go on until nothing can move."""
+        self._running = True
+        self._play.run()
+        self._running = False
+
+    def check_ended(self) -> None:
+        """Raise `SimulationError` unless all has ended."""
+        for rank, state in zip(self.played, self._play.ranks, strict=True):
+            if not all(state.ended):
+                operation = state.operations[state.ended.index(0)]
+                raise SimulationError(
+                    f"{self.program.name}: rank {rank} never ends {operation.name} ({operation.where})"
+                )
+
+    def _end(self, index: int, place: int, _: simpy.Event | None = None) -> None:
+        self.end[index][place] = self._env.now
+        self._play.end(index, place)
+        if not self._running:
+            self.run()
+
+    def _arrived(self, index: int, place: int) -> None:
+        self.begin[index][place] = self._env.now
+        operation = self._play.ranks[index].operations[place]
+        action = operation.action
+        if type(action) is Compute:
+            if self._contention and operation.lane is not None:
+                self._units[index].work(action.seconds, partial(self._end, index, place))
+            else:
+                event = self._env.timeout(action.seconds)
+                event.callbacks.append(partial(self._end, index, place))
+            return
+        match action:
+            case Call():
+                self._meet(index, place, action)
+            case Send() | Recv():
+                self._parts[index, place] = 1
+                self._ask(index, place, action)
+            case Together(_, parts):
+                self._parts[index, place] = len(parts)
+                for part in parts:
+                    self._ask(index, place, part)
+            case Join(group):
+                self._join(index, place, group)
+            case _:
+                self._end(index, place)
+
+    def _meet(self, index: int, place: int, call: Call) -> None:
+        key = self._group(index, call.group), self._play.ranks[index].number[place]
+        meeting = self.meetings.get(key)
+        if meeting is None:
+            meeting = self.meetings[key] = Meeting(call, self._members(call.group), self._leave)
+        rank = self.played[index]
+        meeting.present[rank] = place
+        meeting.missing -= 1
+        if not meeting.missing:
+            meeting.begin = self._env.now
+            for other, its in meeting.present.items():
+                self.start[self._index[other]][its] = self._env.now
+                self._units[self._index[other]].take(1)
+        self._carrier.arrive(meeting, rank)
+
+    def _leave(self, meeting: Meeting, rank: int) -> None:
+        index, place = self._index[rank], meeting.present.pop(rank)
+        if meeting.missing:
+            self.start[index][place] = self._env.now
+        else:
+            self._units[index].take(-1)
+        meeting.end = self._env.now
+        self._end(index, place)
+
+    def _join(self, index: int, place: int, group: Group) -> None:
+        here = self._joins.setdefault(self._group(index, group), [])
+        here.append((index, place))
+        if len(here) == self._members(group):
+            for one in here:
+                self.start[one[0]][one[1]] = self._env.now
+                self._end(*one)
+
+    def _ask(self, index: int, place: int, message: Send | Recv) -> None:
+        """One side of a message: it takes the first of the other sides that wait for it, or waits."""
+        group, peer, nbytes, tag = message
+        own, same = self.played[index], self._group(index, group)
+        sends = isinstance(message, Send)
+        peer = peer if peer == ANY else self.roles[peer]
+        side = Side(index, place, peer, nbytes, self._env.now)
+        target = peer if sends else own
+        there = (self._receives if sends else self._sends).get((same, target, tag), [])
+        for number, other in enumerate(there):
+            if (sends and other.peer in (own, ANY)) or (
+                not sends and peer in (self.played[other.played], ANY)
+            ):
+                del there[number]
+                self._deliver(group, *((side, other) if sends else (other, side)))
+                return
+        (self._sends if sends else self._receives).setdefault((same, target, tag), []).append(side)
+
+    def _deliver(self, group: Group, send: Side, receive: Side) -> None:
+        def ended() -> None:
+            for side in (send, receive):
+                self._parts[side.played, side.place] -= 1
+                if not self._parts[side.played, side.place]:
+                    self._end(side.played, side.place)
+
+        for side in (send, receive):
+            self.start[side.played][side.place] = self._env.now
+        ends = self.played[send.played], self.played[receive.played]
+        self._carrier.send(Parcel(group, ends, send.nbytes, (send.since, receive.since), ended))
+
+    def _members(self, group: Group) -> int:
+        """How many of a group's members are played."""
+        if len(self.played) == len(self.roles):
+            return len(group.ranks)
+        return len({self.roles[rank] for rank in group.ranks})
+
+    def _group(self, index: int, group: Group) -> object:
+        """A group's name among those that are played: groups of one role's ranks in one order are one."""
+        if len(self.played) == len(self.roles):
+            return group
+        if (index, group) not in self._same:
+            roles = tuple(self.roles[rank] for rank in group.ranks)
+            number = sum(key[0] == index and same[0] == roles for key, same in self._same.items())  # type: ignore[index]
+            self._same[index, group] = (roles, number)
+        return self._same[index, group]

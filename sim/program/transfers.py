@@ -1,0 +1,199 @@
+"""Collectives that have schedules, and messages: transfer by transfer on one network that all share.
+
+A member of a collective takes part from its own arrival to its own last transfer. What it sends may leave
+once it has come; what it is sent, once the sender has heard that it has, which with Gloo takes what its
+collectives take to begin. So too the bytes of a message set out when the sender has asked for it, and
+has heard that the receiver has: one latency later with Gloo.
+"""
+
+from collections.abc import Callable
+from itertools import count
+
+import simpy
+
+from sim.algorithms import schedule
+from sim.engine.effort import consider
+from sim.engine.events import Execution
+from sim.libraries.gloo import barrier_latencies
+from sim.libraries.library import Library
+from sim.libraries.scheduled import Scheduled
+from sim.network.message import Message, Network
+from sim.parameters import preset_of
+from sim.program.carry import Meeting, Parcel
+from sim.program.operations import Call, Group
+from sim.schedule import Schedule
+from topologies import Routes, Topology
+from topologies.graph import Hop
+
+BARRIERS = ("barrier", "monitored_barrier")
+
+EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""Collectives in which every rank does the same, so that all end with the last, or nearly so."""
+
+SINGLE = ("gather", "scatter")
+"""What Gloo does by one message from each rank, or to each (gather.cc, scatter.cc)."""
+
+
+class Transfers:
+    """The network of one simulation. ``hosts`` are the cluster's ranks that carry the job's.
+
+    ``library_of`` is the library bound to a group's ranks. Where a collective is ``alone``, as nothing else
+    can come onto its links, and all members come at once, it takes the library's own time. Where receives
+    are ``announced`` a sender hears of them one latency later.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        network: Network,
+        graph: Topology,
+        hosts: tuple[int, ...],
+        library_of: Callable[[Group], Scheduled],
+        *,
+        alone: bool,
+        announced: bool,
+    ) -> None:
+        self.env = env
+        self.network = network
+        self.graph = graph
+        self.hosts = hosts
+        self.library_of = library_of
+        self.alone = alone
+        self._announced = announced
+        self._parts: dict[Meeting, _Parts] = {}
+        self._links: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._keys = count()
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Let a rank take part."""
+        parts = self._parts.get(meeting)
+        if parts is None:
+            parts = self._parts[meeting] = _Parts(self, meeting)
+        parts.come(rank)
+        if not meeting.missing:
+            del self._parts[meeting]
+
+    def send(self, parcel: Parcel) -> None:
+        """Put a message on the network as soon as its sender knows that it is awaited."""
+        src, dst = self.hosts[parcel.src], self.hosts[parcel.dst]
+        if (src, dst) not in self._links:
+            self._links[src, dst] = self.network.over(self.network.routes.route(src, dst))
+        links = self._links[src, dst]
+
+        def delivered(_: Message, time: float) -> None:
+            later(self.env, time - self.env.now, parcel.deliver)
+
+        def leave() -> None:
+            message = Message(links, parcel.nbytes, next(self._keys), delivered)
+            self.network.send(message, self.env.now)
+
+        heard = parcel.received + (self._latency(dst, src) if self._announced else 0.0)
+        later(self.env, max(heard, parcel.sent) - self.env.now, leave)
+
+    def _latency(self, src: int, dst: int) -> float:
+        hops = self.network.routes.route(src, dst)
+        latencies: list[float] = [self.graph.edges[hop]["latency"] for hop in hops]
+        return sum(latencies)
+
+
+class _Parts:
+    """The parts that the members of one collective have in it."""
+
+    def __init__(self, owner: Transfers, meeting: Meeting) -> None:
+        self._owner = owner
+        self._meeting = meeting
+        self._library = owner.library_of(meeting.call.group)
+        self._place = {rank: place for place, rank in enumerate(meeting.call.group.ranks)}
+        self._came: list[int] = []
+        self._execution: Execution | None = None
+        call = meeting.call
+        self._barrier = call.name in BARRIERS and self._library.name == "gloo"
+        if not self._barrier and owner.alone and call.collective.kind in EVEN:
+            later(owner.env, 0.0, self._begin)
+        elif not self._barrier:
+            self._play()
+
+    def come(self, rank: int) -> None:
+        """A rank is there."""
+        self._came.append(rank)
+        if self._execution is not None:
+            self._open(self._execution, rank)
+        elif self._barrier and not self._meeting.missing:
+            later(self._owner.env, time_of(self._library, self._meeting.call), self._end)
+
+    def _begin(self) -> None:
+        """All that come at the moment of the first have come."""
+        if self._meeting.missing:
+            self._play()
+        else:
+            later(self._owner.env, time_of(self._library, self._meeting.call), self._end)
+
+    def _end(self) -> None:
+        for rank in list(self._meeting.present):
+            self._meeting.leave(self._meeting, rank)
+
+    def _play(self) -> None:
+        owner, call = self._owner, self._meeting.call
+        plan = schedule_of(self._library, call)
+        consider(plan, owner.graph)
+        hosts = tuple(owner.hosts[rank] for rank in call.group.ranks)
+        self._execution = Execution(
+            owner.env, owner.network, plan, routes=_RoutesOf(owner.network.routes, hosts), left=self._left
+        )
+        self._execution.start()
+        for rank in self._came:
+            self._open(self._execution, rank)
+
+    def _open(self, execution: Execution, rank: int) -> None:
+        place = self._place[rank]
+        collective = self._meeting.call.collective
+        execution.may_send(place)
+        later(self._owner.env, self._library.launch_s(collective), lambda: execution.may_receive(place))
+
+    def _left(self, place: int, time: float) -> None:
+        env, meeting = self._owner.env, self._meeting
+        rank = meeting.call.group.ranks[place]
+        later(env, max(time - env.now, 0.0), lambda: meeting.leave(meeting, rank))
+
+
+class _RoutesOf(Routes):
+    """The routes between some of a cluster's ranks, by their places among these."""
+
+    def __init__(self, routes: Routes, hosts: tuple[int, ...]) -> None:
+        self._whole = routes
+        self._hosts = hosts
+
+    def route(self, src: int, dst: int) -> tuple[Hop, ...]:
+        """The links between two of them."""
+        return self._whole.route(self._hosts[src], self._hosts[dst])
+
+    def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
+        """The links up to the switch that joins some of them."""
+        return self._whole.to_switch(self._hosts[rank], tuple(self._hosts[one] for one in joined))
+
+    def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
+        """The links down from it."""
+        return self._whole.from_switch(tuple(self._hosts[one] for one in joined), self._hosts[rank])
+
+
+def time_of(library: Library, call: Call) -> float:
+    """Seconds that a collective takes alone, by the library's own choice; Gloo's barrier in its own way."""
+    if call.name in BARRIERS and library.name == "gloo":
+        assert isinstance(library, Scheduled)
+        alpha: float = preset_of(library.graph).alpha
+        return barrier_latencies(library.ranks) * alpha
+    seconds: float = library.time(call.collective, library.choose(call.collective)).time_s
+    return seconds
+
+
+def schedule_of(library: Scheduled, call: Call) -> Schedule:
+    """Who sends what to whom, by the library's own choice."""
+    if library.name == "gloo" and call.collective.kind in SINGLE:
+        return schedule("direct", call.collective)
+    return library.schedule(call.collective, library.choose(call.collective))
+
+
+def later(env: simpy.Environment, seconds: float, do: Callable[[], None]) -> None:
+    """Do something so many seconds from now."""
+    event = env.timeout(seconds)
+    event.callbacks.append(lambda _: do())

@@ -1,0 +1,157 @@
+"""Ranks that do the same are found, and one of each role tells whether all ends."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.program.check import PROVED, _checked, check
+from sim.program.distributed import record
+from sim.program.fold import ends
+from sim.program.operations import Program
+from sim.program.roles import roles
+from tests.sim.program.cases import CASES
+
+KIB = 1024
+
+
+def _ring(dist: Any) -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for _ in range(3):
+        works = [dist.irecv(KIB, (rank - 1) % ranks), dist.isend(KIB, (rank + 1) % ranks)]
+        for work in works:
+            work.wait()
+
+
+def _mesh(dist: Any) -> None:
+    """Pipeline 4 x data 4 x tensor 2."""
+    mesh = dist.init_device_mesh("cpu", (4, 4, 2), mesh_dim_names=("pp", "dp", "tp"))
+    stage, stages = mesh.get_coordinate()[0], dist.get_process_group_ranks(mesh.get_group("pp"))
+    for _ in range(2):
+        if stage:
+            dist.recv(KIB, stages[stage - 1])
+        dist.all_reduce(KIB, group=mesh.get_group("tp"))
+        if stage < 3:
+            dist.send(KIB, stages[stage + 1])
+    dist.all_reduce(KIB, group=mesh.get_group("dp"))
+
+
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+def test_ranks_of_a_ring_have_one_role(library: str) -> None:
+    assert roles(record(_ring, 8, library)) == (0,) * 8
+
+
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+def test_a_mesh_has_a_role_for_each_stage(library: str) -> None:
+    assert roles(record(_mesh, 32, library)) == tuple(rank // 8 * 8 for rank in range(32))
+
+
+def test_a_line_has_a_role_for_each_distance_from_its_end() -> None:
+    def line(dist: Any) -> None:
+        rank, last = dist.get_rank(), dist.get_world_size() - 1
+        if rank:
+            dist.recv(KIB, rank - 1)
+        if rank < last:
+            dist.send(KIB, rank + 1)
+
+    assert roles(record(line, 5)) == (0, 1, 2, 3, 4)
+
+
+def test_one_slow_rank_splits_those_whom_it_meets() -> None:
+    def slow(dist: Any) -> None:
+        rank = dist.get_rank()
+        dist.compute(2.0 if rank == 0 else 1.0)
+        dist.all_reduce(KIB, group=dist.new_subgroups(4)[0])
+
+    assert roles(record(slow, 8)) == (0, 1, 1, 1, 4, 4, 4, 4)
+
+
+def test_roots_are_a_role_of_their_own() -> None:
+    assert roles(record(lambda dist: dist.broadcast(KIB, 2), 4)) == (0, 0, 2, 0)
+
+
+def test_where_messages_do_not_pair_off_every_rank_is_alone() -> None:
+    case = CASES["nobody_receives"]
+    assert roles(record(case.main, case.ranks)) == (0, 1)
+    assert roles(record(lambda dist: None, 3)) == (0, 0, 0)
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["shift", "blocking", "batch", "pairs", "all_reduce", "async", "own", "broadcast", "compute"]
+        ),
+        st.integers(1, 7),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+def _symmetric(steps: list[tuple[str, int, bool]], kinds: int) -> Any:
+    """Every rank does the steps, as far as they are for its kind, with neighbours at equal distances."""
+
+    def main(dist: Any) -> None:
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        own, _ = dist.new_subgroups(2)
+        works = []
+        for what, number, waits in steps:
+            there, here = (rank + number) % ranks, (rank - number) % ranks
+            mine = rank % kinds <= number % kinds
+            match what:
+                case "shift":
+                    works += [dist.isend(KIB, there), dist.irecv(KIB * (1 + waits), here)]
+                case "blocking" if mine:
+                    (dist.send if rank % 2 else dist.recv)(4, rank ^ 1)
+                case "batch":
+                    works += dist.batch_isend_irecv(
+                        [dist.P2POp(dist.irecv, KIB, here), dist.P2POp(dist.isend, KIB, there)]
+                    )
+                case "pairs":
+                    works.append(dist.isend(4, rank ^ 1) if rank % 2 else dist.irecv(4, rank ^ 1))
+                case "all_reduce" if mine:
+                    dist.all_reduce(KIB * number)
+                case "async" | "own":
+                    works.append(dist.all_reduce(4, group=own if what == "own" else None, async_op=True))
+                case "broadcast":
+                    dist.broadcast(KIB, number % ranks)
+                case "compute" if mine:
+                    dist.compute(number * 1e-3)
+            if waits:
+                for work in works:
+                    work.wait()
+                works = []
+        for work in works:
+            work.wait()
+
+    return main
+
+
+@settings(max_examples=300)
+@given(
+    steps=_STEPS,
+    ranks=st.sampled_from([8, 12]),
+    kinds=st.sampled_from([1, 1, 2, 4]),
+    library=st.sampled_from(["gloo", "nccl"]),
+)
+def test_representatives_say_what_all_ranks_say(
+    steps: list[tuple[str, int, bool]], ranks: int, kinds: int, library: str
+) -> None:
+    program = record(_symmetric(steps, kinds), ranks, library)
+    recorded = [program.operations(rank) for rank in range(ranks)]
+    known = Program("known", ranks, recorded.__getitem__)
+    in_full = _checked(known).verdict
+    few = len(set(roles(known))) <= ranks // 2
+    if ends(known):
+        assert in_full == PROVED
+    elif few and not any(what == "shift" and waits for what, _, waits in steps):  # of unequal sizes
+        assert in_full != PROVED
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.ranks < 32])
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+def test_no_case_is_proved_by_its_representatives_alone(name: str, library: str) -> None:
+    program = record(CASES[name].main, CASES[name].ranks, library)
+    if ends(program):
+        assert check(program).verdict == PROVED

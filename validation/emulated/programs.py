@@ -1,0 +1,110 @@
+"""Whole programs on emulated networks: predicted from ping-pong alone, then really run.
+
+The links' figures are those of `validation.emulated.links`; compute sleeps, so it is known. Everything else
+is the simulation's.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from real.collective.emulated import Cluster, cluster
+from real.launch.forks import Forks
+from real.program.job import ProgramJob
+from real.program.measure import MeasuredProgram, measure_program
+from sim.program.jobs import Job, simulate
+from sim.program.libraries import Libraries
+from sim.program.operations import Program
+from sim.program.script import program_of
+from sim.program.timeline import ProgramTimeline
+from topologies import Topology
+from validation.emulated.links import as_measured, measure_latency, measure_link
+
+MEDIAN, WORST = 0.04, 0.08
+"""What the absolute relative errors of makespans may be at most."""
+
+CALM = 0.05
+RERUNS = 2
+"""A program that spreads more than `CALM` is run again, twice at most; its quietest runs count."""
+
+_PING_PONGS = 2
+"""What else a machine does makes a link seem slower, never faster: the best counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCase:
+    """A script on so many ranks of a network."""
+
+    script: Path
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A program as it was predicted and as it was measured."""
+
+    name: str
+    ranks: int
+    predicted: ProgramTimeline
+    measured: MeasuredProgram
+
+    @property
+    def error(self) -> float:
+        """The predicted makespan over the measured one, less one."""
+        return self.predicted.makespan_s / self.measured.makespan_s - 1
+
+    @property
+    def rank_errors(self) -> tuple[float, ...]:
+        """Of each rank its predicted end over its measured one, less one."""
+        ends = enumerate(self.measured.ends_s)
+        return tuple(self.predicted.times[rank].end_s / end - 1 for rank, end in ends)
+
+
+def measured_graph(network: Cluster, ranks: int) -> Topology:
+    """The network as ping-pong finds it, with rank r on host r."""
+    hosts = tuple(range(ranks))
+    link = max((measure_link(network) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
+    return as_measured(network.graph, hosts, link, measure_latency(network, hosts))
+
+
+def predict(program: Program, graph: Topology) -> ProgramTimeline:
+    """The program's simulation over Gloo on a network as ping-pong found it."""
+    (found,) = simulate(
+        [Job(program, tuple(range(program.ranks)))], Libraries.on("gloo", graph, program.ranks)
+    )
+    return found
+
+
+def judge(
+    graph: Topology,
+    cases: Iterable[ProgramCase],
+    on_compared: Callable[[Compared], None],
+    iterations: int = 5,
+) -> None:
+    """Predict and really run each program on one network.
+
+    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a run
+    fails.
+    """
+    known: dict[int, Topology] = {}
+    with Forks() as forks, cluster(graph, forks) as network:
+        for case in cases:
+            if case.ranks not in known:
+                known[case.ranks] = measured_graph(network, case.ranks)
+            program = program_of(case.script, case.ranks, "gloo")
+            predicted = predict(program, known[case.ranks])
+            job = ProgramJob(script=str(case.script.resolve()), iterations=iterations)
+            found = measure_program(job, case.ranks, cluster=network)
+            for _ in range(RERUNS):
+                if found.spread > CALM:
+                    again = measure_program(job, case.ranks, cluster=network)
+                    found = min(found, again, key=lambda one: one.spread)
+            on_compared(Compared(case.script.stem, case.ranks, predicted, found))
+
+
+def errors(compared: Sequence[Compared]) -> tuple[float, float]:
+    """The median and the worst absolute relative error of makespans."""
+    found = np.abs([one.error for one in compared])
+    return float(np.median(found)), float(found.max())
