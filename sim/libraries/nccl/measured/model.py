@@ -244,8 +244,8 @@ class Measured:
         variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
         if self.pooled:
             traits = self.traits(work)
-            between = _of_site(traits, traits)
-            variance += float(between[0, 0] + between[1, 1] - 2 * between[0, 1])
+            latency, bandwidth = (float(part[0] - part[1]) for part in (traits.latency, traits.bandwidth))
+            variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
     def traits(self, work: Work) -> Traits:
