@@ -38,5 +38,7 @@ def test_nccl_on_3072_machines(algorithm: str, times: str) -> None:
     assert answer["inputs"]["ranks"] == 24_576
     assert (row["engine"], row["algorithm"]) == ("model", algorithm)
     assert "fabric: connections that share" in row["caveat"]
+    closed = {"tuner": "by closed form", "pipeline": "the closed form's time"}
+    assert closed[times] in f"{row['caveat']}; {answer['note']}"
     assert took < MOST_SECONDS
     assert memory < MOST_MEMORY

@@ -47,6 +47,7 @@ class Routes:
         self._structure = graph.graph.get("structure")
         self._known: dict[tuple[int, int], tuple[Hop, ...]] = {}
         self._hops: dict[Hop, Hop] = {}
+        self._only: dict[Node, Hop | None] = {}
         self._neighbours: dict[Node, _Around] = {}
         self._cables: dict[Node, tuple[Table, Table]] = {}
         self._ascents: dict[Node, list[tuple[Table, Table]]] = {}
@@ -57,9 +58,10 @@ class Routes:
         """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
         route = self._known.get((src, dst)) or self._by_structure(src, dst)
         if route is None:
-            path = self._path(self._ranks[src], self._ranks[dst], Turn(src, dst))
+            a, b = self._ranks[src], self._ranks[dst]
+            hops = self._only_way(a, b) or pairwise(self._path(a, b, Turn(src, dst)))
             # a million routes cross the same thousand links
-            route = tuple([self._hops.setdefault(hop, hop) for hop in pairwise(path)])
+            route = tuple([self._hops.setdefault(hop, hop) for hop in hops])
             self._known[src, dst] = route
         return route
 
@@ -101,12 +103,22 @@ class Routes:
             self._switches[joined] = min(able, key=lambda node: (climbs[0][node].hops, node))
         return self._switches[joined]
 
+    def _only_way(self, a: Node, b: Node) -> tuple[Hop, ...] | None:
+        """Over the only link that leaves ``a``, if ``b`` is there or one link further."""
+        if a not in self._only:
+            ahead = self._graph.adj[a]
+            self._only[a] = (a, next(iter(ahead))) if len(ahead) == 1 else None
+        only = self._only[a]
+        if only is None:
+            return None
+        _, over = only
+        if over == b:
+            return (only,)
+        return (only, (over, b)) if self._graph.has_edge(over, b) else None
+
     def _path(self, a: Node, b: Node, turn: Turn) -> list[Node]:
         if self._graph.has_edge(a, b):
             return [a, b]
-        only = self._graph.adj[a]
-        if len(only) == 1 and self._graph.has_edge(next(iter(only)), b):
-            return [a, *only, b]
         for forth, back in self._searches(a, b):
             if not forth.keys().isdisjoint(back):
                 return join(forth, back, turn)

@@ -204,7 +204,7 @@ def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
     else:
         clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
-        whose = "the engine's" if engine == "simpy" else clock
+        whose = "the engine's" if engine in ("simpy", "fast") else clock
         note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
     return "; ".join((note, *library.notes))
 

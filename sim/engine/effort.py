@@ -90,6 +90,9 @@ def forced(force: bool = True) -> Iterator[None]:
 
 def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:
     """Announce a simulation that takes long; raise `TooMuchError` where it takes too much, if not forced."""
+    light = min(int(LONG_S * RATES[engine]), MAX_MEMORY // _CONNECTION_BYTES)
+    if not has_more_than(light, plan, graph):
+        return
     effort = replace(estimate(plan, graph), engine=engine)
     most = MAX_TRANSFERS * RATES[engine] // RATES["simpy"]
     if effort.seconds < LONG_S and effort.memory < MAX_MEMORY:
@@ -131,27 +134,27 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
     The first steps are counted. What follows is taken from what each chunk has to travel, which is
     exact where no transfer spans several chunks.
     """
-    travels, segment = _travels(plan), graph.graph.get("segment")
-    segments = travels * plan.collective.space // segment if segment else 0
+    segments = _segments(plan, graph)
     if isinstance(plan.steps, Streams):
         return Effort(int(plan.steps.count.sum()) + segments, len(plan.steps.order))
-    transfers = travels * len(plan.chunks)
+    transfers = _travels(plan) * len(plan.chunks)
     connections = min(transfers, plan.ranks * (plan.ranks - 1))
     if transfers > _FEW:
         transfers, connections = _walked(plan, transfers)
     return Effort(transfers + segments, connections)
 
 
-def has_more_than(transfers: int, plan: Schedule) -> bool:
-    """Whether a schedule has more transfers than so many; looks no further than it must."""
-    if _travels(plan) * len(plan.chunks) <= transfers:
+def has_more_than(transfers: int, plan: Schedule, graph: Topology) -> bool:
+    """Whether a simulation has more transfers, or segments, than so many; looks no further than it must."""
+    rest = transfers - _segments(plan, graph)
+    if not isinstance(plan.steps, Streams) and _travels(plan) * len(plan.chunks) <= rest:
         return False
-    seen = 0
-    for number, moved in enumerate(plan.steps()):
-        seen += len(moved)
-        if number > _WALK or seen > transfers:
-            return True
-    return False
+    return rest < 0 or plan.longer_than(rest)
+
+
+def _segments(plan: Schedule, graph: Topology) -> int:
+    segment = graph.graph.get("segment")
+    return _travels(plan) * plan.collective.space // segment if segment else 0
 
 
 def _travels(plan: Schedule) -> int:

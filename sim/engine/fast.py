@@ -45,12 +45,21 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
     return events.simulate(schedule, graph, gamma, routes=routes)
 
 
+def is_compiled() -> bool:
+    """Whether the event loop is ready to begin, compiled on this machine before."""
+    if not jit.available():
+        return False
+    from sim.engine.compiled import loop
+
+    return jit.is_kept(loop.play)
+
+
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
     """By the compiled loop; where it turns out to need more room it begins again."""
     from sim.engine.compiled import loop, world
     from sim.engine.compiled.make import World
 
-    if not jit.is_kept(loop.play):
+    if not is_compiled():
         effort.say("compiling the event loop, once on this machine; some 20 seconds")
     generosity, rates = 1, _RATES
     while True:

@@ -12,6 +12,7 @@ from sim.network.message import PIECES
 from sim.schedule import Schedule
 from sim.streams import Streams
 from topologies import Routes, Topology
+from topologies.graph import Hop
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,8 +54,8 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     place = np.empty(len(count), dtype=np.int64)
     place[np.argsort(src, kind="stable")] = np.arange(len(count))
     taken = [route(schedule, routes, *connection) for connection in counts]
-    numbers = {hop: number for number, hop in enumerate(dict.fromkeys(hop for way in taken for hop in way))}
-    ways = [tuple([numbers[hop] for hop in way]) for way in taken]
+    numbers: dict[Hop, int] = {}
+    ways = [tuple([numbers.setdefault(hop, len(numbers)) for hop in way]) for way in taken]
     figures = [(graph.edges[hop]["bandwidth"], graph.edges[hop]["latency"]) for hop in numbers]
     bandwidth, latency = np.array(figures, dtype=np.float64).T
     segment = int(graph.graph.get("segment", 0))

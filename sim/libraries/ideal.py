@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sim.algorithms import algorithms_for, caveat, schedule
 from sim.collective import Collective
-from sim.engine.effort import estimate
+from sim.engine.effort import estimate, has_more_than
 from sim.engine.laws import ROUNDING
 from sim.libraries import scheduled
 from sim.libraries.library import Candidate
@@ -34,9 +34,8 @@ class Ideal(Scheduled):
         if self.calibration:
             fits = self.calibration.fit_for
             names = [name for name in names if fits(self.name, name, "auto")] or names
-        efforts = {name: self._effort(collective, name) for name in names}
-        kept = [name for name in names if efforts[name] <= MAX_TRANSFERS]
-        kept = kept or [min(names, key=efforts.__getitem__)]
+        kept = [name for name in names if self._is_light(collective, name)]
+        kept = kept or [min(names, key=lambda name: self._effort(collective, name))]
         left = ", ".join(name for name in names if name not in kept)
         said = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
         return [Candidate(name, caveat=said if left else "") for name in kept]
@@ -57,14 +56,21 @@ class Ideal(Scheduled):
         """The algorithm's schedule, which is proved."""
         return schedule(candidate.algorithm, collective)
 
-    def _effort(self, collective: Collective, name: str) -> int:
-        """Transfers that ``auto`` would simulate: none where there is a closed form, few by recurrence."""
+    def _is_light(self, collective: Collective, name: str) -> bool:
+        """Whether ``auto`` has it in seconds: in closed form, by few transfers or by many in recurrence."""
         plan = schedule(name, collective)
         if scheduled.has_closed_form(plan, self.graph, self.network):
-            return 0
+            return True
+        if not has_more_than(MAX_TRANSFERS, plan, self.graph):
+            return True
+        if has_more_than(MAX_TRANSFERS * RECURRENCE, plan, self.graph):
+            return False
+        return scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
+
+    def _effort(self, collective: Collective, name: str) -> int:
+        """Transfers to simulate, of a recurrence as many as an event loop plays in its time."""
+        plan = schedule(name, collective)
         transfers = estimate(plan, self.graph).transfers
-        if transfers <= MAX_TRANSFERS:
-            return transfers
         by_rule = scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
         return transfers // RECURRENCE if by_rule else transfers
 

@@ -9,7 +9,7 @@ from sim.calibration import Calibration, CalibrationError, Fit
 from sim.collective import Collective
 from sim.engine import fast, maxplus, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
-from sim.engine.effort import consider, estimate
+from sim.engine.effort import consider, has_more_than
 from sim.engine.events import simulate
 from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
@@ -26,9 +26,12 @@ MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
 
 
-SIMPY_TRANSFERS = 100_000
-"""As many transfers ``auto`` leaves to SimPy: some seconds' work; to compile the fast engine, once on a
-machine, takes longer."""
+SIMPY_TRANSFERS = 10_000
+"""As many transfers ``auto`` leaves to SimPy: half a second, in which the fast engine barely starts."""
+
+COMPILED_TRANSFERS = 100_000
+"""As many it leaves to SimPy where the fast engine is yet to be compiled, once on a machine: some seconds'
+work, while compiling takes longer."""
 
 
 MAX_CHUNKS = 1_000_000
@@ -37,7 +40,7 @@ MAX_CHUNKS = 1_000_000
 
 def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
     """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
-    return has_closed_form(plan, graph, network) and estimate(plan, graph).transfers > MAX_TRANSFERS
+    return has_closed_form(plan, graph, network) and has_more_than(MAX_TRANSFERS, plan, graph)
 
 
 def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
@@ -62,9 +65,13 @@ def is_recurrence(plan: Schedule, graph: Topology, routes: Routes, network: str 
 
 def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:
     """Which engine simulates a schedule in less time, its start included."""
-    able = jit.available() or isinstance(plan.steps, Streams)
-    large = estimate(plan, graph).transfers > SIMPY_TRANSFERS
-    return "fast" if able and large and network == "fifo" and not traced else "simpy"
+    if network != "fifo" or traced or not has_more_than(SIMPY_TRANSFERS, plan, graph):
+        return "simpy"
+    if has_more_than(COMPILED_TRANSFERS, plan, graph):
+        able = jit.available() or isinstance(plan.steps, Streams)
+    else:
+        able = fast.is_compiled()
+    return "fast" if able else "simpy"
 
 
 def _consider(plan: Schedule, graph: Topology, engine: str) -> None:

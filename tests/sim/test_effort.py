@@ -60,12 +60,13 @@ def test_what_is_not_walked_to_its_end_is_told_by_what_chunks_travel(monkeypatch
 
 def test_more_than_so_many_are_known_without_a_count_of_all() -> None:
     ring = schedule("ring", Collective("all_reduce", 100, 2**20))
-    assert not effort.has_more_than(2 * 99 * 100, ring)
-    assert effort.has_more_than(2 * 99 * 100 - 1, ring)
-    assert effort.has_more_than(10**6, schedule("ring", Collective("all_reduce", 10**5, 2**20)))
-    assert not effort.has_more_than(
-        10**5, schedule("halving_doubling", Collective("all_reduce", 4096, 2**20))
-    )
+    assert not effort.has_more_than(2 * 99 * 100, ring, star(100))
+    assert effort.has_more_than(2 * 99 * 100 - 1, ring, star(100))
+    large = schedule("direct", Collective("all_reduce", 10**5, 2**20))
+    assert effort.has_more_than(10**6, large, star(2))
+    halving = schedule("halving_doubling", Collective("all_reduce", 4096, 2**20))
+    assert not effort.has_more_than(10**5, halving, star(2))
+    assert effort.has_more_than(2 * 12 * 4096 - 1, halving, star(2))
 
 
 def test_segments_count_for_the_messages_that_they_are() -> None:

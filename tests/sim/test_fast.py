@@ -121,6 +121,16 @@ def test_auto_takes_the_fast_engine_for_what_is_large_and_says_so() -> None:
     assert (small.engine, large.engine) == ("simpy", "fast")
 
 
+@pytest.mark.parametrize(("is_compiled", "engine"), [(True, "fast"), (False, "simpy")])
+def test_auto_leaves_some_seconds_to_simpy_where_the_loop_is_yet_to_be_compiled(
+    monkeypatch: pytest.MonkeyPatch, is_compiled: bool, engine: str
+) -> None:
+    monkeypatch.setattr(fast, "is_compiled", lambda: is_compiled)
+    asked = Collective("all_reduce", 64, 1 << 24)
+    assert predict(asked, star(64), algorithm="double_binary_tree").engine == engine
+    assert predict(replace(asked, nbytes=1 << 10), star(64), algorithm="tree").engine == "simpy"
+
+
 def test_the_fast_engine_keeps_no_timeline() -> None:
     with pytest.raises(ValueError, match="keeps no timeline; write --engine simpy"):
         predict(Collective("all_reduce", 4, 1000), star(4), engine="fast", traced=True)
@@ -137,7 +147,7 @@ def test_a_ring_that_looks_alike_everywhere_is_the_closed_form() -> None:
 @pytest.mark.parametrize("pair", sorted(BUILDS))
 def test_200_ranks_of_every_algorithm_cost_what_simpy_says(pair: tuple[str, str]) -> None:
     random = np.random.default_rng(sum(map(ord, "".join(pair))))
-    for graph in (star(200), make("leaf-spine", 25, {"oversubscription": "3"})):
+    for graph in (star(200), make("leaf-spine", 50, {"oversubscription": "3"})):
         for _, _, link in graph.edges(data=True):
             link["bandwidth"] *= random.uniform(0.3, 3)
             link["latency"] *= random.uniform(0.3, 3)

@@ -7,16 +7,18 @@ that of each link's queue only the first message stands in the heap.
 
 from typing import Any
 
-from sim.engine.compiled.memory import array_at
-from sim.engine.compiled.world import ARRIVAL, LATER, NOW, TRAVELS, link_at, messages
+from sim.engine.compiled.memory import LINE, array_at, fetch
+from sim.engine.compiled.world import ARRIVAL, CONNECTION, LATER, MESSAGE, NOW, TRAVELS, link_at, messages
 from sim.jit import compiled
+
+CONNECTION_SIZE, MESSAGE_SIZE = CONNECTION.itemsize, MESSAGE.itemsize
 
 
 @compiled
 def post(world: Any, slot: int, key: int, time: float) -> None:
     """Have something happen to a message at ``time``, in the order of ``key`` in that instant."""
     if time <= world.until:
-        _push_now(world, slot, key)
+        _push_now(world, slot, messages(world)[slot].connection, key)
     else:
         _push_later(world, slot, key, time)
 
@@ -25,17 +27,17 @@ def post(world: Any, slot: int, key: int, time: float) -> None:
 def post_behind(world: Any, number: int, slot: int, key: int, time: float) -> None:
     """The same of a message that leaves a link, to which nothing happens before it does to those ahead."""
     if time <= world.until:
-        _push_now(world, slot, key)
+        _push_now(world, slot, messages(world)[slot].connection, key)
         return
     link = link_at(world, number)
     if not link.last:
         _push_later(world, slot, key, time)
-    elif messages(world)[link.last].at <= time:
+    elif link.last_at <= time:
         messages(world)[link.last].next = slot
     else:
         _push_later(world, slot, key, time)
         return
-    link.last = slot
+    link.last, link.last_at = slot, time
     messages(world)[slot].left = number + 1
 
 
@@ -48,16 +50,27 @@ def take(world: Any) -> Any:
         return -1
     first = array_at(world.later, 1, LATER)[0]
     world.until = until = first.time * world.within
-    slot, key = first.slot, first.key
+    slot, connection, key = first.slot, first.connection, first.key
     _follow(world, slot)
+    _expect(world, first)
     if not world.num_later or first.time > until:
         return slot
-    _push_now(world, slot, key)
+    _push_now(world, slot, connection, key)
     while world.num_later and first.time <= until:
-        also, also_key = first.slot, first.key
-        _follow(world, also)
-        _push_now(world, also, also_key)
+        slot, connection, key = first.slot, first.connection, first.key
+        _follow(world, slot)
+        _expect(world, first)
+        _push_now(world, slot, connection, key)
     return _pop_now(world)
+
+
+@compiled
+def _expect(world: Any, place: Any) -> None:
+    """Have at hand what a message that happens soon is and belongs to."""
+    fetch(world.messages + place.slot * MESSAGE_SIZE)
+    way = world.connections + place.connection * CONNECTION_SIZE
+    fetch(way)
+    fetch(way + LINE)
 
 
 @compiled
@@ -76,7 +89,7 @@ def _follow(world: Any, slot: int) -> None:
     slot = message.next
     message = messages(world)[slot]
     heap = array_at(world.later, 1, LATER)
-    heap[0].time, heap[0].slot = message.at, slot
+    heap[0].time, heap[0].slot, heap[0].connection = message.at, slot, message.connection
     heap[0].key = message.key + (ARRIVAL if message.state == TRAVELS else 0)
     _sift(world, world.num_later)
 
@@ -92,7 +105,7 @@ def _push_later(world: Any, slot: int, key: int, time: float) -> None:
         heap[here] = heap[above]
         here = above
     place = heap[here]
-    place.time, place.key, place.slot = time, key, slot
+    place.time, place.key, place.slot, place.connection = time, key, slot, messages(world)[slot].connection
 
 
 @compiled
@@ -107,7 +120,7 @@ def _pop_later(world: Any) -> None:
 def _sift(world: Any, last: int) -> None:
     """Bring the first of so many to its place."""
     heap, here = array_at(world.later, world.room, LATER), 0
-    time, key, slot = heap[0].time, heap[0].key, heap[0].slot
+    time, key, slot, connection = heap[0].time, heap[0].key, heap[0].slot, heap[0].connection
     while True:
         below = 4 * here + 1
         if below >= last:
@@ -121,11 +134,11 @@ def _sift(world: Any, last: int) -> None:
         heap[here] = heap[least]
         here = least
     place = heap[here]
-    place.time, place.key, place.slot = time, key, slot
+    place.time, place.key, place.slot, place.connection = time, key, slot, connection
 
 
 @compiled
-def _push_now(world: Any, slot: int, key: int) -> None:
+def _push_now(world: Any, slot: int, connection: int, key: int) -> None:
     heap, here = array_at(world.now, world.room, NOW), world.num_now
     world.num_now = here + 1
     while here:
@@ -135,7 +148,7 @@ def _push_now(world: Any, slot: int, key: int) -> None:
         heap[here] = heap[above]
         here = above
     place = heap[here]
-    place.key, place.slot = key, slot
+    place.key, place.slot, place.connection = key, slot, connection
 
 
 @compiled
@@ -154,4 +167,6 @@ def _pop_now(world: Any) -> Any:
         heap[here] = heap[below]
         here = below
     heap[here] = heap[last]
+    if last:
+        _expect(world, heap[0])
     return first

@@ -7,7 +7,7 @@ value).
 
 from typing import Any
 
-from sim.engine.compiled.world import FULL, edges, entries, gates, messages, ranges
+from sim.engine.compiled.world import FULL, edges, entries, gates, ranges, waiting
 from sim.jit import compiled
 
 
@@ -60,7 +60,7 @@ def close_over(world: Any, slot: int, end: int, first: int, stop: int) -> None:
         gate = gates(world)[held[here].gate]
         gate.closed = 1
         gate.waiting = chain(world, gate.waiting, slot)
-        messages(world)[slot].missing += 1
+        waiting(world)[slot].missing += 1
         here = held[here].after
 
 
@@ -85,8 +85,8 @@ def shut(world: Any, slot: int, end: int, first: int, stop: int) -> None:
 @compiled
 def _bring(world: Any, slot: int, gate: int) -> None:
     gates(world)[gate].lacks += 1
-    message = messages(world)[slot]
-    message.brings = chain(world, message.brings, gate)
+    held = waiting(world)[slot]
+    held.brings = chain(world, held.brings, gate)
 
 
 @compiled

@@ -35,6 +35,7 @@ from sim.engine.compiled.world import (
     messages,
     number_at,
     room_for_message,
+    waiting,
 )
 from sim.jit import compiled, entry, fingerprint
 from sim.network import compiled as fifo
@@ -121,7 +122,7 @@ def _send(world: Any, slot: int, time: float) -> None:
     if number < 0:
         _set_out(world, slot, time)
         return
-    message.offset = message.next = 0
+    waiting(world)[slot].offset = message.next = 0
     message.state = TRAVELS
     stream = array_at(world.streams, number + 1, STREAM)[number]
     if stream.tail:
@@ -136,11 +137,11 @@ def _send(world: Any, slot: int, time: float) -> None:
 def _fill(world: Any, stream: Any, time: float) -> None:
     """Send the pieces that a route's window has room for."""
     while stream.head:
-        whole = messages(world)[stream.head]
+        whole, cut = messages(world)[stream.head], waiting(world)[stream.head]
         size = world.segment
         if not size:
             size = max(-(-whole.nbytes // connections(world)[whole.connection].pieces), 1)
-        nbytes = min(size, whole.nbytes - whole.offset)
+        nbytes = min(size, whole.nbytes - cut.offset)
         if nbytes > stream.room:
             return
         slot = room_for_message(world)
@@ -149,11 +150,11 @@ def _fill(world: Any, stream: Any, time: float) -> None:
         stream.room -= nbytes
         piece = messages(world)[slot]
         piece.connection, piece.nbytes, piece.whole = whole.connection, nbytes, stream.head
-        piece.key = whole.key + whole.offset // size
-        whole.offset += nbytes
-        piece.offset = 0
-        if whole.offset == whole.nbytes:
-            piece.offset = 1
+        piece.key = whole.key + cut.offset // size
+        cut.offset += nbytes
+        waiting(world)[slot].offset = 0
+        if cut.offset == whole.nbytes:
+            waiting(world)[slot].offset = 1
             stream.head = whole.next
             if not stream.head:
                 stream.tail = 0
@@ -165,7 +166,7 @@ def _piece_arrived(world: Any, slot: int, time: float) -> None:
     piece = messages(world)[slot]
     number = connections(world)[piece.connection].stream
     stream = array_at(world.streams, number + 1, STREAM)[number]
-    whole, last = piece.whole, piece.offset
+    whole, last = piece.whole, waiting(world)[slot].offset
     stream.room += piece.nbytes
     leave(world, slot)
     _fill(world, stream, time)
@@ -182,7 +183,7 @@ def _received(world: Any, slot: int, time: float) -> None:
     way.credits += 1
     way.to_arrive -= 1
     if not way.to_arrive:
-        for place in range(way.later, connections(world)[connection + 1].later):
+        for place in range(way.later, way.later + way.laters):
             later = number_at(world.later_table, place)
             connections(world)[later].held -= 1
             _advance(world, later, time)
@@ -204,7 +205,7 @@ def _complete(world: Any, slot: int, time: float) -> None:
     message = messages(world)[slot]
     world.finished = max(world.finished, time)
     world.done += 1
-    connection, brings = message.connection, message.brings
+    connection = message.connection
     leave(world, slot)
     if world.streamed:
         way = connections(world)[connection]
@@ -212,9 +213,10 @@ def _complete(world: Any, slot: int, time: float) -> None:
             way.summed += 1
         else:
             way.plain += 1
-        for place in range(way.wake, connections(world)[connection + 1].wake):
+        for place in range(way.wake, way.wake + way.wakes):
             _advance(world, number_at(world.wake_table, place), time)
         return
+    brings = waiting(world)[slot].brings
     while brings:
         gate = edges(world)[brings].value
         brings = unchain(world, brings)
@@ -229,16 +231,17 @@ def _relieve(world: Any, number: int, time: float) -> None:
     gate.ready = max(gate.ready, time)
     if gate.lacks:
         return
-    time, waiting, behind = gate.ready, gate.waiting, gate.behind
+    time, waits, behind = gate.ready, gate.waiting, gate.behind
     lift(world, number)
     forget(world, number)
-    while waiting:
-        message = messages(world)[edges(world)[waiting].value]
-        waiting = unchain(world, waiting)
-        message.missing -= 1
-        message.ready = max(message.ready, time)
-        if not message.missing:
-            _advance(world, message.connection, time)
+    while waits:
+        slot = edges(world)[waits].value
+        waits = unchain(world, waits)
+        held = waiting(world)[slot]
+        held.missing -= 1
+        held.ready = max(held.ready, time)
+        if not held.missing:
+            _advance(world, messages(world)[slot].connection, time)
     while behind:
         later = edges(world)[behind].value
         behind = unchain(world, behind)
@@ -256,12 +259,12 @@ def _advance(world: Any, connection: int, time: float) -> None:
         return
     while way.head and way.credits and not way.held:
         slot = way.head
-        message = messages(world)[slot]
-        if message.missing:
+        held = waiting(world)[slot]
+        if held.missing:
             return
-        way.head = message.next
+        way.head = messages(world)[slot].next
         way.credits -= 1
-        _send(world, slot, max(way.clear, message.ready))
+        _send(world, slot, max(way.clear, held.ready))
         if not way.head:
             way.tail = 0
             if way.taken < way.count:
@@ -273,7 +276,7 @@ def _advance(world: Any, connection: int, time: float) -> None:
 def _fed(world: Any, connection: int) -> bool:
     """Whether all that the connection's next transfer needs is complete."""
     way = connections(world)[connection]
-    for place in range(way.need, connections(world)[connection + 1].need):
+    for place in range(way.need, way.need + way.needs):
         need = array_at(world.need_table, place + 1, NEED)[place]
         feeder = connections(world)[need.whom]
         wanted = way.sent + need.shift
@@ -337,8 +340,10 @@ def _take_step(world: Any, begin: int, end: int) -> None:
         message.connection, message.reduce = move.connection, move.reduce
         message.nbytes = bounds[stop] - bounds[move.chunk]
         message.key = way.order + (way.taken << world.place_shift)
-        message.missing = message.brings = message.next = 0
-        message.ready = 0.0
+        message.next = 0
+        held = waiting(world)[slot]
+        held.missing = held.brings = 0
+        held.ready = 0.0
         close_over(world, slot, way.source, move.chunk, stop)
         if way.tail:
             messages(world)[way.tail].next = slot

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.engine.compiled.memory import lines
 from sim.engine.compiled.world import (
     CONNECTION,
     EDGE,
@@ -15,6 +16,7 @@ from sim.engine.compiled.world import (
     NOW,
     RANGE,
     STREAM,
+    WAITING,
     WORLD,
 )
 from sim.engine.wiring import Ints, Wiring
@@ -48,7 +50,7 @@ class World:
         for name in ("fresh", "fresh_gate", "fresh_range", "fresh_edge"):
             record[name] = 1
         ways = _connections(schedule, wiring, streams)
-        ways["order"][:-1], record["place_shift"] = _keys(schedule, wiring)
+        ways["order"], record["place_shift"] = _keys(schedule, wiring)
         if streams:
             needs, wakes = _add_needs(ways, wiring, streams)
             self.hold(need_table=needs, wake_table=wakes)
@@ -67,7 +69,7 @@ class World:
             partly=np.empty((len(links), rates, 2)), rates=np.empty((varied, rates, 2)),
             scratch=np.empty((2, 4 * rates, 2)),
             later_table=_add_laters(ways, schedule, wiring),
-            messages=np.empty(room, dtype=MESSAGE),
+            messages=lines(room, MESSAGE), waiting=np.empty(room, dtype=WAITING),
             later=np.empty(room, dtype=LATER), now=np.empty(room, dtype=NOW),
             bounds=np.ascontiguousarray(schedule.chunks.bounds, dtype=np.int64),
             adders=np.zeros(schedule.ends),
@@ -93,11 +95,10 @@ def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None) 
 
 
 def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> Any:
-    """A record each, and one more where the last one's ranges end."""
-    count = len(wiring.count)
-    rows = np.zeros(count + 1, dtype=CONNECTION)
-    rows["route"] = wiring.start
-    ways = rows[:count]
+    """A record each."""
+    ways = lines(len(wiring.count), CONNECTION)
+    ways[:] = np.zeros(1, dtype=CONNECTION)
+    ways["route"] = wiring.start[:-1]
     ways["hops"] = np.diff(wiring.start)
     ways["credits"] = np.minimum(schedule.credits, wiring.count)
     ways["count"] = ways["to_arrive"] = wiring.count
@@ -106,7 +107,7 @@ def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) ->
     if streams:
         ways["first"] = streams.first[wiring.column]
         ways["sums"] = np.minimum(streams.sums, streams.count)[wiring.column]
-    return rows
+    return ways
 
 
 def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
@@ -131,8 +132,9 @@ def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
     rows = np.stack([number[needs.who], number[needs.whom], needs.shift], axis=1)
     rows = rows[rows[:, 0] >= 0]
     by_who, by_whom = rows[np.argsort(rows[:, 0])], rows[np.argsort(rows[:, 1])]
-    ways["need"] = np.searchsorted(by_who[:, 0], np.arange(count + 1))
-    ways["wake"] = np.searchsorted(by_whom[:, 1], np.arange(count + 1))
+    for some, column in (("need", by_who[:, 0]), ("wake", by_whom[:, 1])):
+        begin = np.searchsorted(column, np.arange(count + 1))
+        ways[some], ways[f"{some}s"] = begin[:-1], np.diff(begin)
     table = np.zeros(len(rows), dtype=NEED)
     table["whom"], table["shift"] = by_who[:, 1], by_who[:, 2]
     return table, np.ascontiguousarray(by_whom[:, 0])
@@ -151,6 +153,7 @@ def _add_laters(ways: Any, schedule: Schedule, wiring: Wiring) -> Ints:
         for early in of_pair.get(earlier, ())
     ]
     rows = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    ways["later"] = np.searchsorted(rows[:, 0], np.arange(len(ways)))
+    begin = np.searchsorted(rows[:, 0], np.arange(len(ways) + 1))
+    ways["later"], ways["laters"] = begin[:-1], np.diff(begin)
     ways["held"] = np.bincount(rows[:, 1], minlength=len(ways))
     return np.ascontiguousarray(rows[:, 1])

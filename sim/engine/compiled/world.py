@@ -8,59 +8,68 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.compiled.memory import array_at
+from sim.engine.compiled.memory import LINE, array_at
 from sim.jit import compiled
 
 
-def _record(ints: str, floats: str = "", *, short: str = "") -> Any:
-    """A record, its widest fields first; ``short`` are 32 bits, so that more fits the caches."""
+def _record(ints: str, floats: str = "", *, short: str = "", tiny: str = "") -> Any:
+    """A record, its widest fields first; ``short`` are 32 bits, ``tiny`` 16, so that more fits the caches.
+
+    One that is longer than a cache line is some lines long.
+    """
     fields: list[tuple[str, Any]] = [(name, np.float64) for name in floats.split()] + [
         (name, np.int64) for name in ints.split()
     ]
     fields += [(name, np.int32) for name in short.split()]
+    fields += [(name, np.int16) for name in tiny.split()]
+    length = np.dtype(fields, align=True).itemsize
+    if length > LINE:
+        fields += [(f"_{number}", np.int32) for number in range(-length % LINE // 4)]
     return np.dtype(fields, align=True)
 
 
 INT = np.dtype(np.int64)
 FLOAT = np.dtype(np.float64)
 
-LINK = _record("parts last", "bandwidth latency free")
+LINK = _record("", "bandwidth latency free last_at", short="parts last")
 """A link is free from a moment on, or partly: so many ``parts`` say what is left of it from when on.
 
-``last`` is the last of the messages that have left it and to which nothing has happened since: a queue.
+``last`` is the last of the messages that have left it and to which nothing has happened since, a queue, and
+``last_at`` is when something happens to it.
 """
 
 MESSAGE = _record(
-    "nbytes key offset",
-    "at tail rate ready",
-    short="connection hop state reduce next whole missing brings changes left",
+    "nbytes key", "at tail rate", short="connection next left whole", tiny="hop changes state reduce"
 )
-"""A transfer, or, where ``whole`` is its transfer, a piece, whose ``offset`` says whether it is the last.
+"""A transfer, or, where ``whole`` is its transfer, a piece; a cache line.
 
 ``left`` is 1 above the number of the link in whose queue it is. The rest is as in
 `sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
 """
 
+WAITING = _record("offset", "ready", short="missing brings")
+"""What else there is to a transfer with gates or pieces; a piece's ``offset`` says whether it is the last."""
+
 CONNECTION = _record(
     "order",
     "clear",
-    short="route hops credits count sent to_arrive held source target pieces stream sums summed plain first "
-    "head tail taken need wake later",
+    short="route hops credits sent to_arrive held target stream source pieces head tail "
+    "count sums summed plain first need needs wake wakes later laters taken",
 )
-"""Its route, what its transfers need, whom they wake and who waits for the last one are ranges in tables."""
+"""Its route, what its transfers need, whom they wake and who waits for the last one are so many in tables."""
 
 NEED = _record("whom shift")
 STREAM = _record("head tail", "room")
-LATER = _record("key slot", "time")
-NOW = _record("key slot")
+LATER = _record("key", "time", short="slot connection")
+NOW = _record("key", short="slot connection")
 MOVE = _record("connection chunk span reduce slot")
 GATE = _record("lacks closed waiting behind end begin stop", "ready")
 RANGE = _record("begin stop gate before after")
 EDGE = _record("next value")
 
 _ARRAYS = (
-    "links partly messages rates scratch connections routes need_table wake_table later_table streams later "
-    "now bounds adders gates ranges edges entries moves starts dry"
+    "links partly messages waiting rates scratch connections routes need_table wake_table later_table "
+    "streams later now bounds adders gates ranges edges entries moves starts dry"
 )
 """Each is known by its address."""
 
@@ -90,6 +99,12 @@ def messages(world: Any) -> Any:
 
 
 @compiled
+def waiting(world: Any) -> Any:
+    """What else there is to some of them, in the same places."""
+    return array_at(world.waiting, world.room, WAITING)
+
+
+@compiled
 def link_at(world: Any, number: int) -> Any:
     """One link."""
     return array_at(world.links, number + 1, LINK)[number]
@@ -97,8 +112,8 @@ def link_at(world: Any, number: int) -> Any:
 
 @compiled
 def connections(world: Any) -> Any:
-    """The connections, in order of first use, and one more, where the last one's ranges end."""
-    return array_at(world.connections, world.num_connections + 1, CONNECTION)
+    """The connections, in order of first use."""
+    return array_at(world.connections, world.num_connections, CONNECTION)
 
 
 @compiled

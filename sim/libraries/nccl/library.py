@@ -16,6 +16,7 @@ from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
+from sim.libraries.nccl.device.crossing import busiest
 from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from sim.libraries.nccl.device.p2p import point_to_point
@@ -226,12 +227,16 @@ def on_fabric(
     """
     if comm.network is None or comm.nodes == 1:
         return found
-    algorithm = candidate.algorithm
+    algorithm, more = candidate.algorithm, 0.0
     if algorithm not in ("ring", "tree", "nvls_tree"):
-        said, more = f"what the fabric's switches share out is not in the time of {algorithm}", 0.0
+        said = f"what the fabric's switches share out is not in the time of {algorithm}"
+        cable = busiest(comm, collective, algorithm)
+        if cable:
+            said = f"fabric: {cable.words}"
+            more = max(overhead_s(comm, algorithm, candidate.protocol) + cable.seconds - found.time_s, 0.0)
+            said += f"; that adds {format_duration(more, 4)}" if more else ""
     else:
         said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
-        more = 0.0
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
             said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""

@@ -58,7 +58,7 @@ def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
     crossing: Counter[Hop] = Counter()
     latencies = []
     for ends, channels in _connections(comm, algorithm, used).items():
-        hops = list(pairwise(_way(structure, ends)))
+        hops = list(pairwise(way(structure, ends)))
         for hop in hops:
             crossing[hop] += channels
         latencies.append(sum(graph.edges[hop]["latency"] for hop in hops))
@@ -69,13 +69,13 @@ def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
     return Shared(share, latency, link, crossing[link])
 
 
-def _way(structure: Machines, ends: Ends) -> list[str]:
+def way(structure: Machines, ends: Ends) -> list[str]:
     """The switches from card to card; where rails are not joined the sender takes the receiver's."""
     here, out, there, into = ends
-    way = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
-    if way is None:
+    found = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
+    if found is None:
         raise TopologyError(f"no way from card {out} of node {here} to card {into} of node {there}")
-    return way[1:-1]
+    return found[1:-1]
 
 
 def _connections(comm: Communicator, algorithm: str, used: int) -> Counter[Ends]:

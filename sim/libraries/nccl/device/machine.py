@@ -113,17 +113,26 @@ class Machine(Routes):
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """From rank to rank."""
-        (here, a), (there, b) = divmod(src, self._comm.gpus), divmod(dst, self._comm.gpus)
-        a, b = self._gpu[a], self._gpu[b]
+        (here, a), (there, b) = self._place(src), self._place(dst)
         if here == there:
             way = self._along(here, self._paths.gpus[a][b].links, a)
             if (src, dst, self._channel) not in self._copied:
                 return way
             gpu, block = self._block(src, dst, self._channel)
             return ((gpu, block), (block, gpu), *way)
-        into = self._port(b)
-        out = into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)
+        out, into = self.cards(src, dst)
         return (*self._leaving(here, a, out), *self._landing(there, b, into))
+
+    def cards(self, src: int, dst: int) -> tuple[int, int]:
+        """The cards by which a message to another node leaves and arrives, by their numbers in a node."""
+        (_, a), (_, b) = self._place(src), self._place(dst)
+        into = self._port(b)
+        return (into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)), into
+
+    def _place(self, rank: int) -> tuple[int, int]:
+        """A rank's node, and its GPU among the node's."""
+        node, local = divmod(rank, self._comm.gpus)
+        return node, self._gpu[local]
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
         """Up to the node's NVSwitch, or by the rank's card to the network."""

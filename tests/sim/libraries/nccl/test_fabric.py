@@ -7,10 +7,11 @@ import pytest
 
 from sim.collective import Collective
 from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
+from sim.libraries.library import Candidate, Library
 from sim.libraries.nccl.cluster import communicator_of
 from sim.libraries.nccl.communicator import Settings
 from sim.libraries.nccl.device.connect import rings
+from sim.libraries.nccl.device.crossing import busiest
 from sim.libraries.nccl.device.fabric import shared
 from topologies import Routes, load
 
@@ -90,8 +91,6 @@ def test_the_choice_is_the_same_on_every_fabric_and_the_answer_says_what_it_adds
     assert after.time_hi_s - before.time_hi_s == pytest.approx(after.time_s - before.time_s)
     assert "fabric: connections that share" in after.caveat
     assert "by closed form" in after.caveat
-    scattered = Collective("all_to_all", 512, MIB)
-    assert "not in the time of p2p" in on.time(scattered, on.choose(scattered)).caveat
 
 
 def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
@@ -121,3 +120,62 @@ def test_both_engines_agree_on_a_fabric(algorithm: str) -> None:
     library = nccl("dgx-h100:4", algorithm, fabric="leaf_spine", hosts_per_leaf="2", oversubscription="8")
     simpy = time_us(library, 16 * MIB, engine="simpy")
     assert time_us(library, 16 * MIB, engine="fast") == pytest.approx(simpy, rel=1e-9)
+
+
+WAYS = {
+    "all_to_all": ("dgx-h100:6", "auto"),
+    "gather": ("dgx-h100:6", "auto"),
+    "sendrecv": ("h100-1gpu:6", "auto"),
+    "all_gather": ("h100-1gpu:6", "pat"),
+    "reduce_scatter": ("h100-1gpu:6", "pat"),
+}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_messages_take_at_least_what_the_busiest_cable_needs(kind: str) -> None:
+    cluster, algorithm = WAYS[kind]
+    asked = Collective(kind, 48 if cluster.startswith("dgx") else 6, 64 * MIB)
+    found = []
+    for ratio in ("1", "4", "64"):
+        values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": ratio}
+        library = find_library("nccl", cluster, values, options=Options(algorithm), calibration=None)
+        (candidate, *_) = [one for one in library.candidates(asked) if one.algorithm in ("pat", "p2p")]
+        cable = busiest(library.comm, asked, candidate.algorithm)
+        assert cable is not None
+        estimate = library.time(asked, candidate)
+        assert estimate.time_s >= cable.seconds
+        assert " -> ".join(cable.link or ()) in estimate.caveat
+        found.append((estimate.time_s, cable))
+    times, cables = zip(*found, strict=True)
+    assert times[0] <= times[1] < times[2]
+    assert cables[2].seconds == pytest.approx(64 * cables[0].seconds)
+    assert times[2] == pytest.approx(cables[2].seconds, rel=0.01)
+
+
+def test_the_busiest_cable_of_all_to_all_has_what_is_routed_rank_by_rank() -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": "4"}
+    comm = communicator_of("dgx-a100:6", values, None, Settings())
+    assert comm is not None
+    asked = Collective("all_to_all", 48, 48 * MIB)
+    routes, crossing = Routes(load("dgx-a100:6", values)), Counter[tuple[str, str]]()
+    for src in range(48):
+        for dst in range(48):
+            if src // 8 != dst // 8:
+                crossing.update(hop for hop in routes.route(src, dst) if "/" not in "".join(hop))
+    cable = busiest(comm, asked, "p2p")
+    assert cable is not None
+    assert cable.nbytes == max(crossing.values()) * MIB
+
+
+def test_where_no_rule_says_what_a_fabric_does_the_answer_says_so() -> None:
+    values = {"fabric": "rail_optimized", "oversubscription": "4"}
+    small, large = nccl("dgx-h100:64", "auto", **values), nccl("dgx-h100:200", "auto", **values)
+    summed = Collective("all_reduce", small.ranks, 64 * MIB)
+    scattered = Collective("all_to_all", large.ranks, 64 * MIB)
+    for library, asked, candidate in (
+        (small, summed, Candidate("collnet_direct", "simple", 8, 1000.0)),
+        (small, summed, Candidate("nvls", "simple", 8, 1000.0)),
+        (large, scattered, large.choose(scattered)),
+    ):
+        caveat = library.time(asked, candidate).caveat
+        assert f"what the fabric's switches share out is not in the time of {candidate.algorithm}" in caveat
