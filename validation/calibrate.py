@@ -10,6 +10,7 @@ from sim.libraries.nccl.cluster import is_machine
 from sim.record import Record, RecordError, digest
 from topologies.catalogue import split
 from topologies.units import format_duration, format_size
+from validation.fallback import as_run
 from validation.fit import NAMES, fit
 from validation.machines import check_one_cluster
 from validation.measured.calibrate import calibrate_nccl, report_nccl
@@ -34,7 +35,8 @@ def calibrate(
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
     of_nccl = [record for record in records if record.library == "nccl"] if is_machine(cluster) else []
-    nccl = calibrate_nccl(of_nccl, split(cluster)[0], settings or {}) if of_nccl else None
+    ran = as_run(of_nccl, cluster, settings or {})
+    nccl = calibrate_nccl(ran, split(cluster)[0], settings or {}) if ran else None
     others = [record for record in records if record not in of_nccl]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows(others, cluster, settings or {}):

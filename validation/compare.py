@@ -26,7 +26,6 @@ class Compared:
     """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band.
 
     ``choice`` is what was predicted, by name: an algorithm, with its protocol where there are several.
-    ``fallback`` is what NCCL fell back to, if it has nothing of what the record says it was told to take.
     """
 
     record: Record
@@ -35,7 +34,6 @@ class Compared:
     hi_s: float
     set: str
     choice: str = ""
-    fallback: str = ""
 
     def __post_init__(self) -> None:
         record = self.record
@@ -132,8 +130,6 @@ def compare(
             row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
         else:
             row = replace(_textbook(next(others), calibration, fitted), record=record)
-        if as_it_ran.algorithm != record.algorithm:
-            row = replace(row, fallback=as_it_ran.algorithm)
         compared.append(row)
     return compared
 

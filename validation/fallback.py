@@ -40,6 +40,18 @@ def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -
     return ran
 
 
+def fell_back(records: Sequence[Record], ran: Sequence[Record], cluster: str, used: str) -> list[str]:
+    """Where what ran is not what the record says, in words; ``used`` is what became of such a row."""
+    return list(
+        dict.fromkeys(
+            f"NCCL_ALGO={record.algorithm} names what {cluster} has not for {record.collective}, "
+            f"so NCCL fell back; {used} as NCCL_ALGO={as_it_ran.algorithm}"
+            for record, as_it_ran in zip(records, ran, strict=True)
+            if as_it_ran.algorithm != record.algorithm
+        )
+    )
+
+
 def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
     """What NCCL_ALGO must say for what ran: the record's own where that is possible."""
     if record.library != "nccl" or record.algorithm == "auto":

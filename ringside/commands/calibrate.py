@@ -29,6 +29,7 @@ def command(
 def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
     """Fit, write the file, print the report."""
     from validation.calibrate import calibrate, report
+    from validation.fallback import as_run, fell_back
 
     check_outputs([output], inputs=[*files, cluster])
     reading, values = read_all(files), parse_settings(settings)
@@ -37,6 +38,8 @@ def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, p
         found = calibrate(reading.records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)
     print(report(found))
+    for note in fell_back(reading.records, as_run(reading.records, cluster, values), cluster, "fitted"):
+        print(note)
     print(f"\nwritten to {output}")
 
 

@@ -17,6 +17,7 @@ from sim.record import Record, is_ddp_record
 from topologies import parse_settings
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
+from validation.fallback import as_run, fell_back
 from validation.machines import infer_machine, other_gpus
 from validation.readers import read_all
 
@@ -97,7 +98,8 @@ def run(
         )
     if network != "fifo":
         comments.append(f"schedules played on the {network} network")
-    comments += _fallbacks(rows, cluster)
+    ran = as_run(records, cluster, parse_settings(settings))
+    comments += fell_back(records, ran, cluster, "predicted")
     sums = summaries(rows)
     if plot:
         from ringside.pictures.comparison import draw_comparison
@@ -132,18 +134,6 @@ def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[
     if others:
         print(f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr)
     return cluster, []
-
-
-def _fallbacks(rows: Sequence[Compared], cluster: str) -> list[str]:
-    """What was told to NCCL and is not to be had, and what is predicted in its place."""
-    return list(
-        dict.fromkeys(
-            f"NCCL_ALGO={row.record.algorithm} names what {cluster} has not for {row.record.collective}, "
-            f"so NCCL fell back; predicted as NCCL_ALGO={row.fallback}"
-            for row in rows
-            if row.fallback
-        )
-    )
 
 
 def percent(text: str) -> float:

@@ -46,6 +46,7 @@ def run(
     from validation.explain.nccl import NcclFamily
     from validation.explain.schedules import ScheduleFamily
     from validation.explain.verdict import judge
+    from validation.fallback import as_run, fell_back
     from validation.machines import check_one_cluster, infer_machine, other_gpus
     from validation.readers import read_all
 
@@ -65,21 +66,26 @@ def run(
     found = shipped(split(cluster)[0]) if found == AUTO else found
     if not isinstance(found, Calibration):
         raise RecordError(f"nothing to lay the log beside: {why_not(split(cluster)[0])}; write --calibration")
+    ran = as_run(records, cluster, values)
+    notes = fell_back(records, ran, cluster, "explained")
     family: Family
     with console.simulating("trying causes"):
         if found.nccl and any(record.library == "nccl" for record in records):
-            family = NcclFamily(records, split(cluster)[0], values, found.nccl.model())
+            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model())
         else:
-            family = ScheduleFamily(records, cluster, values, found)
+            family = ScheduleFamily(ran, cluster, values, found)
         verdict = judge(family)
     if as_json:
         inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
-        console.print_json("explain", {"inputs": inputs, "machine": cluster, **_content(verdict)})
+        console.print_json(
+            "explain", {"inputs": inputs, "machine": cluster, "notes": notes, **_content(verdict)}
+        )
     else:
         described = found.nccl.described if found.nccl else f"the calibration of {found.cluster}"
         comments = [
             f"machine: {cluster}, {why}; family: {described}",
             f"rows: {len(verdict.records)} of {len(records)} are judged",
+            *notes,
         ]
         console.print_table(comments, HEADS, _table(verdict))
         print("\n".join(f"# {line}" for line in lines(verdict)))

@@ -115,6 +115,31 @@ def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
         assert (row["predicted_s"], row["choice"]) == (plain["predicted_s"], plain["choice"])
 
 
+def test_calibrate_and_explain_take_what_ran_for_what_was_told(ringside, tmp_path):
+    run = (
+        Path(__file__).parents[2] / "validation/published" / "mn5_h100_all_reduce_n4_r16_ring.json"
+    ).read_text()
+    answers = []
+    for told in ("nvls_tree", "ring"):
+        (tmp_path / "job.json").write_text(run.replace('"algorithm": "ring"', f'"algorithm": "{told}"'))
+        args = ("job.json", "--cluster", "mn5-h100")
+        code, fitted, err = ringside("calibrate", *args, "-o", f"{told}.yaml")
+        assert code == 0, err
+        code, explained, err = ringside("explain", *args, "--json")
+        assert code == 0, err
+        simulated = ringside("simulate", "all_reduce", "--cluster", "mn5-h100:4", "--anchor", "job.json")[1]
+        answers.append((fitted, json.loads(explained), simulated))
+    (fitted, explained, simulated), (plainly, as_ring, anchored) = answers
+    assert "so NCCL fell back; fitted as NCCL_ALGO=ring" in fitted
+    assert "fell back" not in plainly
+    assert fitted.splitlines()[2:4] == plainly.splitlines()[2:4]
+    (said,) = explained["notes"]
+    assert said.endswith("explained as NCCL_ALGO=ring")
+    assert not as_ring["notes"]
+    assert [row["family_s"] for row in explained["rows"]] == [row["family_s"] for row in as_ring["rows"]]
+    assert simulated == anchored
+
+
 def test_the_gathering_half_has_no_trees(ringside, tmp_path):
     pinned = "# Collective test starting: all_gather_perf\n# NCCL_ALGO set by environment to Tree\n"
     (tmp_path / "job.log").write_text(pinned + LOG)

@@ -303,7 +303,7 @@ REFUSED = {
         all_reduce --cluster star:4 --size 1M --library gloo --nccl-graph nothere
         all_reduce --cluster star:4 --size 1M --library gloo --nccl-version 2.29
         all_reduce --cluster star:4 --size 1M --library gloo --algorithm tree
-        gather --cluster star:4 --size 1M --library gloo
+        gather --cluster star:4 --size 1M --library gloo --algorithm tree
         all_reduce --cluster dgx-h100:2 --size 1M --redop nonsense
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-version nan
         all_reduce --cluster dgx-h100:2 --size 1M --nccl-graph nothere

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sim.calibration import Calibration, CalibrationError
 from sim.record import Record, RecordError, digest
+from validation.fallback import as_run
 from validation.measured.observed import choose, is_observable, observed
 
 
@@ -14,13 +15,16 @@ def anchored(
     """The calibration scaled by the site's own rows; what they say reaches as far as they are alike."""
     if calibration.nccl is None:
         raise CalibrationError(f"the calibration of {calibration.cluster} has nothing of NCCL to scale")
-    rows = observed([record for record in records if is_observable(record)], machine, values)
+    own = [record for record in records if is_observable(record)]
+    ran = as_run(own, machine, values)
+    rows = observed(ran, machine, values)
     chosen = choose(rows, calibration.nccl.facts)
     if not chosen.tasks:
         raise RecordError("no row of the anchor is of a collective that NCCL's measured model has a form for")
-    used = [rows[place].record for place in chosen.kept]
+    kept = [rows[place].record for place in chosen.kept]
+    written = dict(zip(map(digest, ran), map(digest, own), strict=True))
     return replace(
         calibration,
-        nccl=calibration.nccl.anchored(chosen.tasks, [record.time_s for record in used]),
-        used=tuple(sorted({*calibration.used, *map(digest, used)})),
+        nccl=calibration.nccl.anchored(chosen.tasks, [record.time_s for record in kept]),
+        used=tuple(sorted({*calibration.used, *(written[digest(record)] for record in kept)})),
     )

@@ -18,6 +18,7 @@ from sim.libraries.nccl.measured.model import (
     SITE_LATENCY,
     Facts,
     Measured,
+    asked_by,
     corrected,
     latency_and_bandwidth,
     log_form,
@@ -42,9 +43,12 @@ NO_LL128, DOUBLED = 3.0, 6.0
 _WAYS = ((1,), (4, 1))
 """Spreads to begin with and to end with: a wide one first sees less of the kinks."""
 
+REPEATED = 0.4
+"""Which part of their spread about the form rows show when they are measured again."""
+
 _LEAST_NOISE = 0.02
 _TRIALS = 200
-_CLOSE = 1e-5
+_CLOSE = 1e-4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,7 +91,7 @@ class _Map:
 
     facts: Facts
     rows: _Rows
-    log_values: Floats
+    values: dict[str, float]
     sites: Floats
     cost: float
     covariance: Floats
@@ -119,15 +123,18 @@ def _sites(rows: Sequence[Observed]) -> Floats:
 
 
 def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
-    many, sites = len(expected), rows.sites.shape[1]
-    names = [prior.name for prior in expected]
-    x = centre = np.concatenate([np.log([prior.value for prior in expected]), np.zeros(2 * sites)])
+    """Down one way; what no row asks for stays as it is expected."""
+    usual = {prior.name: prior.value for prior in expected}
+    names = asked_by(rows.work, usual)
+    free = [place for place, prior in enumerate(expected) if prior.name in names]
+    many, sites = len(free), rows.sites.shape[1]
+    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(2 * sites)])
     sigma = np.concatenate(
-        [[prior.sigma for prior in expected], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
+        [[expected[place].sigma for place in free], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
     )
 
     def values(x: Floats) -> dict[str, float]:
-        return dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
+        return usual | dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
 
     for wider in way:
         scale = wider * rows.scale
@@ -139,7 +146,7 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
             return np.concatenate([rows.reach * _soft(off / rows.reach), (x - centre) / sigma])
 
         def slopes(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
-            times, by_value = log_form(rows.work, values(x))
+            times, by_value = log_form(rows.work, values(x), names)
             off = (times + by_site @ x[many:] - rows.log_us) / scale
             steep = _soft_slope(off / rows.reach) / scale
             return np.vstack([np.hstack([by_value.T, by_site]) * steep[:, None], np.diag(1 / sigma)])
@@ -149,17 +156,15 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
         )
         x = solved.x
     steepest = slopes(x)
-    covariance: Floats = np.linalg.inv(steepest.T @ steepest).astype(np.float64)
-    return _Map(facts, rows, x[:many], by_site @ x[many:], float(solved.cost), covariance[:many, :many])
+    covariance = np.diag([prior.sigma**2 for prior in expected])
+    covariance[np.ix_(free, free)] = np.linalg.inv(steepest.T @ steepest)[:many, :many]
+    return _Map(facts, rows, values(x), by_site @ x[many:], float(solved.cost), covariance)
 
 
 def _finished(rows: Sequence[Observed], found: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
-    values = {
-        prior.name: float(value) for prior, value in zip(expected, np.exp(found.log_values), strict=True)
-    }
-    explained = found.rows
+    explained, values = found.rows, found.values
     left = explained.log_us - np.log(time_us(explained.work, values)) - found.sites
-    correction = corrected(explained.work, left, explained.scale)
+    correction = corrected(explained.work, left, REPEATED * explained.scale)
     mean, _ = correction.predict(explained.work)
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), _LEAST_NOISE)
     kept = [rows[place] for place in explained.chosen.kept]

@@ -28,7 +28,7 @@ def priors(system: System) -> tuple[Prior, ...]:
     card = system.nic_path / GB
     reduced = 1.055 * (nvlink or 450.0)  # by the switch: 475 GB/s where NVLink has 450
     return (
-        Prior("launch_us", 3.0, 0.8, "before a kernel does anything"),
+        Prior("launch_us", 2.0, 0.8, "before a kernel does anything"),
         Prior("base", 0.85, 0.3, "factor on the tuner's base latencies"),
         Prior("host_us", 4.7, 0.15, "launch of one more GPU that the same thread drives"),
         Prior("thread_us", 1.9, 0.3, "launch of one more thread of the same process"),

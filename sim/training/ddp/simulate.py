@@ -140,11 +140,12 @@ def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
 
 def _contention(simulation: Simulation, index: int) -> float:
     """Seconds by which collectives made a rank's compute longer."""
-    return sum(
+    longer = (
         max(simulation.end[index][place] - simulation.begin[index][place] - operation.action.seconds, 0.0)
         for place, operation in enumerate(simulation.operations(index))
         if operation.lane == STREAM and isinstance(operation.action, Compute)
     )
+    return sum(longer, 0.0)
 
 
 def _moment(ends: list[float], place: int | None) -> float:

@@ -113,7 +113,10 @@ class Work:
 
     def where(self, mask: NDArray[np.bool_]) -> "Work":
         """Some of the tasks."""
-        return Work(*(getattr(self, field.name)[mask] for field in fields(self)))
+        return Work(*(getattr(self, name)[mask] for name in _COLUMNS))
+
+
+_COLUMNS = tuple(field.name for field in fields(Work))
 
 
 def has_form(kind: str, pair: tuple[str, str]) -> bool:
@@ -177,7 +180,7 @@ def time_us(work: Work, values: Values) -> Floats:
 
 def kernel_us(work: Work, values: Values) -> Floats:
     """The same without a host that is too slow."""
-    shape = np.broadcast_shapes(np.shape(values["base"]), (len(work),))
+    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (len(work),))
     found = np.empty(shape)
     for place in np.unique(work.pair):
         mine = work.pair == place

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import Graph, PathClass
 from sim.libraries.nccl.measured.messages import (
+    PARAMETERS,
     SHARPNESS,
     Task,
     Values,
@@ -36,6 +37,12 @@ PER_DOUBLING = 0.15
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
 
+SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
+"""By how much else a site's own row is off, and how far along the sizes of its pair that reaches."""
+
+SHARED = 0.4
+"""Which part of the variance in latency all pairs of a site have in common."""
+
 AMPLITUDE = 0.4
 """Standard deviation of log time that the form is expected to leave, at most."""
 
@@ -46,11 +53,15 @@ MESSAGE_OCTAVES = 0.8
 CHANNEL_OCTAVES = 1.0
 """How far alike reaches."""
 
+LEAST_MESSAGE = 4.0
+"""Bytes below which all messages are alike: a word of LL beside its flag."""
+
 _ROBUST = 2.0
 """A row so many standard deviations off counts less."""
 
 _ROUNDS = 8
 _STEP = 1e-4
+_FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,7 @@ Place = tuple[NDArray[np.int64], Floats, Floats]
 
 
 def _place(work: Work) -> Place:
-    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, 1.0)), np.log2(work.channels)
+    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(work.channels)
 
 
 def _alike(a: Place, b: Place) -> Floats:
@@ -153,11 +164,24 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Anchor:
-    """Rows of a user's own site: what each leaves of the prediction in log time, and of what it consists."""
+class Traits:
+    """Of what tasks' times consist, as far as sites differ in it.
 
+    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes, ``latency`` and
+    ``bandwidth`` are parts of the time.
+    """
+
+    pair: NDArray[np.int64]
+    size: Floats
     latency: Floats
     bandwidth: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Anchor:
+    """Rows of a user's own site: what each leaves of the prediction in log time, and how sure that is."""
+
+    traits: Traits
     left: Floats
     sigma: Floats
 
@@ -199,11 +223,12 @@ class Measured:
         variance = open_still + self.noise**2 + (PER_DOUBLING * beyond) ** 2
         mean = bare + corrected
         if self.pooled or self.anchor:
-            latency, bandwidth = self.parts(work)
-            site = (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
+            traits = self.traits(work)
             if self.anchor:
-                shift, known = _shift(self.anchor, latency, bandwidth)
-                mean, site = mean + shift, np.maximum(site - known, 0.0)
+                shift, site = _shift(self.anchor, traits)
+                mean = mean + shift
+            else:
+                site = np.diag(_of_site(traits, traits))
             variance = variance + site
         return mean, np.sqrt(variance)
 
@@ -218,13 +243,15 @@ class Measured:
         apart = slopes[:, 0] - slopes[:, 1]
         variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
         if self.pooled:
-            latency, bandwidth = (float(part[0] - part[1]) for part in self.parts(work))
+            traits = self.traits(work)
+            latency, bandwidth = (float(part[0] - part[1]) for part in (traits.latency, traits.bandwidth))
             variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
-    def parts(self, work: Work) -> tuple[Floats, Floats]:
-        """Which part of each time is latency, and which bandwidth."""
-        return latency_and_bandwidth(work, self.values)
+    def traits(self, work: Work) -> Traits:
+        """Of what each task's time consists."""
+        size = np.log2(np.maximum(work.nbytes, 1.0))
+        return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Measured":
         """The same scaled to a site by rows that were measured there."""
@@ -233,7 +260,7 @@ class Measured:
         corrected, uncertain = self.correction.predict(work)
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
         sigma = np.sqrt(uncertain**2 + self.noise**2)
-        return replace(self, anchor=Anchor(*self.parts(work), left, sigma))
+        return replace(self, anchor=Anchor(self.traits(work), left, sigma))
 
 
 def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
@@ -245,25 +272,56 @@ def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floa
     return not_host * latency, not_host * (1 - latency)
 
 
-def log_form(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Log microseconds by the forms alone, and slopes in the logarithm of each value."""
-    trials = 1.0 + _STEP * np.eye(len(values) + 1, len(values), k=-1)
-    columns: Values = {
-        name: trials[:, place : place + 1] * value for place, (name, value) in enumerate(values.items())
-    }
-    times = np.log(time_us(work, columns))
+def log_form(
+    work: Work, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
+) -> tuple[Floats, Floats]:
+    """Log microseconds by the forms alone, and slopes in the logarithm of each value named."""
+    times = np.log(time_us(work, _trials(values, names, 1.0 + _STEP)))
     return times[0], (times[1:] - times[0]) / np.log1p(_STEP)
 
 
-def _shift(anchor: Anchor, latency: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
-    """What the anchor's rows say of others: a shift of log time, and the variance that it takes away."""
+def asked_by(work: Work, values: Mapping[str, float]) -> list[str]:
+    """The parameters that the times of any of the tasks depend on, beyond whichever kink."""
+    times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
+    moved = np.any([np.any(found[1:] != found[0], axis=1) for found in times], axis=0)
+    return [name for name, asked in zip(PARAMETERS, moved, strict=True) if asked]
 
-    def alike(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-        found: Floats = SITE_LATENCY**2 * np.outer(a[0], b[0]) + SITE_BANDWIDTH**2 * np.outer(a[1], b[1])
+
+def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) -> Values:
+    """The values as they are, then a trial for each one named in which that is multiplied."""
+    found: dict[str, float | Floats] = dict(values)
+    for place, name in enumerate(names):
+        column = np.ones((len(names) + 1, 1))
+        column[place + 1] = factor
+        found[name] = column * values[name]
+    return found
+
+
+def _of_site(a: Traits, b: Traits) -> Floats:
+    """Covariance of what one site adds to the log times of tasks: each of one beside each of the other."""
+    same = a.pair[:, None] == b.pair[None, :]
+    latency = SITE_LATENCY**2 * np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
+    found: Floats = latency + SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
+    return found
+
+
+def _nearby(a: Traits, b: Traits) -> Floats:
+    """The same of what else a site adds, to sizes near each other of one pair."""
+    same = a.pair[:, None] == b.pair[None, :]
+    apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
+    found: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
+    return found
+
+
+def _shift(anchor: Anchor, asked: Traits) -> tuple[Floats, Floats]:
+    """What the anchor's rows say of others: a shift of log time, and the variance that is left."""
+
+    def alike(a: Traits, b: Traits) -> Floats:
+        found: Floats = _of_site(a, b) + _nearby(a, b)
         return found
 
-    rows, asked = (anchor.latency, anchor.bandwidth), (latency, bandwidth)
-    between = alike(rows, rows) + np.diag(anchor.sigma**2)
-    mine = alike(asked, rows)
+    between = alike(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
+    mine = alike(asked, anchor.traits)
     weights = np.linalg.solve(between, mine.T)
-    return anchor.left @ weights, np.sum(mine * weights.T, axis=1)
+    left = np.diag(alike(asked, asked)) - np.sum(mine * weights.T, axis=1)
+    return anchor.left @ weights, np.maximum(left, 0.0)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
-from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Correction, Facts, Measured
+from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Correction, Facts, Measured, Traits
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,8 @@ class Stored:
 
     ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the rows fitted, and
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond what was expected.
-    ``anchor`` has a line for each row of a user's own site: see `Anchor`.
+    ``anchor`` has a line for each row of a user's own site: algorithm, protocol, base-2 logarithm of the
+    bytes, parts of latency and bandwidth, what the prediction left and how sure that is.
     """
 
     machine: str
@@ -67,9 +68,13 @@ class Stored:
         """The same, scaled to a site by rows that were measured there."""
         found = self.model().anchored(tasks, seconds).anchor
         assert found
-        columns = found.latency, found.bandwidth, found.left, found.sigma
-        lines = [" ".join(f"{figure:.4g}" for figure in row) for row in zip(*columns, strict=True)]
-        return replace(self, anchor="\n".join(lines) + "\n")
+        traits = found.traits
+        columns = traits.size, traits.latency, traits.bandwidth, found.left, found.sigma
+        lines = [
+            f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
+            for pair, *row in zip(traits.pair, *columns, strict=True)
+        ]
+        return replace(self, anchor="".join(lines))
 
     def model(self) -> Measured:
         """The model that predicts."""
@@ -88,9 +93,11 @@ class Stored:
         if not self.anchor:
             return None
         try:
-            figures = np.array([line.split() for line in self.anchor.splitlines()], dtype=np.float64)
-            return Anchor(*figures.reshape(-1, 4).T)
-        except ValueError:
+            lines = [line.split() for line in self.anchor.splitlines()]
+            pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
+            *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 5).T
+            return Anchor(Traits(pair, *traits), left, sigma)
+        except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; make the file anew with calibrate") from None
 
     def _covariance(self) -> Floats:
