@@ -9,8 +9,8 @@ def main(dist):
         edges = []
         for neighbour in (rank - 1, rank + 1):
             if 0 <= neighbour < ranks:
-                edges.append(dist.P2POp(dist.isend, 4 * MiB, neighbour))  # noqa: F821
-                edges.append(dist.P2POp(dist.irecv, 4 * MiB, neighbour))  # noqa: F821
-        for work in dist.batch_isend_irecv(edges):
+                edges.append(dist.P2POp(dist.isend, 4 * MiB, neighbour))
+                edges.append(dist.P2POp(dist.irecv, 4 * MiB, neighbour))
+        for work in dist.batch_isend_irecv(edges) if edges else []:
             work.wait()
     dist.all_reduce(8)

@@ -186,13 +186,22 @@ class RealDistributed:
 
     def all_to_all(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
         """Of so many bytes of each rank, a part to each."""
-        return self.all_to_all_single(nbytes, group, async_op)
+        return self.all_to_all_single(nbytes, None, None, group, async_op)
 
-    def all_to_all_single(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
+    def all_to_all_single(
+        self,
+        nbytes: int,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        group: Any = None,
+        async_op: bool = False,
+    ) -> Any:
         """Of so many bytes of each rank, a part to each."""
-        return dist.all_to_all_single(
-            self._tensor(nbytes, 1), self._tensor(nbytes), group=group, async_op=async_op
-        )
+        room = nbytes if output_split_sizes is None else sum(output_split_sizes)
+        output, given = (self._tensor(size, own).view(torch.uint8) for own, size in ((1, room), (0, nbytes)))
+        splits = (output_split_sizes, input_split_sizes)
+        there, here = (None if sizes is None else list(sizes) for sizes in splits)
+        return dist.all_to_all_single(output, given, there, here, group, async_op)
 
     def send(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> None:
         """A tensor of so many bytes."""

@@ -119,6 +119,8 @@ class _Message(NamedTuple):
     rank: int
     place: int
     nbytes: int
+    has_left: bool = False
+    """Whether a send has ended before it was received."""
 
 
 class _Check:
@@ -243,6 +245,7 @@ class _Check:
         if type(message) is Send:
             if not self._strict and group.library == "nccl" and nbytes <= EAGER:
                 self._end_part(rank, place)
+                own = own._replace(has_left=True)
             there = self._receives.get((group, rank, peer, tag))
             if there:
                 self._deliver(own, there.popleft())
@@ -274,7 +277,7 @@ class _Check:
 
     def _deliver(self, send: _Message, receive: _Message) -> None:
         if send.nbytes == receive.nbytes:
-            self._end_part(send.rank, send.place)
+            self._end_sent(send)
             self._end_part(receive.rank, receive.place)
             return
         operation = self.play.ranks[send.rank].operations[send.place]
@@ -286,8 +289,12 @@ class _Check:
             )
             self.failed = self.failed or Stop(receive.rank, receive.place, text)
         elif library == "gloo":
-            self._end_part(send.rank, send.place)
+            self._end_sent(send)
             self._end_part(receive.rank, receive.place)
+
+    def _end_sent(self, send: _Message) -> None:
+        if not send.has_left:
+            self._end_part(send.rank, send.place)
 
     def _end_part(self, rank: int, place: int) -> None:
         if (rank, place) not in self._parts:

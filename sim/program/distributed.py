@@ -211,10 +211,17 @@ class Distributed(Recorder):
         return self._call("all_to_all", "all_to_all", nbytes, group, async_op)
 
     def all_to_all_single(
-        self, nbytes: int, group: Any = None, async_op: bool = False
+        self,
+        nbytes: int,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        group: Any = None,
+        async_op: bool = False,
     ) -> recorder.Work | None:
-        """Give each a part of what every rank has."""
-        return self._call("all_to_all_single", "all_to_all", nbytes, group, async_op)
+        """Give each a part of what every rank has: equal ones, or as many bytes as the lists say."""
+        if output_split_sizes is None and input_split_sizes is None:
+            return self._call("all_to_all_single", "all_to_all", nbytes, group, async_op)
+        return self._unequal_parts(nbytes, output_split_sizes, input_split_sizes, group, async_op)
 
     def barrier(self, group: Any = None, async_op: bool = False, **_: Any) -> recorder.Work | None:
         """Wait for all; with NCCL an all_reduce of four bytes, for which the host waits."""
@@ -296,7 +303,7 @@ class Distributed(Recorder):
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
         asked = tuple(p2p_op_list)
-        action = self._asked.get(asked)
+        action = self._known(asked)
         if action is None:
             action = self._asked[asked] = self._batch(p2p_op_list)
         return [self._beside(action, "batch_isend_irecv", "message", action.group.name)]

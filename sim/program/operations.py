@@ -14,7 +14,7 @@ The k-th call of a member of a group meets the k-th of every other. Messages mee
 and tag, in order. A program knows no time but that of compute, and no network.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -106,7 +106,14 @@ class Raise(NamedTuple):
     message: str
 
 
-Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise
+class Lost(NamedTuple):
+    """A message to or from nobody, which the library does not notice: it never ends."""
+
+    group: Group
+    message: str
+
+
+Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise | Lost
 
 
 class Operation(NamedTuple):
@@ -132,11 +139,15 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A job of ``ranks`` ranks; ``operations(rank)`` gives a rank's list, the same one each time."""
+    """A job of ``ranks`` ranks; ``operations(rank)`` gives a rank's list, the same one each time.
+
+    ``role(rank)``, if it is there, is the same for ranks that do the same; see `sim.program.roles`.
+    """
 
     name: str
     ranks: int
     operations: Callable[[int], Sequence[Operation]]
+    role: Callable[[int], Hashable] | None = None
 
     def __post_init__(self) -> None:
         if self.ranks < 1:

@@ -8,7 +8,7 @@ the job was initialised with a device (``eager``): then through their group's.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from sim.program.groups import Groups
@@ -18,14 +18,20 @@ from sim.program.operations import (
     Compute,
     Group,
     Join,
+    Lost,
     Operation,
     Raise,
     Recv,
+    Send,
+    Together,
     Wait,
 )
 
 STREAM = "compute"
 """The lane of the stream on which a rank computes."""
+
+UNEQUAL = -1
+"""The tag of the messages of an all-to-all of unequal parts, which meet no others."""
 
 LENGTH = 8
 """Bytes of the number that goes ahead of a pickled object, to say how long it is."""
@@ -142,7 +148,7 @@ class Recorder:
         if isinstance(group, NonMember):
             return None
         asked = (name, kind, nbytes, group, root, group_root, redop)
-        call = self._asked.get(asked)
+        call = self._known(asked)
         if call is None:
             group = self._group(group)
             self._connect(group)
@@ -157,16 +163,29 @@ class Recorder:
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
         asked = (make, nbytes, peer, group, tag)
-        action = self._asked.get(asked)
+        action = self._known(asked)
         if action is None:
             action = self._asked[asked] = self._sound(make, nbytes, peer, group, tag, name)
         if self._nccl or name[0] == "i":
             return self._beside(action, name, "message", action.group.name)
         return Work(self, (self._post(action, name, "message", holds=True),))
 
+    def _known(self, asked: tuple[Any, ...]) -> Any:
+        """What was asked for before; nothing where it is none of the things that can be asked for."""
+        try:
+            return self._asked.get(asked)
+        except TypeError:
+            return None
+
     def _sound(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Any:
         """The message that is asked for, of a group that is made."""
         group = self._group(group)
+        outside = isinstance(peer, int) and peer not in group.members
+        if outside and group is self._groups.world and not self._nccl:
+            return Lost(
+                group,
+                f"rank {peer} is not in the world of {self._groups.ranks} ranks, which Gloo does not check",
+            )
         peer = ANY if peer is None and make is Recv else self._peer(group, peer)
         if peer == self._rank:
             self._refuse(f"{name} to oneself, rank {peer}")
@@ -177,6 +196,37 @@ class Recorder:
                 group, tag = self._groups.pair(group, self._rank, peer), 0
         self._connect(group)
         return make(group, peer, self._size(nbytes), tag)
+
+    def _unequal_parts(
+        self,
+        nbytes: int,
+        output: Sequence[int] | None,
+        given: Sequence[int] | None,
+        group: Any,
+        async_op: bool,
+    ) -> Work | None:
+        """An all-to-all of unequal parts: a message to each and one from each, all at once."""
+        if isinstance(group, NonMember):
+            return None
+        group = self._group(group)
+        if output is None or given is None:
+            raise ValueError(f"{self._where()}: parts of one side only; write both lists, or neither")
+        sizes = [[self._size(size) for size in sizes] for sizes in (given, output)]
+        if any(len(some) != len(group.ranks) for some in sizes):
+            self._refuse(f"parts for {len(given)} and {len(output)} ranks, in a group of {len(group.ranks)}")
+        if sum(sizes[0]) != nbytes:
+            self._refuse(f"parts of {sum(sizes[0])} bytes in all, of {nbytes}")
+        self._connect(group)
+        parts: tuple[Any, ...] = tuple(
+            make(group, peer, size, UNEQUAL)
+            for make, some in zip((Send, Recv), sizes, strict=True)
+            for peer, size in zip(group.ranks, some, strict=True)
+            if peer != self._rank and (size or not self._nccl)
+        )
+        if async_op:
+            return self._beside(Together(group, parts), "all_to_all_single", "all_to_all", group.name)
+        self._on_stream(Together(group, parts), "all_to_all_single", "all_to_all", holds=False)
+        return None
 
     def _connect(self, group: Group) -> None:
         """Have the members make their group; NCCL does so when it is first used, unless eager."""

@@ -24,30 +24,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.program.claims import claimed
 from sim.program.operations import (
-    ANY,
     Call,
-    Compute,
     Group,
     Join,
     NewGroup,
     Operation,
     Program,
-    Raise,
     Recv,
     Send,
     Together,
 )
+from sim.program.shapes import root, shape
 
 Ints = NDArray[np.int64]
 Colours = NDArray[np.uint64]
 
 
 def roles(program: Program) -> tuple[int, ...]:
-    """For each rank the first rank of its role.
+    """For each rank the first rank of its role: as the program says, else found from all lists.
 
-    In a program whose messages do not pair off every rank is alone.
+    In a program whose messages do not pair off every rank is alone. Raise `ValueError` where the program says
+    what its lists do not; see `sim.program.claims`.
     """
+    if program.role is not None:
+        return claimed(program)
     return tuple(Lists(program).representatives().tolist())
 
 
@@ -128,11 +130,9 @@ class Lists:
 
     def _own_colours(self) -> Colours:
         """The colour of each rank's own list: shapes at places, what is after what, which share a lane."""
-        whats = np.array([_number(_shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
-        hows = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[
-            self.kind
-        ]
-        shapes, some = whats + hows, self.counts
+        what = np.array([_number(shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
+        how = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[self.kind]
+        shapes, some = what + how, self.counts
         colour = _summed(self.rank[some], _mixed(shapes + _mixed(self.place))[some], self.ranks)
         later, which = _expanded([len(one.after) for one in self.kinds], self.kind)
         earlier = np.array([place for one in self.kinds for place in one.after], dtype=np.int64)[which]
@@ -169,7 +169,7 @@ class Lists:
                     table.append((channel, part.peer, isinstance(part, Send)))
             counts.append(len(table) - before)
         rows = np.array(table, dtype=np.int64).reshape(-1, 3)
-        if np.any(rows[:, 1] == ANY):
+        if np.any((rows[:, 1] < 0) | (rows[:, 1] >= self.ranks)):
             return None
         operation, row = _expanded(counts, self.action)
         part = np.arange(len(operation)) - np.searchsorted(operation, operation)
@@ -231,14 +231,11 @@ class _Members:
     """Who is in which group, and at which places of his list."""
 
     def __init__(self, lists: Lists) -> None:
-        roots = [
-            one.group.ranks[one.collective.root] if isinstance(one, Call) and one.collective.root else -1
-            for one in lists.actions
-        ]
         some = lists.group >= 0
-        root = np.array(roots, dtype=np.int64)[lists.action[some]] == lists.rank[some]
+        roots = np.array([root(one) for one in lists.actions], dtype=np.int64)[lists.action[some]]
         keys, self._label = _by_key(
-            lists.group[some] * lists.ranks + lists.rank[some], _mixed(2 * lists.place[some] + root)
+            lists.group[some] * lists.ranks + lists.rank[some],
+            _mixed(2 * lists.place[some] + (roots == lists.rank[some])),
         )
         self._group, self._rank = keys // lists.ranks, keys % lists.ranks
         self._groups, self._ranks = int(self._group.max(initial=-1)) + 1, lists.ranks
@@ -247,32 +244,6 @@ class _Members:
         """What each rank sees of the colours in its groups."""
         whole = _summed(self._group, _mixed(self._label + _mixed(colour[self._rank])), self._groups)
         return _summed(self._rank, _mixed(self._label + _mixed(whole[self._group])), self._ranks)
-
-
-def _shape(action: Any) -> tuple[object, ...]:
-    """What an action is, but for who the others are and which of its rank's groups it is in."""
-    return (type(action), *_figures(action))
-
-
-def _figures(action: Any) -> tuple[object, ...]:
-    match action:
-        case Compute(seconds):
-            return (seconds,)
-        case Call(group, name, collective):
-            return (name, collective.kind, collective.nbytes, collective.redop, _kind(group))
-        case Send(group, _, nbytes) | Recv(group, _, nbytes):
-            return (nbytes, _kind(group))
-        case Together(group, parts):
-            return (_kind(group), *map(_shape, parts))
-        case Join(group):
-            return (_kind(group),)
-        case Raise(message):
-            return (message,)
-    return ()
-
-
-def _kind(group: Group) -> tuple[str, int, int]:
-    return group.library, group.workers, len(group.ranks)
 
 
 def _number(shape: tuple[object, ...]) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from sim.program.operations import ANY, Call, Group, Join, Operation, Recv, Send, Together
+from sim.program.operations import ANY, Call, Group, Join, Lost, Operation, Recv, Send, Together
 from sim.program.play import Play
 
 
@@ -113,6 +113,8 @@ def _partners(
         case Together(_, parts):
             peers = [part.peer for part in parts]
             return peers, f", whose messages go to and come from {', '.join(map(str, sorted(set(peers))))}"
+        case Lost(_, message):
+            return [], f": {message}"
     return [], ""
 
 

@@ -47,6 +47,21 @@ def test_the_page_shows_what_the_command_says(ringside, monkeypatch):
         ("def main(dist", "script.py:1: SyntaxError: '(' was never closed"),
         ("x = 1", "script.py has no function main; write def main(dist): ..."),
         ("def main(dist):\n    dist.all_reduce('x')", "script.py:2: a size of 'x'; write bytes"),
+        ("def main(dist):\n    dist.all_reduce([4])", "script.py:2: a size of [4]; write bytes"),
+        (
+            "def main(dist):\n    dist.send([4], 1 - dist.get_rank())",
+            "script.py:2: a size of [4]; write bytes",
+        ),
+        ("def main(dist):\n    dist.all_reduce(4, group=[0])", "script.py:2: [0] is no group"),
+        ("def main(dist):\n    dist.all_to_all_single(8, [4, 4])", "script.py:2: parts of one side only"),
+        (
+            "def main(dist):\n    dist.all_to_all_single(8, [8], [8])",
+            "fails at script.py:2: parts for 1 and 1 ranks",
+        ),
+        (
+            "def main(dist):\n    dist.all_to_all_single(9, [4, 4], [4, 4])",
+            "fails at script.py:2: parts of 8 bytes",
+        ),
         ("def main(dist):\n    dist.foo(1)", "script.py:2: AttributeError"),
         ("def main(dist):\n    1 / 0", "script.py:2: ZeroDivisionError"),
         ("def main(dist):\n    dist.compute(-1)", "script.py:2: compute(-1); write seconds"),

@@ -510,3 +510,46 @@ def gather_of_less_than_there_is_room_for(dist: Any) -> None:
 @case(3, "fails", "hangs")
 def gather_of_more_than_there_is_room_for(dist: Any) -> None:
     dist.gather(BIG * (1 + dist.get_rank()), 0)
+
+
+@case(2, "hangs", "fails")
+def send_to_nobody(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        dist.send(4, 2)
+
+
+@case(2, "hangs", "fails")
+def receive_from_nobody(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        dist.recv(4, -1)
+
+
+@case(3, "fails", "fails")
+def message_outside_of_a_group(dist: Any) -> None:
+    group = dist.new_group([0, 1])
+    if dist.get_rank() == 0:
+        dist.send(4, 2, group=group)
+
+
+@case(2, "proved", "proved")
+def all_to_all_of_unequal_parts(dist: Any) -> None:
+    rank = dist.get_rank()
+    to, back = ([4 * BIG, BIG], [4 * BIG, 512]) if rank == 0 else ([512, 0], [BIG, 0])
+    dist.all_to_all_single(sum(to), back, to)
+
+
+@case(2, "fails", "hangs")
+def all_to_all_of_a_part_that_is_too_large(dist: Any) -> None:
+    to, back = ([8, 8], [8, 8]) if dist.get_rank() == 0 else ([8, 8], [4, 8])
+    dist.all_to_all_single(16, back, to)
+
+
+@case(3, "hangs", "hangs")
+def all_to_all_of_unequal_parts_that_one_skips(dist: Any) -> None:
+    if dist.get_rank() < 2:
+        dist.all_to_all_single(12, [4, 4, 4], [4, 4, 4])
+
+
+@case(2, "fails", "fails")
+def all_to_all_of_too_few_parts(dist: Any) -> None:
+    dist.all_to_all_single(8, [8], [8])

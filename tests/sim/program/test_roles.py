@@ -69,12 +69,68 @@ def test_one_slow_rank_splits_those_whom_it_meets() -> None:
 
 def test_roots_are_a_role_of_their_own() -> None:
     assert roles(record(lambda dist: dist.broadcast(KIB, 2), 4)) == (0, 0, 2, 0)
+    assert roles(record(lambda dist: dist.reduce(KIB, 0), 4)) == (0, 1, 1, 1)
 
 
 def test_where_messages_do_not_pair_off_every_rank_is_alone() -> None:
     case = CASES["nobody_receives"]
     assert roles(record(case.main, case.ranks)) == (0, 1)
     assert roles(record(lambda dist: None, 3)) == (0, 0, 0)
+
+
+def _claiming(main: Any, ranks: int, library: str, role: Any) -> Program:
+    program = record(main, ranks, library)
+    return Program("claiming", ranks, program.operations, role)
+
+
+@pytest.mark.parametrize("library", ["gloo", "nccl"])
+def test_what_a_program_says_of_its_roles_is_what_its_lists_say(library: str) -> None:
+    assert roles(_claiming(_ring, 8, library, lambda rank: "all")) == (0,) * 8
+    stages = roles(_claiming(_mesh, 32, library, lambda rank: rank // 8))
+    assert stages == roles(record(_mesh, 32, library))
+
+
+def test_few_lists_are_made_where_a_program_says_its_roles() -> None:
+    made = []
+    program = record(_ring, 1000)
+
+    def operations(rank: int) -> Any:
+        made.append(rank)
+        return program.operations(rank)
+
+    assert roles(Program("ring", 1000, operations, lambda rank: 0)) == (0,) * 1000
+    assert set(made) == {0, 1, 999}
+
+
+def _next_is_slow(dist: Any) -> None:
+    dist.compute(2.0 if dist.get_rank() == 1 else 1.0)
+    _ring(dist)
+
+
+def _next_meets_others(dist: Any) -> None:
+    rank = dist.get_rank()
+    dist.all_reduce(KIB)
+    dist.all_reduce(KIB, group=dist.new_group([0, 3]) if rank in (0, 3) else None)
+
+
+@pytest.mark.parametrize(
+    ("main", "role", "told"),
+    [
+        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it does something"),
+        (_ring, lambda rank: rank == 1, "says that it has the role of rank 0"),
+        (lambda dist: _ring(dist) if dist.get_rank() % 2 else None, lambda rank: 0, None),
+        (lambda dist: [dist.barrier()] * 2 + [dist.barrier() for _ in range(dist.get_rank())],
+         lambda rank: 0, "does 2 things and not 1"),
+        (_next_meets_others, lambda rank: 0, "rank 1 says that it has the role of rank 0"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_lists_gainsay_is_refused(main: Any, role: Any, told: str | None) -> None:
+    program = _claiming(main, 4, "gloo", role)
+    if told is None:  # rank 0 meets nobody, so nobody is looked at
+        assert roles(program) == (0,) * 4
+        return
+    with pytest.raises(ValueError, match=told):
+        roles(program)
 
 
 _STEPS = st.lists(

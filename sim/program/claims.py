@@ -1,0 +1,112 @@
+"""What a program says of its ranks' roles, checked on the representatives and on those whom they meet.
+
+To find roles every rank's list is made. A program that names them (`Program.role`) is believed but for what
+can be seen from few lists: each representative, everybody whom it exchanges messages with, and one more of
+each role in each of its groups must do what their representatives do, and meet the same roles there.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from sim.program.operations import ANY, Call, Group, Join, NewGroup, Operation, Program, Recv, Send, Together
+from sim.program.shapes import root, shape
+
+
+def claimed(program: Program) -> tuple[int, ...]:
+    """For each rank the first that says it has its role; raise `ValueError` where a list says otherwise."""
+    assert program.role is not None
+    first: dict[Hashable, int] = {}
+    found = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
+    claims = _Claims(program, found)
+    for representative in first.values():
+        for other in sorted(claims.witnesses(representative)):
+            claims.check(other)
+    return found
+
+
+class _Claims:
+    """The lists that have been made, and what they show."""
+
+    def __init__(self, program: Program, found: tuple[int, ...]) -> None:
+        self._program = program
+        self._found = found
+        self._seen: dict[int, list[tuple[object, Operation]]] = {}
+        self._mixes: dict[Group, tuple[tuple[int, int], ...]] = {}
+        self._checked: set[int] = set()
+
+    def witnesses(self, representative: int) -> set[int]:
+        """Whom it meets: all in messages, the first other rank of each role in groups."""
+        met: set[int] = set()
+        groups: set[Group] = set()
+        for one in self._program.operations(representative):
+            met.update(_peers(one.action))
+            if isinstance(one.action, Call | Join):
+                groups.add(one.action.group)
+        for group in groups:
+            of_roles: dict[int, int] = {}
+            for rank in group.ranks:
+                if rank != representative:
+                    of_roles.setdefault(self._found[rank], rank)
+            met.update(of_roles.values())
+        return met
+
+    def check(self, rank: int) -> None:
+        """Raise `ValueError` unless the rank does what its representative does."""
+        if rank in self._checked:
+            return
+        self._checked.add(rank)
+        stands = self._found[rank]
+        own, its = self._list(rank), self._list(stands)
+        for (what, one), (wanted, _) in zip(own, its, strict=False):
+            if what != wanted:
+                raise ValueError(self._told(rank, stands, f"does something else: {one.name} ({one.where})"))
+        if len(own) != len(its):
+            raise ValueError(self._told(rank, stands, f"does {len(own)} things and not {len(its)}"))
+
+    def _told(self, rank: int, stands: int, what: str) -> str:
+        return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"
+
+    def _list(self, rank: int) -> list[tuple[object, Operation]]:
+        """What a rank does, in words that are the same for all of a role."""
+        if rank not in self._seen:
+            self._seen[rank] = list(self._told_of(rank))
+        return self._seen[rank]
+
+    def _told_of(self, rank: int) -> Iterator[tuple[object, Operation]]:
+        places: list[int] = []
+        lanes: dict[str | None, int] = {None: -1}
+        groups: dict[Group, int] = {}
+        count = 0
+        for one in self._program.operations(rank):
+            places.append(count)
+            action = one.action
+            if isinstance(action, NewGroup):
+                continue
+            count += 1
+            group = getattr(action, "group", None)
+            yield (
+                (
+                    shape(action),
+                    lanes.setdefault(one.lane, len(lanes)),
+                    tuple(places[earlier] for earlier in one.after),
+                    one.holds,
+                    [self._found[peer] for peer in _peers(action)],
+                    None if group is None else (groups.setdefault(group, len(groups)), self._mix(group)),
+                    root(action) == rank,
+                ),
+                one,
+            )
+
+    def _mix(self, group: Group) -> tuple[tuple[int, int], ...]:
+        """How many of each role are in a group."""
+        if group not in self._mixes:
+            counts = Counter(self._found[rank] for rank in group.ranks)
+            self._mixes[group] = tuple(sorted(counts.items()))
+        return self._mixes[group]
+
+
+def _peers(action: Any) -> list[int]:
+    """Who is at the other ends of an action's messages."""
+    parts = action.parts if isinstance(action, Together) else (action,)
+    return [part.peer for part in parts if isinstance(part, Send | Recv) and part.peer != ANY]

@@ -1,0 +1,41 @@
+"""What an action is whoever does it: what ranks of one role have in common."""
+
+from typing import Any
+
+from sim.program.operations import Call, Compute, Group, Join, Lost, Raise, Recv, Send, Together
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Collectives in which one rank does something else than the others."""
+
+
+def shape(action: Any) -> tuple[object, ...]:
+    """What an action is, but for who the others are and which of its rank's groups it is in."""
+    return (type(action), *_figures(action))
+
+
+def root(action: Any) -> int:
+    """The rank at which a collective begins or ends; -1 for what has none."""
+    if isinstance(action, Call) and action.collective.kind in ROOTED:
+        return action.group.ranks[action.collective.root]
+    return -1
+
+
+def _figures(action: Any) -> tuple[object, ...]:
+    match action:
+        case Compute(seconds):
+            return (seconds,)
+        case Call(group, name, collective):
+            return (name, collective.kind, collective.nbytes, collective.redop, _kind(group))
+        case Send(group, _, nbytes) | Recv(group, _, nbytes):
+            return (nbytes, _kind(group))
+        case Together(group, parts):
+            return (_kind(group), *map(shape, parts))
+        case Join(group):
+            return (_kind(group),)
+        case Raise(message) | Lost(_, message):
+            return (message,)
+    return ()
+
+
+def _kind(group: Group) -> tuple[str, int, int]:
+    return group.library, group.workers, len(group.ranks)
