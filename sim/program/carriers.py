@@ -15,7 +15,7 @@ import simpy
 from sim.libraries.scheduled import Scheduled
 from sim.network.find import make_network
 from sim.network.message import Network
-from sim.program.carry import Carrier, Meeting, Parcel
+from sim.program.carry import Carrier, Meeting, Parcel, Signal
 from sim.program.libraries import Libraries
 from sim.program.operations import Call, Group, Program, Recv, Send, Together
 from sim.program.stretch import Fluids
@@ -67,6 +67,10 @@ class Priced:
         """Begin with the last member, and end on all at once."""
         if not meeting.missing:
             self._fluids.start(*self._price(meeting.call), partial(_end, meeting))
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """A library's own time has that in it."""
+        return Signal()
 
     def send(self, parcel: Parcel) -> None:
         """Begin with the later side."""

@@ -30,19 +30,44 @@ class Meeting:
         self.leave = leave
 
 
-class Parcel:
-    """One message of a group, which both sides have asked for; ``deliver`` is told when it is there."""
+class Signal:
+    """Something that happens once, and what is to be done then."""
 
-    __slots__ = ("deliver", "dst", "group", "nbytes", "received", "sent", "src")
+    __slots__ = ("_happened", "_to_do")
+
+    def __init__(self) -> None:
+        self._happened = False
+        self._to_do: list[Callable[[], None]] = []
+
+    def happen(self) -> None:
+        """It happens now."""
+        self._happened = True
+        for do in self._to_do:
+            do()
+
+    def then(self, do: Callable[[], None]) -> None:
+        """Do something when it happens, or now if it has."""
+        if self._happened:
+            do()
+        else:
+            self._to_do.append(do)
+
+
+class Parcel:
+    """One message of a group, which both sides have asked for; ``deliver`` is told when it is there.
+
+    ``word`` is that of the receive, which the sender hears.
+    """
+
+    __slots__ = ("deliver", "dst", "group", "nbytes", "src", "word")
 
     def __init__(
-        self, group: Group, ends: tuple[int, int], nbytes: int, asked: tuple[float, float],
-        deliver: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, group: Group, ends: tuple[int, int], nbytes: int, word: Signal, deliver: Callable[[], None]
+    ) -> None:
         self.group = group
         self.src, self.dst = ends
         self.nbytes = nbytes
-        self.sent, self.received = asked
+        self.word = word
         self.deliver = deliver
 
 
@@ -51,6 +76,10 @@ class Carrier(Protocol):
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
         """A rank has come to a collective just now."""
+        ...
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """A rank has come to a receive from another just now; what happens when that one hears of it."""
         ...
 
     def send(self, parcel: Parcel) -> None:
@@ -69,6 +98,10 @@ class AtOnce:
         """Begin with the last."""
         if not meeting.missing:
             self._env.process(self._run(meeting))
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """There are none."""
+        raise NotImplementedError
 
     def send(self, parcel: Parcel) -> None:
         """There are none."""

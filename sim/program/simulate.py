@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import simpy
 
-from sim.program.carry import Carrier, Meeting, Parcel
+from sim.program.carry import Carrier, Meeting, Parcel, Signal
 from sim.program.operations import ANY, Call, Compute, Group, Join, Operation, Program, Recv, Send, Together
 from sim.program.play import Play
 from sim.program.stretch import Units
@@ -31,7 +31,7 @@ class Side(NamedTuple):
     place: int
     peer: int
     nbytes: int
-    since: float
+    word: Signal | None
 
 
 class Simulation:
@@ -170,7 +170,8 @@ class Simulation:
         own, same = self.played[index], self._group(index, group)
         sends = isinstance(message, Send)
         peer = peer if peer == ANY else self.roles[peer]
-        side = Side(index, place, peer, nbytes, self._env.now)
+        word = None if sends or peer == ANY else self._carrier.announce(group, own, peer)
+        side = Side(index, place, peer, nbytes, word)
         target = peer if sends else own
         there = (self._receives if sends else self._sends).get((same, target, tag), [])
         for number, other in enumerate(there):
@@ -191,8 +192,9 @@ class Simulation:
 
         for side in (send, receive):
             self.start[side.played][side.place] = self._env.now
-        ends = self.played[send.played], self.played[receive.played]
-        self._carrier.send(Parcel(group, ends, send.nbytes, (send.since, receive.since), ended))
+        src, dst = self.played[send.played], self.played[receive.played]
+        word = receive.word or self._carrier.announce(group, dst, src)
+        self._carrier.send(Parcel(group, (src, dst), send.nbytes, word, ended))
 
     def _members(self, group: Group) -> int:
         """How many of a group's members are played."""

@@ -3,7 +3,9 @@
 A member of a collective takes part from its own arrival to its own last transfer. What it sends may leave
 once it has come; what it is sent, once the sender has heard that it has, which with Gloo takes what its
 collectives take to begin. So too the bytes of a message set out when the sender has asked for it, and
-has heard that the receiver has: one latency later with Gloo.
+has heard that the receiver has. With Gloo that word takes one latency, and stands behind the messages that
+have set out before it from the same rank to the same one in the same group: they have one socket
+(gloo/transport/tcp/pair.cc).
 """
 
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from sim.libraries.library import Library
 from sim.libraries.scheduled import Scheduled
 from sim.network.message import Message, Network
 from sim.parameters import preset_of
-from sim.program.carry import Meeting, Parcel
+from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Call, Group
 from topologies import Routes, Topology
 from topologies.graph import Hop
@@ -34,7 +36,7 @@ class Transfers:
 
     ``library_of`` is the library bound to a group's ranks. Where a collective is ``alone``, as nothing else
     can come onto its links, and all members come at once, it takes the library's own time. Where receives
-    are ``announced`` a sender hears of them one latency later.
+    are ``announced`` a sender hears of them later.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Transfers:
         self._announced = announced
         self._parts: dict[Meeting, _Parts] = {}
         self._links: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._sockets: dict[tuple[Group, int, int], list[Signal]] = {}
         self._keys = count()
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
@@ -68,22 +71,40 @@ class Transfers:
         if not meeting.missing:
             del self._parts[meeting]
 
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """Send word of a receive, behind what its rank is sending to the other one."""
+        word = Signal()
+        under_way = self._sockets.get((group, dst, src), ())
+        if not self._announced:
+            word.happen()
+        elif under_way:
+            under_way[-1].then(word.happen)
+        else:
+            later(self.env, self._latency(self.hosts[dst], self.hosts[src]), word.happen)
+        return word
+
     def send(self, parcel: Parcel) -> None:
         """Put a message on the network as soon as its sender knows that it is awaited."""
         src, dst = self.hosts[parcel.src], self.hosts[parcel.dst]
         if (src, dst) not in self._links:
             self._links[src, dst] = self.network.over(self.network.routes.route(src, dst))
         links = self._links[src, dst]
+        socket = self._sockets.setdefault((parcel.group, parcel.src, parcel.dst), [])
+        passed = Signal()
+
+        def arrived() -> None:
+            socket.remove(passed)
+            passed.happen()
+            parcel.deliver()
 
         def delivered(_: Message, time: float) -> None:
-            later(self.env, max(time - self.env.now, 0.0), parcel.deliver)
+            later(self.env, max(time - self.env.now, 0.0), arrived)
 
         def leave() -> None:
-            message = Message(links, parcel.nbytes, next(self._keys), delivered)
-            self.network.send(message, self.env.now)
+            socket.append(passed)
+            self.network.send(Message(links, parcel.nbytes, next(self._keys), delivered), self.env.now)
 
-        heard = parcel.received + (self._latency(dst, src) if self._announced else 0.0)
-        later(self.env, max(heard, parcel.sent) - self.env.now, leave)
+        parcel.word.then(leave)
 
     def _latency(self, src: int, dst: int) -> float:
         hops = self.network.routes.route(src, dst)

@@ -158,6 +158,26 @@ def test_a_message_of_gloo_waits_until_its_sender_has_heard_of_the_receive() -> 
     assert run(main, 2, "ideal").makespan_s == pytest.approx(2e-3 + carried)
 
 
+@pytest.mark.parametrize(
+    ("library", "sends_first", "turns"),
+    [("gloo", True, 2), ("gloo", False, 1), ("ideal", True, 1)],
+)
+def test_the_word_of_a_receive_stands_behind_what_its_rank_sends(
+    library: str, sends_first: bool, turns: int
+) -> None:
+    def main(dist: Any) -> None:
+        other = 1 - dist.get_rank()
+        if other:
+            dist.compute(1e-3)  # the other one's receive is heard of by then
+        ways = [dist.isend, dist.irecv] if sends_first else [dist.irecv, dist.isend]
+        for work in [way(MIB, other) for way in ways]:
+            work.wait()
+
+    one = MIB / 1e9
+    late = 1e-3 + turns * one
+    assert late <= run(main, 2, library).makespan_s < late + 1e-4
+
+
 def test_messages_that_share_a_port_take_turns() -> None:
     def main(dist: Any) -> None:
         rank = dist.get_rank()
