@@ -33,10 +33,11 @@ def print_told(file: Path, ranks: int, library: str, verdict: Verdict) -> None:
 
 
 def content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict for JSON."""
+    """A verdict for JSON; without a cluster there is no makespan."""
     return {
         "inputs": {"file": str(file), "ranks": ranks, "library": library},
         "verdict": verdict.verdict,
+        "makespan_s": None,
         "story": list(verdict.story),
         "operations": verdict.operations,
     }
