@@ -31,6 +31,15 @@ def fingerprint() -> dict[str, str]:
     return {**found, **dict(sorted(steering.items()))}
 
 
+def own_device(backend: str) -> torch.device:
+    """What this rank computes on, as one of torchrun's: with NCCL the GPU of its number on the machine."""
+    if backend != "nccl":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device
+
+
 def run_first() -> None:
     """Run this thread, and those it starts later, before the machine's ordinary programs.
 

@@ -12,6 +12,15 @@ MAX_ITERATIONS = 1_000_000
 """More are a slip of the pen."""
 
 
+def check_repeats(iterations: int, warmup: int) -> None:
+    """Refuse to measure less than once, or more often than anybody means to."""
+    if not (1 <= iterations <= MAX_ITERATIONS and 0 <= warmup <= MAX_ITERATIONS):
+        raise ValueError(
+            f"{iterations} iterations after {warmup} warm-up ones; write at least 1 after 0, "
+            f"and at most {MAX_ITERATIONS}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One collective at several sizes, ``iterations`` times each after ``warmup`` untimed ones.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from real.collective.job import MAX_ITERATIONS, PING_PONG, Job
+from real.collective.job import PING_PONG, Job, check_repeats
 from real.launch.follow import Row
 from real.launch.torchrun import WorldSpec, run
 from sim.algorithms import schedule
@@ -53,11 +53,7 @@ class Measurement:
             )
         if self.world.nodes > 1 and self.world.endpoint is None:
             raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
-        if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
-            raise ValueError(
-                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0, "
-                f"and at most {MAX_ITERATIONS}"
-            )
+        check_repeats(self.iterations, self.warmup)
         if not 0 < self.timeout_s < 1e6:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.algorithm == PING_PONG:

@@ -5,7 +5,6 @@ to ROWS.
 """
 
 import json
-import os
 import statistics
 import sys
 import time
@@ -23,7 +22,7 @@ from real.collective.job import PING_PONG, Job
 from real.collective.library_program import LibraryProgram
 from real.collective.ping_pong import PingPong
 from real.collective.schedule_program import GlooProgram, NcclProgram
-from real.host import fingerprint, run_first
+from real.host import fingerprint, own_device, run_first
 from real.launch.follow import die_with_parent, show_life
 from sim.algorithms import schedule
 from sim.collective import Collective, itemsize
@@ -43,12 +42,9 @@ def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and do this rank's part."""
     job = Job.read(order)
     torch.set_num_threads(1)
-    device = torch.device("cpu")
+    device = own_device(job.backend)
     if job.backend == "gloo":
         run_first()
-    if job.backend == "nccl":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
     dist.init_process_group(
         job.backend,
         timeout=timedelta(seconds=job.timeout_s),

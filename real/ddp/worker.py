@@ -26,7 +26,7 @@ from real.clock import StartingGun, memory_bandwidth, stamps
 from real.ddp.computing import Computing
 from real.ddp.job import DdpJob
 from real.ddp.sleeping import Sleeping
-from real.host import fingerprint, run_first
+from real.host import fingerprint, own_device, run_first
 from real.launch.follow import die_with_parent, show_life
 from real.model.user_model import loss
 from sim.training.step import Span
@@ -170,10 +170,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if job.realtime:
         run_first()
-    device = torch.device("cpu")
-    if job.backend == "nccl":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
+    device = own_device(job.backend)
     dist.init_process_group(job.backend, timeout=timedelta(seconds=job.timeout_s))
     try:
         _train(job, rows, device)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from real.collective.job import MAX_ITERATIONS
+from real.collective.job import check_repeats
 
 COMPUTE = ("sleep", "matmul")
 """What stands for compute: sleeping, which takes no core, or matrix products, as many as take so long."""
@@ -31,11 +31,7 @@ class ProgramJob:
     def __post_init__(self) -> None:
         if self.compute not in COMPUTE:
             raise ValueError(f"{self.compute!r} is no way to compute; write {' or '.join(COMPUTE)}")
-        if not (1 <= self.iterations <= MAX_ITERATIONS and 0 <= self.warmup <= MAX_ITERATIONS):
-            raise ValueError(
-                f"{self.iterations} iterations after {self.warmup} warm-up ones; write at least 1 after 0, "
-                f"and at most {MAX_ITERATIONS}"
-            )
+        check_repeats(self.iterations, self.warmup)
         if not 0 < self.timeout_s < 1e6:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
 

@@ -6,7 +6,6 @@ the moment at which the first of them began.
 """
 
 import json
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from real.clock import StartingGun, stamps
-from real.host import fingerprint, run_first
+from real.host import fingerprint, own_device, run_first
 from real.launch.follow import die_with_parent, show_life
 from real.program.computing import computing
 from real.program.distributed import RealDistributed
@@ -35,10 +34,7 @@ def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and do this rank's part."""
     job = ProgramJob.read(order)
     torch.set_num_threads(1)
-    device = torch.device("cpu")
-    if job.backend == "nccl":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
+    device = own_device(job.backend)
     compute = computing(job.compute, device)  # measured before ranks that run first take the cores
     if job.backend == "gloo" and job.compute == "sleep":
         run_first()
