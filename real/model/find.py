@@ -18,7 +18,7 @@ from sim.workload.workload import Workload, rebatched
 class Training:
     """What is trained, and how: the words of the command line.
 
-    ``batch`` is of one rank and one pass, None for 32 or the file's own. ``slowdown`` are
+    ``batch`` is of one rank and one pass, None for the model's own. ``slowdown`` are
     ``RANK=FACTOR`` texts; ``contention`` is `sim.training.ddp.job.Costs`'.
     """
 
@@ -46,7 +46,7 @@ def sized_workload(training: Training, gpu: Device) -> Callable[[int | None], Wo
         return lambda batch: rebatched(asked, batch or asked.batch)
     model = _architecture(training.model)
     return lambda batch: roofline(
-        model, gpu, batch or training.batch or 32, training.precision or "float32", training.dtype
+        model, gpu, batch or training.batch or model.batch, training.precision or "float32", training.dtype
     )
 
 

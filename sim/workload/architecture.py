@@ -6,12 +6,12 @@ as long as the slower of its arithmetic and its memory traffic,
     forward = max(flops / (peak x efficiency), bytes / (memory bandwidth x efficiency))
 
 and backward, which does the work of forward once for the gradient of the input and once for that of
-the weights, twice as long. Only matrix products and convolutions count as flops (a multiply-add is two);
-everything else is memory traffic, in the compute precision. Launch overheads, the optimizer and the
-input pipeline are not in it, so small batches are faster here than in life. With the efficiencies
-below NVIDIA's published one-GPU throughputs of ResNet-50 and BERT (V100 and A100, large batches) come
-out between 0.56 and 1.25 of what was measured (tests/sim/test_models.py): where the scale matters,
-measure one GPU and set the efficiency by it.
+the weights, twice as long: less where gradients are not asked for, more where forward is done anew. Only
+matrix products and convolutions count as flops (a multiply-add is two); everything else is memory traffic,
+in the compute precision. Launch overheads, the optimizer and the input pipeline are not in it, so small
+batches are faster here than in life. With the efficiencies below NVIDIA's published one-GPU throughputs of
+ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25 of what was measured
+(tests/sim/test_models.py): where the scale matters, measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ class Block:
 
     ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are
     read and written; ``kept``, those that stay for backward; ``gradients``, positions in
-    `Architecture.parameters` in the order in which backward finishes them.
+    `Architecture.parameters` in the order in which backward finishes them. ``backward`` is its time
+    over forward's: 1 for each gradient, the input's and the weights', and 1 where forward is done anew.
     """
 
     name: str
@@ -43,14 +44,15 @@ class Block:
     flops: float = 0.0
     traffic: float = 0.0
     kept: float = 0.0
+    backward: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """A model: parameters in definition order, buffers, and blocks in forward order.
 
-    ``frozen_nbytes`` are parameters that are held and not trained. Their layers are taken to need a
-    whole backward, which is too much where nothing before them is trained.
+    ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is that of a pass where
+    nobody asks for another. ``reentrant`` is `sim.workload.workload.Workload`'s.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Architecture:
     blocks: tuple[Block, ...]
     buffers: tuple[Tensor, ...] = ()
     frozen_nbytes: int = 0
+    batch: int = 32
+    reentrant: bool = False
 
     @property
     def num_parameters(self) -> int:
@@ -152,7 +156,7 @@ def workload(
         nbytes = (block.traffic * batch + weights) * itemsize
         forward_s = max(block.flops * batch / flops_per_s, nbytes / bytes_per_s)
         kept = round(block.kept * batch * itemsize)
-        return Layer(block.name, block.gradients, forward_s, 2 * forward_s, kept)
+        return Layer(block.name, block.gradients, forward_s, block.backward * forward_s, kept)
 
     return Workload(
         name=architecture.name,
@@ -160,6 +164,7 @@ def workload(
         layers=tuple(layer(block) for block in reversed(architecture.blocks)),
         buffers=architecture.buffers,
         frozen_nbytes=architecture.frozen_nbytes,
+        reentrant=architecture.reentrant,
         batch=batch,
         sample=architecture.sample,
     )

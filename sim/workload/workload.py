@@ -61,7 +61,8 @@ class Workload:
 
     ``parameters`` are those that are trained, in definition order, which is how DistributedDataParallel
     counts them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
-    ``frozen_nbytes`` are parameters that are held and not trained.
+    ``frozen_nbytes`` are parameters that are held and not trained. ``reentrant`` says that checkpoints
+    enter backward anew inside backward.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Workload:
     batch: int = 1
     sample: str = "sample"
     frozen_nbytes: int = 0
+    reentrant: bool = False
 
     def __post_init__(self) -> None:
         complaints = [

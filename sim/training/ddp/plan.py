@@ -100,6 +100,11 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
     if not workload.arrival:
         raise ValueError(f"{workload.name}: no layer names a gradient, so there is nothing to reduce")
     bucketing = ddp.bucketing
+    if workload.reentrant and bucketing.find_unused_parameters and not bucketing.static_graph:
+        raise ValueError(
+            f"{workload.name} checkpoints with use_reentrant; with find_unused_parameters gradients are then "
+            "ready twice, which stops DistributedDataParallel; write use_reentrant=False, or static_graph in place of find_unused_parameters"
+        )
     if ddp.iteration == 1 and not bucketing.find_unused_parameters:
         layout(workload, bucketing, 2)  # what stops the second iteration is refused in the first
     return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.iteration))
