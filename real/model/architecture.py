@@ -77,6 +77,7 @@ def _blocks(seen: Trace, parameters: Sequence[str], batch: int) -> Iterator[Bloc
             traffic=own.forward.traffic / batch,
             kept=own.kept / batch,
             backward=own.backward,
+            convolves=own.forward.convolved > own.forward.flops / 2,
         )
 
 

@@ -30,15 +30,17 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 @dataclass(slots=True)
 class Count:
-    """FLOPs of products, and elements moved by everything."""
+    """FLOPs of products, those of convolutions among them, and elements moved by everything."""
 
     flops: float = 0.0
     traffic: float = 0.0
+    convolved: float = 0.0
 
     def add(self, other: "Count", times: int = 1) -> None:
         """Count what is like ``other``, several times."""
         self.flops += times * other.flops
         self.traffic += times * other.traffic
+        self.convolved += times * other.convolved
 
 
 @dataclass(slots=True)
@@ -217,7 +219,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             asking = [tensor for tensor in read if tensor.requires_grad]
             if product:
                 factors = sum(tensor.dim() > 1 for tensor in asking)  # a bias is none
-                self.seen.count(Count(flops, moved), min(factors, 2))
+                convolved = flops if product is flop_registry[torch.ops.aten.convolution] else 0
+                self.seen.count(Count(flops, moved, convolved), min(factors, 2))
             else:
                 self.seen.count(Count(0, moved), 2 if asking else 0)
         return outputs

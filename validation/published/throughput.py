@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
-from scipy.optimize import brentq
-
 from sim.libraries import nccl
 from sim.libraries.nccl.graph.system import GB
 from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import DataParallel
+from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import ProcessGroup, TimedGroup, process_group
+from sim.training.groups import ProcessGroup, process_group
+from sim.training.pace import ALONE, at_pace, pace
 from sim.training.step import TrainingStep
 from sim.workload.architecture import workload
 from sim.workload.devices import device
@@ -125,9 +124,11 @@ def table(rows: Iterable[Comparison]) -> str:
 
 def _judge(series: Series) -> Iterable[Comparison]:
     base = series.rows[0]
-    pace = _pace(series, base)
+    factor = pace(
+        _workload(series, base), _group(series, base), base.samples_per_s, _job(series, base), Costs()
+    )
     for row in series.rows:
-        step = _step(series, row, pace)
+        step = simulate_step(at_pace(_workload(series, row), factor), _group(series, row), _job(series, row))
         linear = base.samples_per_s / base.gpus * row.gpus
         limit = _limit(series, row, step) if row is not base else "sets compute"
         yield Comparison(series.id, row, step.throughput, linear, limit)
@@ -142,32 +143,14 @@ def _limit(series: Series, row: PublishedStep, step: TrainingStep) -> str:
     return "unexplained" if short else "compute"
 
 
-def _pace(series: Series, base: PublishedStep) -> float:
-    """Seconds of compute a sample takes on one GPU, so that the base row comes out as measured."""
-    most = base.gpus / base.samples_per_s
-    if base.gpus == 1:
-        return most
-    pace: float = brentq(
-        lambda pace: _step(series, base, pace).throughput - base.samples_per_s, most / 100, most, rtol=1e-6
-    )
-    return pace
-
-
-def _step(series: Series, row: PublishedStep, pace: float) -> TrainingStep:
-    job = DataParallel(
+def _job(series: Series, row: PublishedStep) -> DataParallel:
+    return DataParallel(
         bucketing=Bucketing(series.bucket_cap_mb), accumulation=row.accumulation, broadcast_buffers=False
     )
-    return simulate_step(_workload(series, row, pace), _group(series, row), job)
 
 
-def _workload(series: Series, row: PublishedStep, pace: float) -> Workload:
-    roofline = _roofline(series.model, series.device, series.precision, row.batch)
-    factor = pace * row.batch / (roofline.forward_s + roofline.backward_s)
-    layers = tuple(
-        replace(layer, forward_s=layer.forward_s * factor, backward_s=layer.backward_s * factor)
-        for layer in roofline.layers
-    )
-    return replace(roofline, layers=layers)
+def _workload(series: Series, row: PublishedStep) -> Workload:
+    return _roofline(series.model, series.device, series.precision, row.batch)
 
 
 @lru_cache(maxsize=64)
@@ -177,7 +160,7 @@ def _roofline(model: str, gpu: str, precision: str, batch: int) -> Workload:
 
 def _group(series: Series, row: PublishedStep) -> ProcessGroup:
     if row.gpus == 1:
-        return TimedGroup(1, lambda _: 0.0)
+        return ALONE
     return process_group(_library(series.machine, row.nodes, row.gpus_per_node))
 
 
