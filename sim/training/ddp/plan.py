@@ -107,7 +107,7 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
     bucketing = ddp.bucketing
     if workload.reentrant and bucketing.find_unused_parameters and not bucketing.static_graph:
         raise ValueError(
-            f"{workload.name} checkpoints with use_reentrant, so find_unused_parameters finds gradients ready "
+            f"{workload.name} checkpoints with use_reentrant: find_unused_parameters finds gradients ready "
             "twice, which stops DistributedDataParallel; write use_reentrant=False, or static_graph"
         )
     if ddp.iteration == 1 and not bucketing.find_unused_parameters:
