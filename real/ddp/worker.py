@@ -231,7 +231,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
 
 
 def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> tuple[int, int]:
-    """Which all-reduce to run beside a pass, like its buckets in size, and how often, so that it outlasts it."""
+    """Which all-reduce to run beside a pass, like its buckets in size, and how often, to outlast it."""
     usual = sum(bucket["nbytes"] for bucket in seen["buckets"]) / len(seen["buckets"])
     nbytes, seconds = min(all_reduces, key=lambda one: abs(math.log(one[0] / usual)))
     count = [math.ceil(3 * seen["alone"]["end"] / seconds)]

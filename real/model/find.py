@@ -74,7 +74,7 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
     )  # fmt: skip
 
     def costs_on(found: Library) -> Costs:
-        usual = _contention(found, gpu) if training.contention is None else training.contention
+        usual = contention(found, gpu) if training.contention is None else training.contention
         return replace(costs, contention=usual)
 
     if training.measured is not None:
@@ -86,7 +86,7 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
     return Trained(sized, precision, costs_on)
 
 
-def _contention(library: Library, gpu: Device) -> float:
+def contention(library: Library, gpu: Device) -> float:
     """Share of a GPU that NCCL's blocks take, one a channel, which no other library runs on it."""
     found = as_nccl(library)
     return min(found.comm.channels / gpu.multiprocessors, 0.5) if found and found.comm else 0.0
