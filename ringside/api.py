@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from real.model.find import Training, trained
+from real.model.find import Training
+from ringside.trained import trained
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from real.model.find import Trained, Training, trained
+from real.model.find import Training
 from ringside import console, options
 from ringside.commands.train_answer import Answer, Outcome
 from ringside.pictures.style import check_format
+from ringside.trained import Trained, trained
 from sim.calibration import find_calibration
 from sim.engine.effort import forced
 from sim.libraries.find import Options, find_library

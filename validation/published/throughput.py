@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from statistics import median
 
-from real.model.find import SPREAD, contention
 from sim.calibration import shipped
 from sim.libraries import nccl
 from sim.libraries.nccl.graph.system import GB
@@ -21,6 +20,7 @@ from sim.libraries.nccl.library import Calibrated, Nccl
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
+from sim.training.ddp.usual import SPREAD, contention
 from sim.training.groups import ProcessGroup, process_group
 from sim.training.pace import ALONE, at_pace, pace
 from sim.training.step import TrainingStep
@@ -54,9 +54,9 @@ class Comparison:
     """One published row and its prediction; throughputs in samples/s, ``error`` predicted / measured - 1.
 
     ``linear`` is the base row's throughput times the GPUs. ``limit`` goes by what was measured: ``sets
-    compute`` for the base row; ``compute`` where less than `LOST` was lost against linear scaling; ``communication``
-    where more was, but no more than collectives that hide nothing take; where they could not have taken
-    so long, ``input`` if samples were decoded from files, else ``unexplained``.
+    compute`` for the base row; ``compute`` where less than `LOST` was lost against linear scaling;
+    ``communication`` where more was, but no more than collectives that hide nothing take; where they could
+    not have taken so long, ``input`` if samples were decoded from files, else ``unexplained``.
     """
 
     source: str
