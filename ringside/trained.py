@@ -9,7 +9,7 @@ from sim.training.ddp.job import Costs
 from sim.training.ddp.usual import SPREAD, contention
 from sim.training.groups import process_group
 from sim.training.memory import find_optimizer
-from sim.training.pace import at_pace, pace
+from sim.training.pace import at_pace
 from sim.workload.devices import Device
 from sim.workload.workload import Workload
 
@@ -43,6 +43,8 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
         return replace(costs, contention=usual)
 
     if training.measured is not None:
+        from validation.pace import pace
+
         samples_per_s, ranks = training.measured
         found = library(ranks)
         group, alike = process_group(found), replace(costs_on(found), slowdown={})

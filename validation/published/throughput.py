@@ -22,12 +22,13 @@ from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.ddp.usual import SPREAD, contention
 from sim.training.groups import ProcessGroup, process_group
-from sim.training.pace import ALONE, at_pace, pace
+from sim.training.pace import ALONE, at_pace
 from sim.training.step import TrainingStep
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
 from sim.workload.workload import Workload
+from validation.pace import pace
 from validation.published.training.sources import PublishedStep, Series, sources
 
 # hardware: 8 V100 in a cube mesh with a single 100 Gb/s card (notes of DLPerf's report)
