@@ -133,8 +133,9 @@ def head() -> Iterator[str]:
     yield (
         "One all-reduce a row, each in its own process, single runs. Engines: on a star of "
         f"{BANDWIDTH / 1e9:g} GB/s and {LATENCY * 1e6:g} us; different links have 0.5 to 2 times that. "
-        "Libraries: through the API, all in `play`. Seconds are processor time, which is what a machine takes "
-        "that does nothing else, imports and loading of compiled code apart; MB are peak RSS above these. Growth is fitted to rows of "
+        "Libraries: through the API, all in `play`. Seconds are processor time, which is what a machine "
+        "takes that does nothing else, imports and loading of compiled code apart; MB are peak RSS above "
+        "these. Growth is fitted to rows of "
         f"{SHORT_S:g} s and {SMALL_B / 1e6:g} MB or more. The other simulators' "
         "figures were measured in November 2026 on a machine with 2 cores, start included "
         "(`benchmarks/peers.py`); ours beside them are build, wire and play together."
