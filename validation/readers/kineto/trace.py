@@ -1,0 +1,103 @@
+"""What a PyTorch profiler trace tells of one rank, as plain data; what it does not tell is ``None``.
+
+Moments are seconds from the first event of the file; ``Trace.origin_ns`` is that event's own clock.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+BATCH = "batch"
+"""Messages both ways in one kernel, as batch_isend_irecv's."""
+
+MESSAGES = ("send", "recv", BATCH)
+"""Kinds of communication that are no collectives."""
+
+UNTOLD = "sendrecv kernel"
+"""What NCCL's SendRecv kernel did if no operator tells: an all-to-all, a gather, a scatter or messages."""
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read, or traces that do not belong together; the message says where and why."""
+
+
+class Span(NamedTuple):
+    """A stretch of time; ``called_s`` is when the host asked for what filled it, if the trace tells."""
+
+    begin_s: float
+    end_s: float
+    called_s: float | None = None
+    name: str = ""
+
+
+class TracedGroup(NamedTuple):
+    """A process group as a trace names it; ``ranks`` are those of the job."""
+
+    name: str | None = None
+    description: str | None = None
+    size: int | None = None
+    ranks: tuple[int, ...] | None = None
+    communicator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """One collective, or message, of one rank.
+
+    ``kind`` is one of `sim.collective.KINDS`, ``barrier``, ``send``, ``recv`` or `UNTOLD`; ``name`` is the
+    trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is not
+    known where a trace has only the call. ``channels`` is the kernel's grid, ``stream`` the GPU's stream
+    or the host's thread. ``source`` says where the size stands: the kernel's ``args``, an ``operator``, or
+    nowhere; ``unknown`` then says why.
+    """
+
+    kind: str | None
+    name: str
+    begin_s: float
+    end_s: float | None
+    called_s: float | None = None
+    in_bytes: int | None = None
+    out_bytes: int | None = None
+    dtype: str | None = None
+    group: TracedGroup = TracedGroup()
+    sequence: int | None = None
+    peer: int | None = None
+    is_uneven: bool = False
+    stream: str = ""
+    channels: int | None = None
+    step: str | None = None
+    source: str | None = None
+    unknown: str = ""
+
+    @property
+    def duration_s(self) -> float | None:
+        """From its begin to its end on this rank, waiting for others included."""
+        return None if self.end_s is None else self.end_s - self.begin_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What one rank did while it was profiled.
+
+    ``work`` are the spans in which it computed: kernels and copies of its GPU, or the host's operators
+    where there is no GPU; ``waits`` the moments at which the host asked for somebody to wait.
+    """
+
+    path: Path
+    rank: int | None
+    ranks: int | None = None
+    backend: str | None = None
+    library_version: str | None = None
+    gpu: str | None = None
+    gpus: int = 0
+    origin_ns: int = 0
+    steps: tuple[Span, ...] = ()
+    collectives: tuple[Traced, ...] = ()
+    work: tuple[Span, ...] = ()
+    waits: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its collectives are kernels of a GPU."""
+        return self.gpu is not None or any(one.channels is not None for one in self.collectives)
