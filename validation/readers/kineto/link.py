@@ -83,7 +83,7 @@ class Calls:
         return sum(count > 1 for count in self._took.values())
 
     def _without_launch(self, events: Events) -> dict[Any, list[Event]]:
-        """By thread, the records during which no kernel of communication was launched: parts of a group call."""
+        """By thread, the records during which no kernel was launched: parts of a group call."""
         launches = [launch for kernel in events.kernels if (launch := self.launch(kernel))]
         used = {id(call) for launch in launches for call in self.around(launch)}
         return {

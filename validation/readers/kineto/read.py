@@ -78,6 +78,7 @@ class _Job:
             gpu=self._gpus[0] if self._gpus and (kernels or events.work) else None,
             gpus=len(self._gpus),
             origin_ns=self._origin_ns,
+            groups=tuple(self._groups.values()),
             steps=self._steps,
             collectives=tuple(sorted(found, key=lambda one: one.begin_s)),
             work=tuple(self._work(work) if work or kernels else self._host_work()),
@@ -161,7 +162,8 @@ class _Job:
 
     def _host_work(self) -> list[Span]:
         """The outermost operators of the host's threads."""
-        found, until = [], {}
+        found: list[Span] = []
+        until: dict[Any, float] = {}
         for begin, end, thread in sorted(self._events.operators, key=lambda one: (one[0], -one[1])):
             if begin >= until.get(thread, begin):
                 until[thread] = end
@@ -274,6 +276,5 @@ def _check_one_job(traces: Sequence[Trace]) -> None:
         said = ", ".join(f"{count} ranks in {path}" for count, path in sorted(sizes.items()))
         raise TraceError(f"traces of several jobs: {said}; name those of one")
     if sizes and any(rank is not None and rank >= next(iter(sizes)) for rank in ranks):
-        raise TraceError(
-            f"a rank {max(filter(None, ranks))} of a job of {next(iter(sizes))} ranks; they do not belong together"
-        )
+        most = max(filter(None, ranks))
+        raise TraceError(f"rank {most} of a job of {next(iter(sizes))} ranks; name the traces of one job")

@@ -40,6 +40,10 @@ class TracedGroup(NamedTuple):
     communicator: str | None = None
 
 
+UNNAMED = TracedGroup()
+"""The group of a call of which the trace names none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
     """One collective, or message, of one rank.
@@ -59,7 +63,7 @@ class Traced:
     in_bytes: int | None = None
     out_bytes: int | None = None
     dtype: str | None = None
-    group: TracedGroup = TracedGroup()
+    group: TracedGroup = UNNAMED
     sequence: int | None = None
     peer: int | None = None
     is_uneven: bool = False
@@ -68,6 +72,15 @@ class Traced:
     step: str | None = None
     source: str | None = None
     unknown: str = ""
+
+    def nbytes(self, ranks: int | None) -> int | None:
+        """nccl-tests' size on this rank, in a group of so many ranks: see `sim.collective.Collective`."""
+        given, got = self.in_bytes, self.out_bytes
+        if self.kind in ("all_gather", "gather"):
+            return got if got is not None else given * ranks if given is not None and ranks else None
+        if self.kind in ("reduce_scatter", "scatter"):
+            return given if given is not None else got * ranks if got is not None and ranks else None
+        return got if given is None else given
 
     @property
     def duration_s(self) -> float | None:
@@ -91,6 +104,8 @@ class Trace:
     gpu: str | None = None
     gpus: int = 0
     origin_ns: int = 0
+    groups: tuple[TracedGroup, ...] = ()
+    """Those that the head of the file lists."""
     steps: tuple[Span, ...] = ()
     collectives: tuple[Traced, ...] = ()
     work: tuple[Span, ...] = ()
