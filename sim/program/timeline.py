@@ -197,4 +197,5 @@ def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def length(stretches: Iterable[tuple[float, float]]) -> float:
+    """How long stretches last in all that are apart from each other."""
     return sum(end - begin for begin, end in stretches)

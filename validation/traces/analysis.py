@@ -5,7 +5,7 @@ be finished: that part is *skew*, which no network mends. From the last arrival 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
@@ -139,14 +139,16 @@ def analyse(traces: Sequence[Trace]) -> Analysis:
     """Match, bring clocks together and sum up."""
     if len(traces) == 1:
         trace = traces[0]
-        return Analysis((trace,), tuple(_rows_of_one(trace)), (_rank(trace, []),))
+        rows = _rows_alone([(trace, one) for one in trace.collectives])
+        return Analysis((trace,), tuple(rows), (_rank(trace, []),))
     matched = match(traces)
     clocks = align(traces, matched.matches)
     meetings = [one for found in matched.matches if (one := _meeting(found, clocks))]
     ranks = [_rank(trace, meetings) for trace in traces]
-    return Analysis(
-        tuple(traces), tuple(_rows(meetings)), tuple(ranks), tuple(meetings), matched, clocks
-    )  # fmt: skip
+    met = {id(one) for meeting in meetings for one in meeting.match.members.values()}
+    rest = [(trace, one) for trace in traces for one in trace.collectives if id(one) not in met]
+    rows = [*_rows(meetings), *_rows_alone(rest)]
+    return Analysis(tuple(traces), tuple(rows), tuple(ranks), tuple(meetings), matched, clocks)
 
 
 def busy(trace: Trace) -> list[tuple[float, float]]:
@@ -197,22 +199,23 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
     return sorted(found, key=_largest_first)
 
 
-def _rows_of_one(trace: Trace) -> list[Row]:
+def _rows_alone(found: Iterable[tuple[Trace, Traced]]) -> list[Row]:
+    """Rows of what was seen on one rank only, or met nobody: each is counted."""
     groups: dict[tuple[str | None, int | None, int | None], list[Traced]] = defaultdict(list)
-    for one in trace.collectives:
+    for trace, one in found:
         size = group_size(trace, one)
         groups[one.kind, one.nbytes(size), size].append(one)
-    found = []
+    rows = []
     for (kind, nbytes, ranks), own in groups.items():
         lasted = [one.duration_s for one in own if one.duration_s is not None]
-        found.append(
+        rows.append(
             Row(
                 kind, nbytes, ranks, len(own), sum(lasted) if lasted else None,
                 median(lasted) if lasted else None, min(lasted) if lasted and nbytes else None,
                 None, None, None,
             )
         )  # fmt: skip
-    return sorted(found, key=_largest_first)
+    return sorted(rows, key=_largest_first)
 
 
 def _largest_first(row: Row) -> tuple[str, int, int]:

@@ -10,6 +10,7 @@ length.
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from sim.collective import KINDS, Collective
@@ -95,14 +96,16 @@ def program_of(analysis: Analysis, library: str) -> TracedProgram:
 
 
 def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
-    """Each traced rank's collectives; what all members of a group met in is one call, in a group of its own."""
+    """Each traced rank's collectives; those in which all met are calls, each in a group of its own."""
     ranks = analysis.traces[0].ranks or len(analysis.traces)
     found: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
     met: set[int] = set()
     for number, meeting in enumerate(analysis.meetings):
         size = meeting.match.ranks or len(meeting.arrivals)
         one = next(iter(meeting.match.members.values()))
-        members = one.group.ranks or (tuple(range(ranks)) if size == ranks else tuple(sorted(meeting.arrivals)))
+        members = one.group.ranks or (
+            tuple(range(ranks)) if size == ranks else tuple(sorted(meeting.arrivals))
+        )
         collective = _collective(meeting.match.kind, meeting.match.nbytes, len(members))
         if collective is None or any(rank >= ranks for rank in members):
             continue
@@ -179,7 +182,7 @@ class _Writer:
 
     def _write(self, cuts: list[int], before: list[int], awaited: dict[int, list[int]]) -> None:
         """All stretches of work and all collectives, in the order in which they began."""
-        stretches = [(self._work[a].begin_s, 0, a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        stretches = [(self._work[a].begin_s, 0, a, b) for a, b in pairwise(cuts)]
         pieces = [(piece.begin, 1, number, 0) for number, piece in enumerate(self._pieces)]
         for _, is_piece, first, last in sorted([*stretches, *pieces]):
             if is_piece:
@@ -193,11 +196,13 @@ class _Writer:
         free = max([free, *(self._pieces[number].end for number in waits)])
         after = self._gap(begin - free, WORK, after)
         seconds = max(0.0, self._until[last] - max(begin, self._until[first]))
-        self._place_after[last] = self._post(Operation(Compute(seconds), WORK, after, name="work", category=WORK))
+        self._place_after[last] = self._post(
+            Operation(Compute(seconds), WORK, after, name="work", category=WORK)
+        )
 
     def _write_piece(self, number: int, before: int) -> None:
         piece = self._pieces[number]
-        after = (self._place_after[before],) if before else ()
+        after: tuple[int, ...] = (self._place_after[before],) if before else ()
         free = max(self._until[before] if before else self._start, self._lanes.get(piece.lane, self._start))
         after = self._gap(piece.begin - free, piece.lane, after)
         self._lanes[piece.lane] = max(piece.end, self._lanes.get(piece.lane, self._start))
@@ -242,10 +247,8 @@ class _Writer:
                 if reached <= asked:
                     continue
                 asked, last = reached, waits[reached - 1]
-                own = [
-                    one for one in pending
-                    if self._pieces[one].called < last and self._pieces[one].end <= span.begin_s + _TOLERANCE_S
-                ]  # fmt: skip
+                own = [one for one in pending if self._pieces[one].called < last]
+                own = [one for one in own if self._pieces[one].end <= span.begin_s + _TOLERANCE_S]
             else:
                 own = [one for one in pending if self._until[number] < self._pieces[one].end <= span.begin_s]
             if own:

@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from sim.calibration import AUTO, Calibration
 from sim.collective import Collective
+from sim.libraries.find import default_library
 from sim.program.given import simulate_given
 from sim.program.jobs import Job, simulate
 from sim.program.libraries import Libraries
 from sim.program.timeline import ProgramTimeline
 from sim.record import Record, RecordError
 from validation.machines import infer_machine
-from validation.readers.kineto import Trace
-from validation.traces.analysis import Row
-from validation.traces.program import TracedProgram
+from validation.readers.kineto import Trace, TraceError
+from validation.traces.analysis import Analysis, Row
+from validation.traces.program import TracedProgram, program_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,69 @@ class Replay:
     library: str
     libraries: Libraries
     timeline: ProgramTimeline
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The recording played again, with its own times, on a cluster like its own, and on another.
+
+    ``own`` is ``None`` where the traces do not tell a known cluster, or its library is not modelled, and
+    ``why`` says what they tell. ``steps`` is how many steps of the profiler the window holds, at least one;
+    ``step_s`` how long one took.
+    """
+
+    traced: TracedProgram
+    recorded: ProgramTimeline
+    own: Replay | None
+    why: str
+    other: Replay | None
+    steps: int
+    step_s: float
+
+    def step_on(self, found: Replay) -> float:
+        """How long a step takes on a cluster: as recorded, and what the replays differ by, for each step."""
+        return self.step_s + (found.timeline.makespan_s - self.recorded.makespan_s) / self.steps
+
+
+def what_if(
+    analysis: Analysis,
+    cluster: str | None = None,
+    library: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    network: str = "fifo",
+    calibration: Calibration | str | None = AUTO,
+) -> WhatIf:
+    """Play the traces again; raise `TraceError` if they hold nothing that could be."""
+    first = analysis.traces[0]
+    rules = "gloo" if first.backend == "gloo" else "nccl"
+    traced = program_of(analysis, rules)
+    if not any(traced.program.operations(trace.rank or 0) for trace in analysis.traces):
+        raise TraceError(
+            f"{first.path}: neither work nor timed collectives, so that there is nothing to replay"
+        )
+    steps = [step.end_s - step.begin_s for trace in analysis.traces for step in trace.steps]
+    own, why = _own(traced, first)
+    other = None
+    if cluster is not None:
+        other = replay(traced, cluster, library or default_library(cluster), values, network, calibration)
+    return WhatIf(
+        traced, as_recorded(traced), own, why, other,
+        max(1, *(len(trace.steps) for trace in analysis.traces), 0),
+        median(steps) if steps else traced.recorded_s,
+    )  # fmt: skip
+
+
+def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
+    """The replay on a cluster like the one that was recorded on, where NCCL is modelled there; and why."""
+    named, why = own_cluster(trace)
+    if named is None:
+        return None, why
+    if trace.backend == "gloo" or default_library(named) != "nccl":
+        return None, f"{named}, {why}; but its library is not modelled"
+    try:
+        return replay(traced, named, "nccl"), why
+    except ValueError as error:
+        return None, f"{named}, {why}; {error}"
 
 
 def as_recorded(traced: TracedProgram) -> ProgramTimeline:
