@@ -75,14 +75,17 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     yield from dict.fromkeys(note for trace in traces for note in trace.notes)
     every = [one for trace in traces for one in trace.collectives]
     if unnamed := sum(one.group.size is None and group_size(first, one) is not None for one in every):
-        yield f"{unnamed} of {len(every)} calls name no group: they are taken for ones of all {world(first)} ranks"
+        yield f"{unnamed} of {len(every)} calls name no group: taken for ones of all {world(first)} ranks"
     for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
         yield f"{count} without a size: {why}"
     if len(traces) > 1:
         yield from _of_all(analysis)
     elif analysis.rows:
         yield "of one rank: its durations include waiting for others, skew cannot be told from transfer;"
-        yield "the shortest of a kind and size waited least, and transfer takes no longer than it"
+        yield (
+            "the shortest of a kind and size waited least, and transfer takes no longer than it; a replay keeps "
+            "as waiting what others took longer"
+        )
 
 
 def _of_all(analysis: Analysis) -> Iterator[str]:

@@ -14,9 +14,9 @@ from sim.program.transfers import later
 
 
 class Given:
-    """Collectives that begin with their last member and end everywhere at once, after a given time.
+    """Collectives that begin with their last member, and end for each after a given time.
 
-    ``seconds`` has the times by rank and place of any member's operation.
+    ``seconds`` has the times by rank and place of the member's operation.
     """
 
     def __init__(self, env: simpy.Environment, seconds: Mapping[tuple[int, int], float]) -> None:
@@ -26,8 +26,8 @@ class Given:
     def arrive(self, meeting: Meeting, rank: int) -> None:
         """Begin with the last."""
         if not meeting.missing:
-            key = next(iter(meeting.present.items()))
-            later(self._env, self._seconds[key], partial(_end, meeting))
+            for member in list(meeting.present.items()):
+                later(self._env, self._seconds[member], partial(meeting.leave, meeting, member[0]))
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
         """Messages have no given time."""
@@ -49,8 +49,3 @@ def simulate_given(
         env.run()
     simulation.check_ended()
     return timeline(simulation)
-
-
-def _end(meeting: Meeting) -> None:
-    for rank in list(meeting.present):
-        meeting.leave(meeting, rank)

@@ -1,13 +1,13 @@
 """Which collective of one rank is the same as which of another.
 
-Collectives of a group meet by their sequence number where the traces have one; else by their order in the
+Collectives of a group meet by their sequence number, or their Comms Id, where the traces have one; else by their order in the
 step of the profiler in which the host called them, so that windows which begin at other collectives do no
 harm; else by order alone. What meets must be of one kind and, where the kind has one size, of one size.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from topologies.units import format_size
 from validation.readers.kineto import Trace, Traced
@@ -97,11 +97,14 @@ def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]
     names = [{step.name for step in other.steps} for other in traces]
     by_step = all(names) and len(set.intersection(*names)) > 0
     for group, own in groups.items():
-        if all(one.sequence is not None for one in own):
-            again: dict[int | None, int] = defaultdict(int)
-            for one in own:
-                yield (group, one.sequence, again[one.sequence]), one
-                again[one.sequence] += 1
+        numbers = [one.sequence for one in own]
+        if any(number is None for number in numbers):
+            numbers = [one.identity for one in own]
+        if all(number is not None for number in numbers):
+            again: dict[Hashable, int] = defaultdict(int)
+            for number, one in zip(numbers, own, strict=True):
+                yield (group, number, again[number]), one
+                again[number] += 1
         elif by_step:
             yield from _in_steps(group, own)
         else:
@@ -153,8 +156,8 @@ def _told(trace: Trace, one: Traced) -> str:
 
 
 def _place(key: Key) -> str:
-    name, where, number = key[0][0], key[1], key[2]  # type: ignore[index]
+    (name, _), where, number = cast(tuple[tuple[str | None, object], Hashable, int], key)
     group = "the collectives without a named group" if name is None else f"group {name}"
     if isinstance(where, int):
         return f"{group}, sequence number {where}"
-    return f"{group}, number {number} in {where}" if where != "order" else f"{group}, number {number}"
+    return f"{group}, number {number}" if where == "order" else f"{group}, number {number} in {where}"

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from sim.collective import KINDS, Collective
@@ -52,7 +53,10 @@ class TracedProgram:
 
 
 class _Piece(NamedTuple):
-    """A collective on one rank's own clock; the call that it is, or ``None`` where it is kept as it was."""
+    """A collective on one rank's own clock; the call that it is, or ``None`` where it is kept as it was.
+
+    ``transfer`` is what it takes when all have come. Of one rank alone the rest is waiting that stays.
+    """
 
     begin: float
     end: float
@@ -62,6 +66,7 @@ class _Piece(NamedTuple):
     kind: str
     call: Call | None
     transfer: float
+    wait: float = 0.0
 
 
 def program_of(analysis: Analysis, library: str) -> TracedProgram:
@@ -113,7 +118,7 @@ def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
         call = Call(group, meeting.match.kind or "", collective)
         for rank, traced in meeting.match.members.items():
             met.add(id(traced))
-            found[rank].append(_piece(traced, call, meeting.transfer_s))
+            found[rank].append(_piece(traced, call, max(0.0, meeting.transfers[rank])))
     for trace in analysis.traces:
         for traced in trace.collectives:
             if trace.rank is not None and id(traced) not in met and traced.end_s is not None:
@@ -124,20 +129,24 @@ def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
 def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
     """The collectives of the one rank that was traced, each with all of its group."""
     groups: dict[tuple[str | None, tuple[int, ...]], Group] = {}
+    shortest: dict[tuple[str | None, int | None, int | None], float] = {}
+    timed = [one for one in trace.collectives if one.duration_s is not None]
+    for one in timed:
+        key = _alike(trace, one)
+        shortest[key] = min(shortest.get(key, inf), one.duration_s or 0.0)
     found = []
-    for one in trace.collectives:
-        if one.end_s is None:
-            continue
+    for one in timed:
         size = group_size(trace, one)
         members = one.group.ranks or (tuple(range(ranks)) if size == ranks else None)
         collective = _collective(one.kind, one.nbytes(size), len(members)) if members else None
         call = None
         if members and collective and max(members) < ranks:
-            key = one.group.name, members
-            if key not in groups:
-                groups[key] = Group(one.group.name or "world", members, library, WORKERS[library])
-            call = Call(groups[key], one.kind or "", collective)
-        found.append(_piece(one, call, one.end_s - one.begin_s))
+            of = one.group.name, members
+            if of not in groups:
+                groups[of] = Group(one.group.name or "world", members, library, WORKERS[library])
+            call = Call(groups[of], one.kind or "", collective)
+        transfer = shortest[_alike(trace, one)]
+        found.append(_piece(one, call, transfer, (one.duration_s or 0.0) - transfer))
     return {trace.rank or 0: found}
 
 
@@ -150,12 +159,18 @@ def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective 
     return Collective(kind, ranks, nbytes)
 
 
-def _piece(one: Traced, call: Call | None, transfer: float) -> _Piece:
+def _alike(trace: Trace, one: Traced) -> tuple[str | None, int | None, int | None]:
+    """What collectives have in common that take as long if nobody is late."""
+    size = group_size(trace, one)
+    return one.kind, one.nbytes(size), size
+
+
+def _piece(one: Traced, call: Call | None, transfer: float, wait: float = 0.0) -> _Piece:
     assert one.end_s is not None
     called = one.begin_s if one.called_s is None else one.called_s
     return _Piece(
         one.begin_s, one.end_s, min(called, one.begin_s), f"stream {one.stream}", one.name,
-        one.kind or "communication", call, transfer,
+        one.kind or "communication", call, transfer, wait if call else 0.0,
     )  # fmt: skip
 
 
@@ -204,7 +219,7 @@ class _Writer:
         piece = self._pieces[number]
         after: tuple[int, ...] = (self._place_after[before],) if before else ()
         free = max(self._until[before] if before else self._start, self._lanes.get(piece.lane, self._start))
-        after = self._gap(piece.begin - free, piece.lane, after)
+        after = self._gap(piece.begin + piece.wait - free, piece.lane, after)
         self._lanes[piece.lane] = max(piece.end, self._lanes.get(piece.lane, self._start))
         action = piece.call or Compute(piece.end - piece.begin)
         place = self._post(Operation(action, piece.lane, after, name=piece.name, category=piece.kind))

@@ -32,6 +32,7 @@ class Told(NamedTuple):
     dtype: str | None = None
     group: TracedGroup = TracedGroup()
     sequence: int | None = None
+    identity: str | None = None
     peer: int | None = None
     is_uneven: bool = False
     backend: str | None = None
@@ -50,14 +51,18 @@ def from_args(args: dict[str, Any], place: Place) -> Told | None:
     given, got = [None if n is None or width is None else n * width for n in sizes]
     splits = [_numbers(args.get(f"{way} split size")) for way in ("In", "Out")]
     uneven = any(len(set(some)) > 1 for some in splits if some)
-    peer = (
-        _count(args, "Dst Rank" if kind == "send" else "Src Rank", place)
-        if kind in ("send", "recv")
-        else None
-    )
+    group = _group(args, place)
+    rank = _count(args, "Rank", place)
+    peer = None
+    if kind in ("send", "recv"):
+        # of a message, Rank is its other end
+        peer, rank = _count(args, "Dst Rank" if kind == "send" else "Src Rank", place), None
+    elif rank is not None:
+        rank = group.ranks[rank] if group.ranks and rank < len(group.ranks) else None
+    identity = args.get("Comms Id")
     return Told(
-        name, kind, given, got, dtype, _group(args, place), _count(args, "Seq", place), peer, uneven,
-        rank=_count(args, "Rank", place),
+        name, kind, given, got, dtype, group, _count(args, "Seq", place),
+        None if identity is None else str(identity), peer, uneven, rank=rank,
     )  # fmt: skip
 
 
@@ -132,7 +137,6 @@ def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
 def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     size = _count(args, "Group size", place)
     words = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
-    communicator = args.get("Comms Id")
     ranks = _numbers(args.get("Process Group Ranks"))
     if ranks is None and size:
         # a long list is cut by PyTorch; its first rank and stride, where there is one, say the same
@@ -142,9 +146,7 @@ def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     if ranks and size is not None and len(ranks) != size:
         ranks = None
     name, description = [word if isinstance(word, str) and word else None for word in words]
-    return TracedGroup(
-        name, description, size, ranks or None, None if communicator is None else str(communicator)
-    )
+    return TracedGroup(name, description, size, ranks or None)
 
 
 def _count(args: dict[str, Any], key: str, place: Place) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from validation.readers.kineto.calls import Told
+from validation.readers.kineto.calls import Told, from_args
 from validation.readers.kineto.events import Event, Events
 from validation.readers.kineto.files import EXPECTED, texts
 from validation.readers.kineto.link import Calls, is_host_backend, told_of_host
@@ -105,6 +105,7 @@ class _Job:
             dtype=own.dtype,
             group=self._full(own.group),
             sequence=own.sequence,
+            identity=own.identity,
             peer=own.peer,
             is_uneven=own.is_uneven,
             stream=str(stream),
@@ -129,6 +130,7 @@ class _Job:
             dtype=own.dtype,
             group=self._full(own.group),
             sequence=own.sequence,
+            identity=own.identity,
             peer=own.peer,
             is_uneven=own.is_uneven,
             stream=str(call.thread[1]),
@@ -200,11 +202,10 @@ class _Job:
         rank = self._info.get("rank")
         if isinstance(rank, int) and rank >= 0:
             return rank
-        named = Counter(
-            int(call.args["Rank"]) for call in self._events.calls if isinstance(call.args.get("Rank"), int)
-        )
+        told = [from_args(call.args, call.place) for call in self._events.calls]
+        named = {one.rank for one in told if one and one.rank is not None}
         if len(named) == 1:
-            return next(iter(named))
+            return named.pop()
         found = _RANK.search(self._path.name)
         return int(found[1]) if found and len(found[1]) < 9 else None
 

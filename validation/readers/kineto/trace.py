@@ -37,7 +37,6 @@ class TracedGroup(NamedTuple):
     description: str | None = None
     size: int | None = None
     ranks: tuple[int, ...] | None = None
-    communicator: str | None = None
 
 
 UNNAMED = TracedGroup()
@@ -50,7 +49,8 @@ class Traced:
 
     ``kind`` is one of `sim.collective.KINDS`, ``barrier``, ``send``, ``recv`` or `UNTOLD`; ``name`` is the
     trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is not
-    known where a trace has only the call. ``channels`` is the kernel's grid, ``stream`` the GPU's stream
+    known where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms Id``)
+    is the same for one collective on all ranks. ``peer`` is the job's rank at the message's other end. ``channels`` is the kernel's grid, ``stream`` the GPU's stream
     or the host's thread. ``source`` says where the size stands: the kernel's ``args``, an ``operator``, or
     nowhere; ``unknown`` then says why.
     """
@@ -65,6 +65,7 @@ class Traced:
     dtype: str | None = None
     group: TracedGroup = UNNAMED
     sequence: int | None = None
+    identity: str | None = None
     peer: int | None = None
     is_uneven: bool = False
     stream: str = ""
