@@ -42,7 +42,7 @@ def _one(one: Traced) -> dict[str, Any]:
     return {
         **fields, "duration_s": one.duration_s, "group_name": one.group.name,
         "group_description": one.group.description, "group_size": one.group.size,
-        "group_ranks": one.group.ranks and list(one.group.ranks), 
+        "group_ranks": one.group.ranks and list(one.group.ranks),
     }  # fmt: skip
 
 

@@ -82,10 +82,8 @@ def _comments(analysis: Analysis) -> Iterator[str]:
         yield from _of_all(analysis)
     elif analysis.rows:
         yield "of one rank: its durations include waiting for others, skew cannot be told from transfer;"
-        yield (
-            "the shortest of a kind and size waited least, and transfer takes no longer than it; a replay keeps "
-            "as waiting what others took longer"
-        )
+        yield "the shortest of a kind and size waited least, and transfer takes no longer than it;"
+        yield "what others of them took longer is waiting, which stays in a replay"
 
 
 def _of_all(analysis: Analysis) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Which collective of one rank is the same as which of another.
 
-Collectives of a group meet by their sequence number, or their Comms Id, where the traces have one; else by their order in the
-step of the profiler in which the host called them, so that windows which begin at other collectives do no
-harm; else by order alone. What meets must be of one kind and, where the kind has one size, of one size.
+Collectives of a group meet by their sequence number or their Comms Id where the traces have one; else by
+their order in the step of the profiler in which the host called them, so that windows which begin at other
+collectives do no harm; else by order alone. What meets must be of one kind and, where the kind has one
+size, of one size.
 """
 
 from collections import defaultdict
@@ -97,7 +98,7 @@ def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]
     names = [{step.name for step in other.steps} for other in traces]
     by_step = all(names) and len(set.intersection(*names)) > 0
     for group, own in groups.items():
-        numbers = [one.sequence for one in own]
+        numbers: list[Hashable] = [one.sequence for one in own]
         if any(number is None for number in numbers):
             numbers = [one.identity for one in own]
         if all(number is not None for number in numbers):

@@ -69,9 +69,10 @@ class _Piece(NamedTuple):
     wait: float = 0.0
 
 
-def program_of(analysis: Analysis, library: str) -> TracedProgram:
-    """The program of what was traced, in groups of a library that moves by these rules."""
+def program_of(analysis: Analysis) -> TracedProgram:
+    """The program of what was traced, in groups of the library that was traced: Gloo's, or NCCL's."""
     traces = analysis.traces
+    library = "gloo" if traces[0].backend == "gloo" else "nccl"
     ranks = traces[0].ranks or (len(traces) if len(traces) > 1 else None)
     if ranks is None:
         sizes = {group_size(traces[0], one) for one in traces[0].collectives} - {None}
@@ -128,7 +129,7 @@ def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
 
 def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
     """The collectives of the one rank that was traced, each with all of its group."""
-    groups: dict[tuple[str | None, tuple[int, ...]], Group] = {}
+    groups: dict[tuple[str | None, tuple[int, ...], str], Group] = {}
     shortest: dict[tuple[str | None, int | None, int | None], float] = {}
     timed = [one for one in trace.collectives if one.duration_s is not None]
     for one in timed:
@@ -141,7 +142,7 @@ def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
         collective = _collective(one.kind, one.nbytes(size), len(members)) if members else None
         call = None
         if members and collective and max(members) < ranks:
-            of = one.group.name, members
+            of = one.group.name, members, one.stream  # each stream has a communicator of its own
             if of not in groups:
                 groups[of] = Group(one.group.name or "world", members, library, WORKERS[library])
             call = Call(groups[of], one.kind or "", collective)

@@ -61,8 +61,7 @@ def what_if(
 ) -> WhatIf:
     """Play the traces again; raise `TraceError` if they hold nothing that could be."""
     first = analysis.traces[0]
-    rules = "gloo" if first.backend == "gloo" else "nccl"
-    traced = program_of(analysis, rules)
+    traced = program_of(analysis)
     if not any(traced.program.operations(trace.rank or 0) for trace in analysis.traces):
         raise TraceError(
             f"{first.path}: neither work nor timed collectives, so that there is nothing to replay"

@@ -47,12 +47,12 @@ UNNAMED = TracedGroup()
 class Traced:
     """One collective, or message, of one rank.
 
-    ``kind`` is one of `sim.collective.KINDS`, ``barrier``, ``send``, ``recv`` or `UNTOLD`; ``name`` is the
+    ``kind`` is one of `sim.collective.KINDS`, ``barrier``, one of `MESSAGES` or `UNTOLD`; ``name`` is the
     trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is not
     known where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms Id``)
-    is the same for one collective on all ranks. ``peer`` is the job's rank at the message's other end. ``channels`` is the kernel's grid, ``stream`` the GPU's stream
-    or the host's thread. ``source`` says where the size stands: the kernel's ``args``, an ``operator``, or
-    nowhere; ``unknown`` then says why.
+    is the same for one collective on all ranks. ``peer`` is the job's rank at a message's other end.
+    ``channels`` is the kernel's grid, ``stream`` the GPU's stream or the host's thread. ``source`` says where
+    the size stands: the kernel's ``args``, an ``operator``, or nowhere; ``unknown`` then says why.
     """
 
     kind: str | None
