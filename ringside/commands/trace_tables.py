@@ -187,8 +187,8 @@ def _story(found: WhatIf) -> Iterator[str]:
     took = format_duration(found.recorded.makespan_s, 4)
     off = found.recorded.makespan_s / traced.recorded_s - 1 if traced.recorded_s else 0.0
     recorded = format_duration(traced.recorded_s, 4)
-    steps = f"{found.steps} step{'s' * (found.steps > 1)} of {format_duration(found.step_s, 4)}"
-    yield f"recorded: {recorded}, {steps}"
+    count = f"{found.steps} step{'s' * (found.steps > 1)}" if found.steps else "no steps, all as one"
+    yield f"recorded: {recorded}, {count} of {format_duration(found.step_s, 4)}"
     yield f"replayed with its own transfer times: {took} ({off * 100:+.2f} %)"
     for one, like in ((found.own, ", like its own"), (found.other, "")):
         if one:

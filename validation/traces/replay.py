@@ -34,8 +34,8 @@ class WhatIf:
     """The recording played again, with its own times, on a cluster like its own, and on another.
 
     ``own`` is ``None`` where the traces do not tell a known cluster, or its library is not modelled, and
-    ``why`` says what they tell. ``steps`` is how many steps of the profiler the window holds, at least one;
-    ``step_s`` how long one took.
+    ``why`` says what they tell. ``steps`` is how many steps of the profiler were recorded,
+    ``step_s`` how long one took: the whole window where there is none.
     """
 
     traced: TracedProgram
@@ -47,8 +47,9 @@ class WhatIf:
     step_s: float
 
     def step_on(self, found: Replay) -> float:
-        """How long a step takes on a cluster: as recorded, and what the replays differ by, for each step."""
-        return self.step_s + (found.timeline.makespan_s - self.recorded.makespan_s) / self.steps
+        """How long a step takes on a cluster: as recorded, changed by as much as the whole replay is."""
+        recorded = self.recorded.makespan_s
+        return self.step_s * found.timeline.makespan_s / recorded if recorded else self.step_s
 
 
 def what_if(
@@ -73,7 +74,7 @@ def what_if(
         other = replay(traced, cluster, library or default_library(cluster), values, network, calibration)
     return WhatIf(
         traced, as_recorded(traced), own, why, other,
-        max(1, *(len(trace.steps) for trace in analysis.traces), 0),
+        max(len(trace.steps) for trace in analysis.traces),
         median(steps) if steps else traced.recorded_s,
     )  # fmt: skip
 

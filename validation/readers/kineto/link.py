@@ -28,8 +28,8 @@ class Calls:
             if call.args.get("Collective name") in _SILENT:
                 continue
             self._by_thread[call.thread].append(call)
-            if "External id" in call.args:
-                self._by_id[str(call.args["External id"])].append(call)
+            if (number := external_id(call)) is not None:
+                self._by_id[number].append(call)
         self._begins = {thread: [call.begin for call in own] for thread, own in self._by_thread.items()}
         self._took: Counter[int] = Counter()
         self._pending = self._without_launch(events)
@@ -45,8 +45,8 @@ class Calls:
         told = from_args(kernel.args, kernel.place)
         launch = self.launch(kernel)
         around = self.around(launch) if launch else []
-        if not around and kernel.args.get("External id") != kernel.args.get("correlation"):
-            around = self._by_id.get(str(kernel.args.get("External id")), [])
+        if not around and (number := external_id(kernel)) != str(kernel.args.get("correlation")):
+            around = self._by_id.get(number or "", [])
         if around:
             self._took[id(around[0])] += 1
         if told:
@@ -123,6 +123,12 @@ def _together(parts: Sequence[Told]) -> Told:
 def _sum(sizes: Sequence[int | None]) -> int | None:
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+def external_id(event: Event) -> str | None:
+    """The number of the operator that an event belongs to; kernels of PyTorch 1.13 to 2.1 have none of use."""
+    number = event.args.get("External id", event.args.get("external id"))
+    return None if number is None else str(number)
 
 
 def told_of_host(call: Event, inside: Sequence[Event]) -> tuple[Told | None, str]:
