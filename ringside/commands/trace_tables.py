@@ -14,12 +14,28 @@ MOST_ROWS = 64
 """Ranks and what-if rows that a table shows; JSON has them all."""
 
 ROWS = (
-    *(("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("time", "(ms)"), ("median", "(us)")),
+    *(
+        ("kind", ""),
+        ("size", "(B)"),
+        ("ranks", ""),
+        ("apart", ""),
+        ("count", ""),
+        ("time", "(ms)"),
+        ("median", "(us)"),
+    ),
     *(("transfer", "(us)"), ("skew", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
     *(("last", "rank"), ("in", "(%)")),
 )
 ROWS_OF_ONE = (
-    *(("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("time", "(ms)"), ("median", "(us)")),
+    *(
+        ("kind", ""),
+        ("size", "(B)"),
+        ("ranks", ""),
+        ("apart", ""),
+        ("count", ""),
+        ("time", "(ms)"),
+        ("median", "(us)"),
+    ),
     *(("shortest", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
 )
 RANKS = (
@@ -123,7 +139,7 @@ def _nothing(analysis: Analysis) -> str:
 
 def _row(row: Row, *, short: bool) -> list[console.Cell]:
     cells: list[console.Cell] = [
-        row.kind or "-", _or(row.nbytes), _or(row.ranks), row.count, _in(row.time_s, 1e3),
+        row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count, _in(row.time_s, 1e3),
         _in(row.median_s, 1e6), _in(row.transfer_s, 1e6),
     ]  # fmt: skip
     if not short:
@@ -163,18 +179,18 @@ def _each(traces: Iterable[Trace]) -> Iterator[list[console.Cell]]:
 
 def _show_what_if(analysis: Analysis, found: WhatIf) -> None:
     replays = [one for one in (found.own, found.other) if one]
-    heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("recorded", "(us)")]
+    heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("apart", ""), ("count", ""), ("recorded", "(us)")]
     heads += [(one.cluster, "(us)") for one in replays]
     if found.own:
         heads.append(("error", "(%)"))
     rows = [_predicted(row, found.own, replays) for row in analysis.rows if row.transfer_s is not None]
-    rows = [row for row in rows if any(cell != "-" for cell in row[5:])]
+    rows = [row for row in rows if any(cell != "-" for cell in row[6:])]
     console.print_table(_story(found), heads if rows else [], rows[:MOST_ROWS])
 
 
 def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
     times = [predicted(row, one.libraries) for one in replays]
-    cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks), row.count]
+    cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count]
     cells += [_in(row.transfer_s, 1e6), *(_in(time, 1e6) for time in times)]
     if own:
         error = (times[0] / row.transfer_s - 1) * 100 if times[0] and row.transfer_s else None

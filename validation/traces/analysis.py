@@ -7,6 +7,7 @@ be finished: that part is *skew*, which no network mends. From the last arrival 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ from sim.program.timeline import length, union
 from validation.readers.kineto import Trace, Traced
 from validation.traces.clocks import Clocks, align
 from validation.traces.matching import Match, Matched, group_size, match
+
+
+Key = tuple[str | None, int | None, int | None, tuple[int, ...] | None]
+"""Kind, size, number of ranks and shape of a group."""
 
 
 class Meeting(NamedTuple):
@@ -54,8 +59,9 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All collectives of one kind, size and number of ranks.
+    """All collectives of one kind, size and shape of group.
 
+    ``members`` are the ranks of a group from its first on, that one as 0, where traces tell them.
     ``time_s`` is what they took in all, the mean over the traced ranks. ``transfer_s`` is the median, by
     which the bandwidths go. Of one rank it is an estimate: the shortest of them, which waited least.
     ``last`` is who came last most often, and in which share of them.
@@ -64,6 +70,7 @@ class Row:
     kind: str | None
     nbytes: int | None
     ranks: int | None
+    members: tuple[int, ...] | None
     count: int
     time_s: float | None
     median_s: float | None
@@ -71,6 +78,12 @@ class Row:
     skew_s: float | None
     last: int | None
     last_share: float | None
+
+    @property
+    def stride(self) -> int | None:
+        """How far the group's ranks are apart, if all are as far: 1 for neighbours."""
+        steps = {b - a for a, b in pairwise(self.members or ())}
+        return steps.pop() if len(steps) == 1 else None
 
     @property
     def algbw(self) -> float | None:
@@ -179,16 +192,18 @@ def _meeting(found: Match, clocks: Clocks) -> Meeting | None:
 
 
 def _rows(meetings: Sequence[Meeting]) -> list[Row]:
-    groups: dict[tuple[str | None, int | None, int | None], list[Meeting]] = defaultdict(list)
+    groups: dict[Key, list[Meeting]] = defaultdict(list)
     for meeting in meetings:
-        groups[meeting.match.kind, meeting.match.nbytes, meeting.match.ranks].append(meeting)
-    found = []
-    for (kind, nbytes, ranks), own in groups.items():
+        found = meeting.match
+        one = next(iter(found.members.values()))
+        groups[found.kind, found.nbytes, found.ranks, _members(one, found.ranks)].append(meeting)
+    rows = []
+    for (kind, nbytes, ranks, members), own in groups.items():
         lasted = [[meeting.ends[r] - at for r, at in meeting.arrivals.items()] for meeting in own]
         last, times = Counter(meeting.last for meeting in own).most_common(1)[0]
-        found.append(
+        rows.append(
             Row(
-                kind, nbytes, ranks, len(own),
+                kind, nbytes, ranks, members, len(own),
                 sum(sum(some) / len(some) for some in lasted),
                 median(one for some in lasted for one in some),
                 median(meeting.transfer_s for meeting in own),
@@ -196,26 +211,34 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
                 last, times / len(own),
             )
         )  # fmt: skip
-    return sorted(found, key=_largest_first)
+    return sorted(rows, key=_largest_first)
 
 
 def _rows_alone(found: Iterable[tuple[Trace, Traced]]) -> list[Row]:
     """Rows of what was seen on one rank only, or met nobody: each is counted."""
-    groups: dict[tuple[str | None, int | None, int | None], list[Traced]] = defaultdict(list)
+    groups: dict[Key, list[Traced]] = defaultdict(list)
     for trace, one in found:
         size = group_size(trace, one)
-        groups[one.kind, one.nbytes(size), size].append(one)
+        groups[one.kind, one.nbytes(size), size, _members(one, size)].append(one)
     rows = []
-    for (kind, nbytes, ranks), own in groups.items():
+    for (kind, nbytes, ranks, members), own in groups.items():
         lasted = [one.duration_s for one in own if one.duration_s is not None]
         rows.append(
             Row(
-                kind, nbytes, ranks, len(own), sum(lasted) if lasted else None,
+                kind, nbytes, ranks, members, len(own), sum(lasted) if lasted else None,
                 median(lasted) if lasted else None, min(lasted) if lasted and nbytes else None,
                 None, None, None,
             )
         )  # fmt: skip
     return sorted(rows, key=_largest_first)
+
+
+def _members(one: Traced, size: int | None) -> tuple[int, ...] | None:
+    """The ranks of a group from its first on; all in turn where it is one of the whole job without a name."""
+    ranks = one.group.ranks
+    if ranks:
+        return tuple(rank - ranks[0] for rank in ranks)
+    return tuple(range(size)) if size and one.group.name is None else None
 
 
 def _largest_first(row: Row) -> tuple[str, int, int]:

@@ -73,11 +73,8 @@ def program_of(analysis: Analysis) -> TracedProgram:
     """The program of what was traced, in groups of the library that was traced: Gloo's, or NCCL's."""
     traces = analysis.traces
     library = "gloo" if traces[0].backend == "gloo" else "nccl"
-    ranks = traces[0].ranks or (len(traces) if len(traces) > 1 else None)
-    if ranks is None:
-        sizes = {group_size(traces[0], one) for one in traces[0].collectives} - {None}
-        ranks = max((size for size in sizes if size), default=1)
-    pieces = _shared(analysis, library) if analysis.meetings else _of_one(traces[0], ranks, library)
+    ranks = _ranks(traces)
+    pieces = _shared(analysis, ranks, library) if len(traces) > 1 else _of_one(traces[0], ranks, library)
     shift = analysis.clocks.shift_s if analysis.clocks else {}
     number = [0 if trace.rank is None else trace.rank for trace in traces]
     windows = [window(trace) for trace in traces]
@@ -101,9 +98,15 @@ def program_of(analysis: Analysis) -> TracedProgram:
     )
 
 
-def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
+def _ranks(traces: Sequence[Trace]) -> int:
+    """How many ranks the job has, or at the least had to have."""
+    said = next((trace.ranks for trace in traces if trace.ranks), 0)
+    sizes = [group_size(trace, one) or 0 for trace in traces for one in trace.collectives]
+    return said or max([1, *sizes, *((trace.rank or 0) + 1 for trace in traces)])
+
+
+def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Piece]]:
     """Each traced rank's collectives; those in which all met are calls, each in a group of its own."""
-    ranks = analysis.traces[0].ranks or len(analysis.traces)
     found: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
     met: set[int] = set()
     for number, meeting in enumerate(analysis.meetings):
@@ -113,7 +116,7 @@ def _shared(analysis: Analysis, library: str) -> dict[int, list[_Piece]]:
             tuple(range(ranks)) if size == ranks else tuple(sorted(meeting.arrivals))
         )
         collective = _collective(meeting.match.kind, meeting.match.nbytes, len(members))
-        if collective is None or any(rank >= ranks for rank in members):
+        if collective is None or max(members) >= ranks or not set(meeting.arrivals) <= set(members):
             continue
         group = Group(f"{one.group.name or 'world'} {number}", members, library, WORKERS[library])
         call = Call(group, meeting.match.kind or "", collective)
@@ -183,7 +186,7 @@ class _Writer:
         self.seconds: dict[int, float] = {}
         self._trace, self._start = trace, start
         self._pieces = sorted(pieces, key=lambda one: (one.begin, one.called))
-        self._work = sorted(trace.work)
+        self._work = sorted(trace.work, key=lambda span: span[:2])
         self._until = [start]
         """By how many pieces of work are behind it, when the last of these ended."""
         for span in self._work:
@@ -252,12 +255,13 @@ class _Writer:
     def _awaited(self) -> dict[int, list[int]]:
         """By the first piece of work that waits: the collectives that it waits for."""
         found: dict[int, list[int]] = {}
-        pending = list(range(len(self._pieces)))
+        pending: list[int] = []
         waits = self._trace.waits
-        asked = 0
+        begun = asked = 0
         for number, span in enumerate(self._work):
-            if not pending:
-                break
+            while begun < len(self._pieces) and self._pieces[begun].begin <= span.begin_s:
+                pending.append(begun)
+                begun += 1
             if waits:
                 reached = bisect_right(waits, span.begin_s if span.called_s is None else span.called_s)
                 if reached <= asked:

@@ -129,12 +129,13 @@ def own_cluster(trace: Trace) -> tuple[str | None, str]:
 
 
 def predicted(row: Row, libraries: Libraries) -> float | None:
-    """How long the library says that a row's collective takes, of as many ranks, one after another."""
-    if row.nbytes is None or row.ranks is None or row.ranks > libraries.ranks:
+    """How long the library says that a row's collective takes, of its group's ranks."""
+    members = row.members
+    if row.nbytes is None or row.ranks is None or not members or max(members) >= libraries.ranks:
         return None
     try:
         collective = Collective(row.kind or "", row.ranks, row.nbytes)
-        library = libraries.of(tuple(range(row.ranks)))
+        library = libraries.of(members)
     except ValueError:
         return None  # no collective, or a group that does not fit on whole machines
     return library.time(collective, library.choose(collective)).time_s

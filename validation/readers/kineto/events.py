@@ -19,6 +19,9 @@ KNOWN = _GPU | _RUNTIME | _HOST
 """Categories of which a trace of the PyTorch profiler has some."""
 
 _WAITS = re.compile(r"^(cuda|hip)(StreamWaitEvent|(Stream|Event|Device)Synchronize)")
+_NANOSECONDS = 1e17
+"""A moment beyond the year 5000 in microseconds was written in nanoseconds."""
+
 _STEP = "ProfilerStep#"
 RECORD = "record_param_comms"
 """PyTorch's operator around each call of communication, with its sizes in newer releases."""
@@ -129,12 +132,14 @@ def _times(event: dict[str, Any], place: Place) -> tuple[float, float]:
         value = event.get(key, 0 if key == "dur" else None)
         try:
             number = value if isinstance(value, int | float) else float(value)  # type: ignore[arg-type]
-            sound = not isinstance(value, bool) and math.isfinite(number) and abs(number) < 1e18
+            sound = not isinstance(value, bool) and math.isfinite(number) and abs(number) < 1e19
         except (TypeError, ValueError, OverflowError):
             sound = False
         if not sound or (key == "dur" and number < 0):
             raise TraceError(f"{place}: {key!r} is {str(value)[:40]!r}; expected microseconds")
         found.append(number)
+    if found[0] >= _NANOSECONDS:
+        found = [number / 1000 for number in found]
     return found[0], found[0] + found[1]
 
 

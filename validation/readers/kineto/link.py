@@ -13,7 +13,7 @@ from validation.readers.kineto.trace import BATCH, MESSAGES
 _DEPTH = 32
 """How many calls may stand inside one another, or begin while one is on its way."""
 
-_SILENT = frozenset({"init", "wait"})
+_SILENT = ("init", "wait")
 """Calls that move nothing."""
 
 
@@ -51,9 +51,10 @@ class Calls:
             self._took[id(around[0])] += 1
         if told:
             return told, "args"
-        if told := from_operators(around, None):
-            return told, "operator"
-        if launch and (told := self._group_call(launch)):
+        told = from_operators(around, None)
+        if told is None or told.kind is None:  # such as nccl:coalesced, at the end of a group call
+            told = (self._group_call(launch) if launch else None) or told
+        if told:
             return told, "operator"
         if launch and "Graph" in launch.name:
             return None, "launched as a part of a graph, which names no operator"
@@ -126,7 +127,7 @@ def _sum(sizes: Sequence[int | None]) -> int | None:
 
 
 def external_id(event: Event) -> str | None:
-    """The number of the operator that an event belongs to; kernels of PyTorch 1.13 to 2.1 have none of use."""
+    """The number of the operator that an event belongs to."""
     number = event.args.get("External id", event.args.get("external id"))
     return None if number is None else str(number)
 

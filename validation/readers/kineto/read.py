@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,12 @@ def read_traces(paths: Iterable[Path]) -> list[Trace]:
     """All traces that the paths name: files, folders, archives; raise `TraceError` for what is none."""
     found = [trace for path, text in texts(paths) for trace in read_text(path, text)]
     _check_one_job(found)
-    return sorted(found, key=lambda trace: (trace.rank is None, trace.rank or 0))
+    found.sort(key=lambda trace: (trace.rank is None, trace.rank or 0))
+    said = next((trace.ranks for trace in found if trace.ranks), None)
+    if said is None and len(found) > 1 and [trace.rank for trace in found] == list(range(len(found))):
+        note = f"the traces do not say how many ranks there were: taken for the {len(found)} that are here"
+        return [replace(trace, ranks=len(found), notes=(*trace.notes, note)) for trace in found]
+    return [replace(trace, ranks=said) for trace in found]
 
 
 def read_text(path: Path, text: str) -> list[Trace]:
