@@ -9,6 +9,7 @@ from ringside import console, options
 from ringside.commands import trace_content, trace_tables
 from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
+from sim.engine.effort import forced
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
 from validation.readers.kineto import read_traces
@@ -38,6 +39,7 @@ def command(
     calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
     trace: options.Trace = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Tell collectives, skew and transfer of a profiled job; replay it on another cluster."""
@@ -45,10 +47,11 @@ def command(
     if lost and cluster is None:
         words = ", ".join("--set" if name == "settings" else f"--{name}" for name in sorted(lost))
         raise ValueError(f"{words}: nothing is simulated; add --cluster NAME, or leave it out")
-    run(
-        files, cluster, library, settings or [], network=network, calibration=calibration, each=each,
-        plot=plot, trace=trace, as_json=json,
-    )  # fmt: skip
+    with forced(force):
+        run(
+            files, cluster, library, settings or [], network=network, calibration=calibration, each=each,
+            plot=plot, trace=trace, as_json=json,
+        )  # fmt: skip
 
 
 def run(

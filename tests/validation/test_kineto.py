@@ -86,6 +86,34 @@ def test_a_batch_of_messages_is_one_kernel_with_the_sizes_of_its_parts(tmp_path)
     assert (one.kind, one.in_bytes, one.out_bytes) == ("batch", 40, 120)
 
 
+def test_a_group_call_that_ends_in_an_annotation_still_has_its_parts(tmp_path):
+    rank = Rank(0, 2)
+    for place in range(2):
+        args = {"Collective name": "allreduce", "In msg nelems": 5, "Out msg nelems": 5, "dtype": "Float"}
+        rank.event("cpu_op", "record_param_comms", 100 + 10 * place, 2, **args)
+    rank.event("user_annotation", "nccl:coalesced", 190, 20)
+    rank.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 200, 300, 50, 20)
+    (one,) = read(rank, tmp_path).collectives
+    assert (one.kind, one.in_bytes, one.out_bytes) == ("all_reduce", 40, 40)
+
+
+def test_moments_in_nanoseconds_are_known_by_their_size(tmp_path):
+    rank = Rank(0, 2)
+    rank.collective("all_reduce", 7, 7, "Float", 17 * 10**17, 50_000)
+    (one,) = read(rank, tmp_path).collectives
+    assert one.duration_s == pytest.approx(50e-6, abs=1e-6)
+
+
+def test_traces_that_do_not_say_how_many_ranks_there_were(tmp_path):
+    for number in range(3):
+        rank = Rank(number, 3, in_args=False)
+        rank.collective("all_reduce", 7, 7, "Float", 100, 50)
+        rank.write(tmp_path, distributedInfo={})
+    traces = read_traces([tmp_path])
+    assert [trace.ranks for trace in traces] == [3, 3, 3]
+    assert "taken for the 3 that are here" in traces[0].notes[-1]
+
+
 @pytest.mark.parametrize(("kind", "key"), [("send", "Dst Rank"), ("recv", "Src Rank")])
 def test_a_message_names_its_other_end(tmp_path, kind, key):
     rank = Rank(0, 8)

@@ -14,7 +14,7 @@ from tests.validation.kineto_jobs import WIDTHS, Rank
 from validation.readers.kineto import TraceError, read_traces
 from validation.traces.analysis import analyse
 from validation.traces.program import program_of
-from validation.traces.replay import as_recorded, own_cluster, replay, what_if
+from validation.traces.replay import as_recorded, own_cluster, predicted, replay, what_if
 
 DATA = Path(__file__).with_name("data") / "kineto"
 DLRM = DATA / "dlrm"
@@ -178,6 +178,40 @@ def test_windows_that_begin_at_other_collectives_meet_by_steps(tmp_path):
     assert [one.match.nbytes for one in found.meetings] == [28]
     assert found.matched.alone == 1
     assert found.matched.mismatches == []
+
+
+def test_windows_of_other_lengths_without_steps_are_not_matched(tmp_path):
+    both = [Rank(0, 2, in_args=False), Rank(1, 2, in_args=False)]
+    both[0].collective("all_reduce", 7, 7, "Float", 50, 20)
+    for rank in both:
+        rank.collective("all_reduce", 7, 7, "Float", 100, 50)
+    found = pair(tmp_path, *both)
+    assert found.meetings == ()
+    assert "2 on rank 0, 1 on rank 1, without numbers or common steps" in found.matched.mismatches[0]
+
+
+@pytest.mark.parametrize("key", ["Seq", "Comms Id"])
+def test_numbers_of_their_own_match_whatever_the_order(tmp_path, key):
+    both = [Rank(0, 2), Rank(1, 2)]
+    for place in (1, 2, 3):
+        both[0].collective("all_reduce", place, place, "Float", 100 * place, 50, **{key: place + 40})
+    for place in (2, 3, 4):
+        both[1].collective("all_reduce", place, place, "Float", 100 * place, 50, **{key: place + 40})
+    found = pair(tmp_path, *both)
+    assert [one.match.nbytes for one in found.meetings] == [8, 12]
+    assert found.matched.alone == 2
+
+
+def test_groups_of_one_size_apart_by_other_strides_are_rows_of_their_own(tmp_path):
+    rank = Rank(0, 16)
+    for group in ([0, 1], [0, 8]):
+        rank.collective("all_reduce", 10**6, 10**6, "Float", 100, 50, group=group)
+    found = analyse(read_traces([rank.write(tmp_path)]))
+    assert sorted(row.stride for row in found.rows) == [1, 8]
+    traced = program_of(found)
+    libraries = replay(traced, "dgx-h100:2", "nccl").libraries
+    near, far = (predicted(row, libraries) for row in sorted(found.rows, key=lambda row: row.stride))
+    assert far > 1.5 * near
 
 
 def test_uneven_all_to_alls_meet_by_their_mean(tmp_path):

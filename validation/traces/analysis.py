@@ -17,7 +17,6 @@ from validation.readers.kineto import Trace, Traced
 from validation.traces.clocks import Clocks, align
 from validation.traces.matching import Match, Matched, group_size, match
 
-
 Key = tuple[str | None, int | None, int | None, tuple[int, ...] | None]
 """Kind, size, number of ranks and shape of a group."""
 

@@ -6,8 +6,8 @@ collectives do no harm; else by order alone. What meets must be of one kind and,
 size, of one size.
 """
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from topologies.units import format_size
@@ -18,6 +18,8 @@ UNEVEN = ("all_to_all", UNTOLD, "send", "recv", BATCH)
 """Kinds whose members may put in different sizes."""
 
 Key = tuple[Hashable, ...]
+
+_ORDER = "order"
 
 
 class Match(NamedTuple):
@@ -56,14 +58,13 @@ def group_size(trace: Trace, one: Traced) -> int | None:
 def match(traces: Sequence[Trace]) -> Matched:
     """Match the collectives of all ranks; messages are left alone."""
     by_key: dict[Key, dict[int, tuple[Trace, Traced]]] = defaultdict(dict)
-    alone = 0
     for trace in traces:
         assert trace.rank is not None
         for key, one in _keys(trace, traces):
             by_key[key][trace.rank] = (trace, one)
     matches: list[Match] = []
-    mismatches: list[str] = []
-    lost: set[Key] = set()
+    lost, mismatches = _uncounted(by_key)
+    alone = 0
     traced = [trace.rank for trace in traces]
     for key, members in sorted(by_key.items(), key=lambda item: min(_when(*one) for one in item[1].values())):
         trace, first = next(iter(members.values()))
@@ -77,6 +78,24 @@ def match(traces: Sequence[Trace]) -> Matched:
         else:
             matches.append(_made(members))
     return Matched(matches, mismatches, alone)
+
+
+def _uncounted(by_key: Mapping[Key, Mapping[int, object]]) -> tuple[set[Key], list[str]]:
+    """The groups that have order alone and unequal counts, so that nobody knows where they begin alike."""
+    counts: dict[Key, Counter[int]] = defaultdict(Counter)
+    for key, members in by_key.items():
+        if key[1] == _ORDER:
+            counts[key[:-1]].update(members.keys())
+    lost = {key for key, own in counts.items() if len(set(own.values())) > 1}
+    return lost, [
+        f"{_named(key)}: {_counted(counts[key])}, without numbers or common steps to match them by; call "
+        "profiler.step() in each step"
+        for key in sorted(lost, key=str)
+    ]
+
+
+def _counted(counts: Counter[int]) -> str:
+    return ", ".join(f"{count} on rank {rank}" for rank, count in sorted(counts.items())[:8])
 
 
 def _made(members: dict[int, tuple[Trace, Traced]]) -> Match:
@@ -110,7 +129,7 @@ def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]
             yield from _in_steps(group, own)
         else:
             for number, one in enumerate(own):
-                yield (group, "order", number), one
+                yield (group, _ORDER, number), one
 
 
 def _in_steps(group: Key, own: list[Traced]) -> Iterator[tuple[Key, Traced]]:
@@ -157,8 +176,12 @@ def _told(trace: Trace, one: Traced) -> str:
 
 
 def _place(key: Key) -> str:
-    (name, _), where, number = cast(tuple[tuple[str | None, object], Hashable, int], key)
-    group = "the collectives without a named group" if name is None else f"group {name}"
+    _, where, number = key
     if isinstance(where, int):
-        return f"{group}, sequence number {where}"
-    return f"{group}, number {number}" if where == "order" else f"{group}, number {number} in {where}"
+        return f"{_named(key)}, sequence number {where}"
+    return f"{_named(key)}, number {number}" + ("" if where == _ORDER else f" in {where}")
+
+
+def _named(key: Key) -> str:
+    name, _ = cast(tuple[str | None, object], key[0])
+    return "the collectives without a named group" if name is None else f"group {name}"
