@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sim.collective import ITEMSIZE
 from validation.readers.kineto.events import RECORD, Event
-from validation.readers.kineto.names import annotated, dtype_of, kind_of
+from validation.readers.kineto.names import WIDTHS, annotated, dtype_of, kind_of
 from validation.readers.kineto.stream import Place
 from validation.readers.kineto.trace import TracedGroup, TraceError
 
@@ -20,6 +19,7 @@ _PAIRED = re.compile(r"_base_?$|_tensor|_single")
 """Operators of c10d that take the output first, then the input."""
 
 _MOST = 2**62
+_MOST_RANKS = 2**24
 
 
 class Told(NamedTuple):
@@ -46,7 +46,7 @@ def from_args(args: dict[str, Any], place: Place) -> Told | None:
         return None
     kind = kind_of(name)
     dtype = dtype_of(str(args.get("dtype", "")))
-    width = ITEMSIZE[dtype] if dtype else None
+    width = WIDTHS[dtype] if dtype else None
     sizes = [_count(args, key, place) for key in ("In msg nelems", "Out msg nelems")]
     given, got = [None if n is None or width is None else n * width for n in sizes]
     splits = [_numbers(args.get(f"{way} split size")) for way in ("In", "Out")]
@@ -116,7 +116,7 @@ def _bytes(shapes: Sequence[Any], types: Sequence[Any]) -> tuple[int | None, str
         if dtype is None or not shape:
             return None, dtype
         for dims in shape if isinstance(shape[0], list) else [shape]:
-            total += math.prod(dims) * ITEMSIZE[dtype]
+            total += math.prod(dims) * WIDTHS[dtype]
     return (total, dtype) if shapes and types else (None, None)
 
 
@@ -137,8 +137,8 @@ def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
 def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     size = _count(args, "Group size", place)
     words = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
-    ranks = _numbers(args.get("Process Group Ranks"))
-    if ranks is None and size:
+    ranks = ranks_of(args.get("Process Group Ranks"))
+    if ranks is None and size and size < _MOST_RANKS:
         # a long list is cut by PyTorch; its first rank and stride, where there is one, say the same
         first, stride = args.get("Global rank start"), args.get("Global rank stride")
         if isinstance(first, int) and isinstance(stride, int) and first >= 0 and stride > 0:
@@ -158,6 +158,12 @@ def _count(args: dict[str, Any], key: str, place: Place) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
         raise TraceError(f"{place}: {key!r} is {str(value)[:40]!r}; expected a whole number, 0 or more")
     return value
+
+
+def ranks_of(value: Any) -> tuple[int, ...] | None:
+    """The ranks of a group from a list or its text; ``None`` if they cannot be those of a group."""
+    found = _numbers(value)
+    return found if found and min(found) >= 0 and len(set(found)) == len(found) else None
 
 
 def _numbers(value: Any) -> tuple[int, ...] | None:

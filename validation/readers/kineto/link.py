@@ -1,13 +1,13 @@
 """Each kernel of communication with the call that launched it, and calls that launched none."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from validation.readers.kineto.calls import Told, from_args, from_operators
 from validation.readers.kineto.events import RECORD, Event, Events, Launch
-from validation.readers.kineto.names import annotated, kernel_kind
+from validation.readers.kineto.names import annotated
 from validation.readers.kineto.trace import BATCH, MESSAGES
 
 _DEPTH = 32
@@ -32,7 +32,12 @@ class Calls:
                 self._by_id[number].append(call)
         self._begins = {thread: [call.begin for call in own] for thread, own in self._by_thread.items()}
         self._took: Counter[int] = Counter()
-        self._pending = self._without_launch(events)
+        launches = [launch for kernel in events.kernels if (launch := self.launch(kernel))]
+        self._launched = {id(call) for launch in launches for call in self.around(launch)}
+        self._moments: dict[Any, list[float]] = defaultdict(list)
+        """By thread, when it launched kernels of communication."""
+        for launch in sorted(launches, key=lambda launch: launch.at):
+            self._moments[launch.thread].append(launch.at)
 
     def around(self, launch: Launch) -> list[Event]:
         """The calls that were under way where something was launched, the outermost first."""
@@ -51,13 +56,13 @@ class Calls:
             self._took[id(around[0])] += 1
         if told:
             return told, "args"
+        if launch and "Graph" in launch.name:
+            return None, "launched as a part of a graph, which names no operator"
         told = from_operators(around, None)
         if told is None or told.kind is None:  # such as nccl:coalesced, at the end of a group call
             told = (self._group_call(launch) if launch else None) or told
         if told:
             return told, "operator"
-        if launch and "Graph" in launch.name:
-            return None, "launched as a part of a graph, which names no operator"
         return None, "its operator is not in the trace" if launch else "launched outside of the trace"
 
     def launch(self, kernel: Event) -> Launch | None:
@@ -83,20 +88,17 @@ class Calls:
         """How many calls launched several kernels."""
         return sum(count > 1 for count in self._took.values())
 
-    def _without_launch(self, events: Events) -> dict[Any, list[Event]]:
-        """By thread, the records during which no kernel was launched: parts of a group call."""
-        launches = [launch for kernel in events.kernels if (launch := self.launch(kernel))]
-        used = {id(call) for launch in launches for call in self.around(launch)}
-        return {
-            thread: [call for call in own if call.name == RECORD and id(call) not in used]
-            for thread, own in self._by_thread.items()
-        }
-
     def _group_call(self, launch: Launch) -> Told | None:
-        """What a kernel that was launched at the end of a group call carries: what was asked for before."""
-        pending = self._pending.get(launch.thread, [])
-        parts = [call for call in pending if call.end <= launch.at]
-        self._pending[launch.thread] = pending[len(parts) :]
+        """What a kernel that was launched at the end of a group call carries.
+
+        That is what the thread asked for since it last launched one, and has launched nothing for.
+        """
+        own = self._by_thread.get(launch.thread, [])
+        moments = self._moments[launch.thread]
+        before = bisect_left(moments, launch.at)
+        first = bisect_right(own, moments[before - 1], key=lambda call: call.begin) if before else 0
+        last = bisect_right(own, launch.at, key=lambda call: call.begin)
+        parts = [call for call in own[first:last] if call.name == RECORD and id(call) not in self._launched]
         found = [told for call in parts if (told := from_args(call.args, call.place))]
         return _together(found) if found else None
 
@@ -132,7 +134,7 @@ def external_id(event: Event) -> str | None:
     return None if number is None else str(number)
 
 
-def told_of_host(call: Event, inside: Sequence[Event]) -> tuple[Told | None, str]:
+def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
     """What is known of a call that the host itself carries out, or of which only the call is there."""
     told = from_operators(inside, None)
     if told is None:
@@ -145,6 +147,3 @@ def is_host_backend(call: Event) -> bool:
     """Whether an annotation is that of a collective which the host carries out, as Gloo's."""
     found = annotated(call.name)
     return found is not None and found[0] not in ("nccl", "xccl")
-
-
-__all__ = ["Calls", "is_host_backend", "kernel_kind", "told_of_host"]

@@ -5,6 +5,13 @@ import re
 from sim.collective import ITEMSIZE
 from validation.readers.kineto.trace import UNTOLD
 
+WIDTHS = {
+    **ITEMSIZE,
+    **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
+    **{"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4},
+}
+"""Bytes of one element of whatever PyTorch communicates."""
+
 _KINDS = {
     "sendrecv": UNTOLD,
     "barrier": "barrier",
@@ -27,6 +34,7 @@ _TYPES = {
     "int": "int32", "long": "int64", "longint": "int64", "longlong": "int64", "short": "int16",
     "char": "int8", "signedchar": "int8", "byte": "uint8", "unsignedchar": "uint8", "bool": "bool",
     "complexfloat": "complex64", "complexdouble": "complex128",
+    "complexhalf": "complex32",
     "complex<float>": "complex64", "complex<double>": "complex128",
     "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
 }  # fmt: skip
@@ -62,4 +70,4 @@ def dtype_of(word: str) -> str | None:
     """PyTorch's name of a data type, from ``Float``, ``c10::BFloat16``, ``long int``; ``None`` if unknown."""
     bare = word.lower().replace("c10::", "").replace("_", "").replace(" ", "")
     found = _TYPES.get(bare, word.lower())
-    return found if found in ITEMSIZE else None
+    return found if found in WIDTHS else None

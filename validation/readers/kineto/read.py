@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from validation.readers.kineto.calls import Told, from_args
+from validation.readers.kineto.calls import Told, from_args, ranks_of
 from validation.readers.kineto.events import Event, Events
 from validation.readers.kineto.files import EXPECTED, texts
 from validation.readers.kineto.link import Calls, is_host_backend, told_of_host
@@ -70,9 +70,8 @@ class _Job:
         kernels = [one for one in events.kernels if device is None or str(_device(one)) == device]
         found = [self._of_kernel(kernel) for kernel in kernels]
         found += [self._of_host(call, [call]) for call in events.calls if is_host_backend(call)]
-        lone = [(call, inside) for call, inside in self._calls.outermost() if not self._is_host(inside)]
         if not found:
-            found = [self._of_host(call, inside, timed=False) for call, inside in lone]
+            found = [self._of_host(call, inside, timed=False) for call, inside in self._calls.outermost()]
         work = [span for span in events.work if device is None or str(span[3]) == device]
         ranks = self._info.get("world_size")
         return Trace(
@@ -95,42 +94,28 @@ class _Job:
     def _of_kernel(self, kernel: Event) -> Traced:
         told, source = self._calls.of(kernel)
         launch = self._calls.launch(kernel)
-        at = launch.at if launch else kernel.begin
         grid = kernel.args.get("grid")
-        stream = kernel.args.get("stream", kernel.thread[1])
-        own = told or Told(kernel.name, None)
-        sized = own.in_bytes is not None or own.out_bytes is not None
-        return Traced(
-            kind=own.kind or kernel_kind(kernel.name),
-            name=own.name,
-            begin_s=self._s(kernel.begin),
-            end_s=self._s(kernel.end),
-            called_s=self._s(launch.at) if launch else None,
-            in_bytes=own.in_bytes,
-            out_bytes=own.out_bytes,
-            dtype=own.dtype,
-            group=self._full(own.group),
-            sequence=own.sequence,
-            identity=own.identity,
-            peer=own.peer,
-            is_uneven=own.is_uneven,
-            stream=str(stream),
+        found = self._traced(told, source, kernel, None if launch is None else launch.at)
+        return replace(
+            found,
+            kind=found.kind or kernel_kind(kernel.name),
+            stream=str(kernel.args.get("stream", kernel.thread[1])),
             channels=grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else None,
-            step=self._step(at) if launch else None,
-            source=source if sized else None,
-            unknown="" if sized else _why(told, source),
         )
 
     def _of_host(self, call: Event, inside: Sequence[Event], *, timed: bool = True) -> Traced:
-        told, source = told_of_host(call, inside)
-        own = told or Told(call.name, None)
+        found = self._traced(*told_of_host(inside), call, call.begin)
+        return found if timed else replace(found, end_s=None)
+
+    def _traced(self, told: Told | None, source: str, event: Event, called: float | None) -> Traced:
+        own = told or Told(event.name, None)
         sized = own.in_bytes is not None or own.out_bytes is not None
         return Traced(
             kind=own.kind,
             name=own.name,
-            begin_s=self._s(call.begin),
-            end_s=self._s(call.end) if timed else None,
-            called_s=self._s(call.begin),
+            begin_s=self._s(event.begin),
+            end_s=self._s(event.end),
+            called_s=None if called is None else self._s(called),
             in_bytes=own.in_bytes,
             out_bytes=own.out_bytes,
             dtype=own.dtype,
@@ -139,8 +124,8 @@ class _Job:
             identity=own.identity,
             peer=own.peer,
             is_uneven=own.is_uneven,
-            stream=str(call.thread[1]),
-            step=self._step(call.begin),
+            stream=str(event.thread[1]),
+            step=None if called is None else self._step(called),
             source=source if sized else None,
             unknown="" if sized else _why(told, source),
         )
@@ -156,9 +141,6 @@ class _Job:
                 "no kernel of a collective is in the trace, only calls: how long they took is not known"
             )
         return notes
-
-    def _is_host(self, inside: Sequence[Event]) -> bool:
-        return any(is_host_backend(call) for call in inside)
 
     def _work(self, spans: Iterable[tuple[float, float, Any, Any]]) -> list[Span]:
         launches = self._events.launches
@@ -183,11 +165,9 @@ class _Job:
         return (at - self._events.first) / 1e6
 
     def _step(self, at: float) -> str | None:
-        begins = [step.begin for step in self._events.steps]
-        number = bisect_right(begins, at) - 1
-        return (
-            self._events.steps[number].name if number >= 0 and at <= self._events.steps[number].end else None
-        )
+        steps = self._events.steps
+        number = bisect_right(steps, at, key=lambda step: step.begin) - 1
+        return steps[number].name if number >= 0 and at <= steps[number].end else None
 
     def _full(self, group: TracedGroup) -> TracedGroup:
         """The group with what the head of the file says of it, where its own words are cut off."""
@@ -252,15 +232,10 @@ def _groups(info: dict[str, Any]) -> dict[str, TracedGroup]:
     for one in _objects(info.get("pg_config")):
         ranks = one.get("ranks")
         name = one.get("pg_name")
-        if (
-            isinstance(name, str)
-            and isinstance(ranks, list)
-            and all(isinstance(r, int) for r in ranks)
-            and ranks
-        ):
+        if isinstance(name, str) and (members := ranks_of(ranks)):
             description = one.get("pg_desc")
             found[name] = TracedGroup(
-                name, description if isinstance(description, str) else None, len(ranks), tuple(ranks)
+                name, description if isinstance(description, str) else None, len(members), members
             )
     return found
 
