@@ -149,6 +149,33 @@ def test_what_is_written_is_read_back(job):
     assert as_recorded(traced).makespan_s == pytest.approx(traced.recorded_s, abs=1e-7)
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5000), st.integers(0, 800), st.integers(0, 600), st.integers(0, 3)),
+        min_size=1,
+        max_size=20,
+    ),
+    st.lists(st.integers(0, 5000), max_size=6),
+)
+def test_whatever_ran_beside_whatever_the_replay_takes_what_was_recorded(spans, waits):
+    rank = Rank(0, 2)
+    free = [0] * 4
+    for begin, dur, early, stream in sorted(spans):
+        begin = max(begin + 1000, free[stream])  # a stream does one thing at a time
+        free[stream] = begin + dur
+        if stream < 2:
+            rank.work(begin, dur, called=begin - early)
+        else:
+            rank.collective("all_reduce", 8, 8, "Float", begin, dur, called=begin - early)
+            rank.events[-1]["args"]["stream"] = stream
+    for at in waits:
+        rank.wait(at + 900)
+    with TemporaryDirectory() as folder:
+        traced = program_of(analyse(read_traces([rank.write(Path(folder))])))
+    assert as_recorded(traced).makespan_s == pytest.approx(traced.recorded_s, abs=1e-7)
+
+
 def pair(tmp_path, *both, **head):
     for rank in both:
         rank.write(tmp_path, **head)

@@ -18,7 +18,7 @@ from sim.collective import KINDS, Collective
 from sim.program.groups import WORKERS
 from sim.program.operations import Call, Compute, Group, Operation, Program
 from validation.readers.kineto import Trace, Traced
-from validation.traces.analysis import Analysis, window
+from validation.traces.analysis import Analysis, Meeting, window
 from validation.traces.matching import group_size
 
 WORK = "compute"
@@ -110,14 +110,13 @@ def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Pie
     found: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
     met: set[int] = set()
     for number, meeting in enumerate(analysis.meetings):
-        size = meeting.match.ranks or len(meeting.arrivals)
-        one = next(iter(meeting.match.members.values()))
-        members = one.group.ranks or (
-            tuple(range(ranks)) if size == ranks else tuple(sorted(meeting.arrivals))
-        )
-        collective = _collective(meeting.match.kind, meeting.match.nbytes, len(members))
-        if collective is None or max(members) >= ranks or not set(meeting.arrivals) <= set(members):
+        members = _members(meeting, ranks)
+        if members is None or max(members) >= ranks or not set(meeting.arrivals) <= set(members):
             continue
+        collective = _collective(meeting.match.kind, meeting.match.nbytes, len(members))
+        if collective is None:
+            continue
+        one = next(iter(meeting.match.members.values()))
         group = Group(f"{one.group.name or 'world'} {number}", members, library, WORKERS[library])
         call = Call(group, meeting.match.kind or "", collective)
         for rank, traced in meeting.match.members.items():
@@ -128,6 +127,15 @@ def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Pie
             if trace.rank is not None and id(traced) not in met and traced.end_s is not None:
                 found[trace.rank].append(_piece(traced, None, 0.0))
     return found
+
+
+def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
+    """The ranks of a collective's group: as named, all of the job, or those that met if these are as many."""
+    named = next(iter(meeting.match.members.values())).group.ranks
+    size = meeting.match.ranks or (ranks if len(meeting.arrivals) == ranks else None)
+    if named or size == ranks:
+        return named or tuple(range(ranks))
+    return tuple(sorted(meeting.arrivals)) if size == len(meeting.arrivals) else None
 
 
 def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
