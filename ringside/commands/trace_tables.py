@@ -94,6 +94,10 @@ def _comments(analysis: Analysis) -> Iterator[str]:
         yield f"{unnamed} of {len(every)} calls name no group: taken for ones of all {world(first)} ranks"
     for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
         yield f"{count} without a size: {why}"
+    if whole := sum(row.window_s for row in analysis.ranks):
+        share = sum(row.communication_s for row in analysis.ranks) / whole
+        exposed = sum(row.exposed_s for row in analysis.ranks) / whole
+        yield f"communication: {share:.1%} of all ranks' time, {exposed:.1%} exposed, waiting included"
     if len(traces) > 1:
         yield from _of_all(analysis)
     elif analysis.rows:
