@@ -94,9 +94,10 @@ def _comments(analysis: Analysis) -> Iterator[str]:
         yield f"{unnamed} of {len(every)} calls name no group: taken for ones of all {world(first)} ranks"
     for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
         yield f"{count} without a size: {why}"
-    if whole := sum(row.window_s for row in analysis.ranks):
-        share = sum(row.communication_s for row in analysis.ranks) / whole
-        exposed = sum(row.exposed_s for row in analysis.ranks) / whole
+    whole = sum(row.window_s for row in analysis.ranks)
+    if whole and any(row.communication_s for row in analysis.ranks):
+        share = sum(row.communication_s or 0.0 for row in analysis.ranks) / whole
+        exposed = sum(row.exposed_s or 0.0 for row in analysis.ranks) / whole
         yield f"communication: {share:.1%} of all ranks' time, {exposed:.1%} exposed, waiting included"
     if len(traces) > 1:
         yield from _of_all(analysis)
@@ -164,8 +165,8 @@ def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
     )
     return [
         _or(row.rank), row.collectives, sum(given) if given else "-", sum(got) if got else "-",
-        row.window_s * 1e3, row.communication_s * 1e3, row.share * 100, row.exposed_s * 1e3,
-        row.exposed_share * 100, _in(row.waited_s, 1e3), _or(row.last), _in(row.lead_s, 1e6),
+        row.window_s * 1e3, _in(row.communication_s, 1e3), _in(row.share, 100), _in(row.exposed_s, 1e3),
+        _in(row.exposed_share, 100), _in(row.waited_s, 1e3), _or(row.last), _in(row.lead_s, 1e6),
     ]  # fmt: skip
 
 

@@ -293,6 +293,17 @@ def test_work_waits_only_for_what_the_host_waited_for(tmp_path):
     assert any(one.kind == "compute" and span.begin < one.begin < span.end for one in slow.spans[0])
 
 
+def test_of_calls_alone_no_time_is_told(tmp_path):
+    ranks = [Rank(number, 2) for number in range(2)]
+    for rank in ranks:
+        rank.collective("all_reduce", 10, 10, "Float", 150, 100)
+        rank.events = [event for event in rank.events if event["cat"] == "cpu_op"]
+    found = pair(tmp_path, *ranks)
+    assert found.meetings == ()
+    assert [(row.communication_s, row.share, row.exposed_share) for row in found.ranks] == [(None,) * 3] * 2
+    assert [(row.count, row.nbytes, row.transfer_s) for row in found.rows] == [(2, 40, None)]
+
+
 def test_exposed_is_what_no_kernel_hides(tmp_path):
     rank = Rank(0, 2)
     rank.work(100, 100)

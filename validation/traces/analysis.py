@@ -102,28 +102,32 @@ class RankRow(NamedTuple):
 
     ``share`` and ``exposed_share`` are of ``window_s``, from its first work or collective to its last.
     ``last`` counts how often it came last; ``lead_s`` is by how much it did, the median; ``waited_s`` how
-    long it waited for others in all.
+    long it waited for others in all. Of calls alone nothing is known of times.
     """
 
     rank: int | None
     collectives: int
     window_s: float
-    communication_s: float
-    exposed_s: float
+    communication_s: float | None
+    exposed_s: float | None
     last: int | None
     lead_s: float | None
     waited_s: float | None
     transfer_s: float | None
 
     @property
-    def share(self) -> float:
+    def share(self) -> float | None:
         """Of its window in which it communicated."""
-        return self.communication_s / self.window_s if self.window_s else 0.0
+        return (
+            self.communication_s / self.window_s
+            if self.communication_s and self.window_s
+            else self.communication_s
+        )
 
     @property
-    def exposed_share(self) -> float:
+    def exposed_share(self) -> float | None:
         """Of its window in which it communicated and did nothing else."""
-        return self.exposed_s / self.window_s if self.window_s else 0.0
+        return self.exposed_s / self.window_s if self.exposed_s and self.window_s else self.exposed_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +251,7 @@ def _largest_first(row: Row) -> tuple[str, int, int]:
 def _rank(trace: Trace, meetings: Sequence[Meeting]) -> RankRow:
     communication, work = communicating(trace), busy(trace)
     begin, end = window(trace)
+    is_timed = bool(communication) or not trace.collectives
     of_rank = [meeting for meeting in meetings if trace.rank in meeting.arrivals]
     leads = [meeting.lead_s for meeting in of_rank if meeting.last == trace.rank]
     waited = [
@@ -258,8 +263,8 @@ def _rank(trace: Trace, meetings: Sequence[Meeting]) -> RankRow:
         trace.rank,
         len(trace.collectives),
         end - begin,
-        length(communication),
-        length(union([*communication, *work])) - length(work),
+        length(communication) if is_timed else None,
+        length(union([*communication, *work])) - length(work) if is_timed else None,
         len(leads) if of_rank else None,
         median(leads) if leads else None,
         sum(waited) if of_rank else None,
