@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from topologies.units import format_size
 from validation.readers.kineto import Trace, Traced
 from validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
 
@@ -172,7 +171,7 @@ def _disagree(members: dict[int, tuple[Trace, Traced]]) -> str:
 
 def _told(trace: Trace, one: Traced) -> str:
     nbytes = one.nbytes(group_size(trace, one))
-    return f"{one.kind or one.name}" + ("" if nbytes is None else f" of {format_size(nbytes)} ({nbytes} B)")
+    return f"{one.kind or one.name}" + ("" if nbytes is None else f" of {nbytes} B")
 
 
 def _place(key: Key) -> str:
