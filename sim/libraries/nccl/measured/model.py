@@ -146,9 +146,10 @@ def _place(work: Work) -> Place:
 
 
 def _alike(a: Place, b: Place) -> Floats:
+    """Matern's covariance of 3/2, which holds a fabric's kinks for less strange than a smoother one would."""
     same = a[0][:, None] == b[0][None, :]
     apart = np.hypot(a[1][:, None] - b[1][None, :], a[2][:, None] - b[2][None, :]) * (np.sqrt(3) / OCTAVES)
-    found: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)  # Matern's of 3/2: kinks are no surprise
+    found: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)
     return found
 
 
