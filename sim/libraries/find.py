@@ -16,15 +16,17 @@ from topologies.catalogue import split
 
 if TYPE_CHECKING:
     from sim.libraries.nccl.communicator import Communicator, Settings
+    from sim.libraries.mpi.library import Mpi
     from sim.libraries.nccl.graph.system import System
     from sim.libraries.nccl.library import Calibrated, Nccl
 
-LIBRARIES = ("ideal", "gloo", "nccl")
+LIBRARIES = ("ideal", "gloo", "nccl", "mpi")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
+    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands, and
+    ``protocol`` MPI too.
 
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
@@ -86,6 +88,8 @@ def find_library(
     if name == "nccl":
         return _nccl(cluster, values or {}, ranks, options, calibration)
     _refuse_nccls(name, options)
+    if name == "mpi":
+        return _mpi(cluster, values or {}, ranks, options, calibration)
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
@@ -123,7 +127,7 @@ def as_nccl(library: Library) -> "Nccl | None":
 def _refuse_nccls(name: str, options: Options) -> None:
     """Refuse what only NCCL understands."""
     given = {
-        "--protocol": options.protocol != "auto",
+        "--protocol": options.protocol != "auto" and name != "mpi",
         "--nccl-version": options.nccl_version is not None,
         "--nccl-graph": options.nccl_graph is not None,
         "--times": options.times is not None,
@@ -131,6 +135,38 @@ def _refuse_nccls(name: str, options: Options) -> None:
     found = ", ".join(option for option, is_given in given.items() if is_given)
     if found:
         raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")
+
+
+def _mpi(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> "Mpi":
+    """MPI as its machine was measured, or with usual figures."""
+    from sim.libraries.mpi.library import Mpi
+
+    graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    if calibration == AUTO:
+        calibration = shipped(split(cluster)[0]) if isinstance(cluster, str) else None
+        calibration = calibration if calibration and calibration.mpi else None
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+    if calibration and calibration.mpi is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
+            "library that it was fitted to"
+        )
+    measured = (calibration.mpi.model(), calibration.mpi.described) if calibration and calibration.mpi else None
+    return Mpi(
+        graph,
+        ranks,
+        algorithm=options.algorithm,
+        protocol=options.protocol,
+        measured=measured,
+        network=options.network,
+    )
 
 
 def _nccl(
