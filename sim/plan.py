@@ -22,6 +22,9 @@ class Plan:
     what ranks send there, or pass it on to many, as NVLink SHARP and SHARP do. Each is named by the
     ranks that its switch joins. It begins with nothing, need not have anything in the end, sends to
     ranks only, and takes no time to add.
+
+    Where ``copies`` is true a rank copies what it sends as soon as that is complete, and adds nothing to it
+    before: what comes in the same step or a later one gathers beside. So two ranks can exchange sums.
     """
 
     collective: Collective
@@ -31,6 +34,7 @@ class Plan:
     credits: int = CREDITS
     after: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     switches: tuple[tuple[int, ...], ...] = ()
+    copies: bool = False
 
     def __post_init__(self) -> None:
         if self.credits < 1:
