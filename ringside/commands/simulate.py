@@ -15,7 +15,7 @@ from ringside.pictures.style import check_format
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, as_nccl, find_library
+from sim.libraries.find import Options, as_mpi, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.catalogue import split
@@ -120,7 +120,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     library = find()
     predictions = _predictions(request, library, sizes)
     if library.name != "nccl" and not isinstance(found, Calibration):
-        check_growth(predictions)
+        check_growth([one for one in predictions if one.engine != "measured"])
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
     idle = []
@@ -188,6 +188,12 @@ def _show(
         heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
         cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
+    if mpi := as_mpi(library):
+        note = mpi.note(request.engine)
+        comments.append(note)
+        content = {"inputs": inputs, "note": note, **content}
+        if any(p.engine == "measured" for p in predictions):
+            heads, cells = [*heads, *BAND], [(*_cells(row), *_band(row)) for row in rows]
     if as_json:
         console.print_json("simulate", content | ({"links": content_of(links, request.top)} if links else {}))
     else:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sim.libraries.nccl.library import Calibrated, Nccl
 
 LIBRARIES = ("ideal", "gloo", "nccl", "mpi")
+PICKABLE = ("nccl", "ideal", "mpi")
+"""Libraries that have several ways to carry out a collective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Options:
 
         algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
+
+
+def check_pickable(name: str) -> None:
+    """Refuse a library with one way, by name, where the quickest is asked for."""
+    if name not in PICKABLE:
+        raise ValueError(f"nothing to pick in {name!r}; write {', '.join(PICKABLE[:-1])} or {PICKABLE[-1]}")
 
 
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
@@ -121,6 +129,16 @@ def as_nccl(library: Library) -> "Nccl | None":
     from sim.libraries.nccl.library import Nccl
 
     assert isinstance(library, Nccl)
+    return library
+
+
+def as_mpi(library: Library) -> "Mpi | None":
+    """The library if it is MPI, which says on what its times rest."""
+    if library.name != "mpi":
+        return None
+    from sim.libraries.mpi.library import Mpi
+
+    assert isinstance(library, Mpi)
     return library
 
 

@@ -1,6 +1,6 @@
 """From measured MPI rows to what a calibration file holds, and the report of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ MIN_ROWS = 4
 WORST_ROWS = 3
 
 
-def calibrate_mpi(records: Sequence[Record], cluster: str, settings: dict[str, str]) -> StoredMpi:
+def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> StoredMpi:
     """Fit MPI's model to the records of one cluster that it has a form for."""
     known = [record for record in records if is_observable(record)]
     if len(known) < MIN_ROWS:

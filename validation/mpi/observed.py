@@ -1,6 +1,6 @@
 """Measured MPI rows as the model sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,7 +34,7 @@ def algorithm_of(record: Record) -> str:
     return decide(collective_of(record)) if record.algorithm == "auto" else record.algorithm
 
 
-def observed(records: Sequence[Record], cluster: str, settings: dict[str, str]) -> list[Observed]:
+def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Observed]:
     """The records on the cluster's ports; its count of ranks or nodes is each record's own."""
     name = split(cluster)[0]
     ports: dict[tuple[int, int], Port] = {}
@@ -53,7 +53,7 @@ def observed(records: Sequence[Record], cluster: str, settings: dict[str, str]) 
     return found
 
 
-def _port(name: str, settings: dict[str, str], nodes: int, each: int) -> Port:
+def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port:
     """The same for every number of nodes but one, so two are drawn."""
     graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
     return port_of(graph, Routes(graph))

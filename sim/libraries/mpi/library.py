@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sim.algorithms import ALGORITHMS, schedule
+from sim.algorithms import schedule
 from sim.collective import Collective
 from sim.engine.laws import check_time
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
@@ -19,17 +19,23 @@ from topologies import Routes, Topology, num_machines, ranks
 TYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
 """What torch.distributed hands to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
 
-SCHEDULES: dict[str, dict[str, str]] = {
-    "broadcast": {"linear": "direct"},
-    "all_gather": {"linear": "direct", "neighbor": "neighbor_exchange"},
-    "gather": {"linear": "direct"},
-    "scatter": {"linear": "direct", "linear_nb": "direct"},
-    "reduce": {"linear": "direct"},
-    "all_reduce": {"linear": "direct"},
-    "all_to_all": {"linear": "direct"},
-    "sendrecv": {"ring": "direct"},
+SCHEDULES = {
+    ("all_reduce", "nonoverlapping"): "binomial",
+    ("all_gather", "neighbor"): "neighbor_exchange",
+    ("all_to_all", "modified_bruck"): "bruck",
+    ("broadcast", "scatter_allgather"): "scatter_all_gather",
+    ("broadcast", "scatter_allgather_ring"): "scatter_all_gather_ring",
+    ("gather", "linear_sync"): "direct",
+    ("scatter", "linear_nb"): "direct",
+    ("sendrecv", "ring"): "direct",
 }
-"""By what name the schedules have an algorithm of Open MPI's that they call otherwise."""
+"""What the schedules call an algorithm of Open MPI's, where that is another word."""
+
+WITHOUT = (
+    ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
+    ("broadcast", "binary"), ("reduce", "binary"),
+)  # fmt: skip
+"""What has rounds and no schedule."""
 
 
 class Mpi(Scheduled):
@@ -54,10 +60,11 @@ class Mpi(Scheduled):
         self.measured = measured
         self.port = port_of(graph, self.routes)
 
-    @property
-    def note(self) -> str:
+    def note(self, engine: str = "auto") -> str:
         """On what the times rest."""
-        if self.measured:
+        if engine in ("simpy", "fast"):
+            return "time_s is the engine's, with MPI's overhead; it is not calibrated"
+        if self.measured and engine == "auto":
             return f"time_s as measured ({self.measured[1]}); four of five lie from time_lo_s to time_hi_s"
         return "time_s is by closed form with figures that are usual; it is not calibrated"
 
@@ -82,13 +89,12 @@ class Mpi(Scheduled):
         """The algorithm's schedule, which is proved; refuses by name what has none."""
         check_supported(collective)
         kind, name = collective.kind, candidate.algorithm
-        found = SCHEDULES.get(kind, {}).get(name, name)
-        if kind not in ALGORITHMS.get(found, {}):
+        if (kind, name) in WITHOUT:
             raise ValueError(
                 f"mpi's {name} {kind} has a closed form and no schedule; leave --engine, --trace and --links "
                 "out, or write another --algorithm"
             )
-        return schedule(found, collective)
+        return schedule(SCHEDULES.get((kind, name), name), collective)
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
         """Seconds that the cards of one rank, and of one node, need at the least."""
