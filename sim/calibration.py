@@ -198,7 +198,9 @@ def _calibration(content: Any, path: Path) -> Calibration:
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
-        allowed = [entry.name for kind in (Calibration, Fit, Parameters, Stored, StoredMpi) for entry in fields(kind)]
+        allowed = [
+            entry.name for kind in (Calibration, Fit, Parameters, Stored, StoredMpi) for entry in fields(kind)
+        ]
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 

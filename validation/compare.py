@@ -120,12 +120,16 @@ def compare(
     ran = as_run(records, cluster, settings)
     is_measured = model is not None and is_machine(cluster)
     of_nccl = [is_measured and is_observable(record) for record in ran]
-    of_mpi = predictions([record for record in records if record.library == "mpi"], cluster, settings, calibration)
+    of_mpi = predictions(
+        [record for record in records if record.library == "mpi"], cluster, settings, calibration
+    )
     others = iter(
         rows(
             [r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one and r.library != "mpi"],
-            cluster, settings, network,
-        )  # fmt: skip
+            cluster,
+            settings,
+            network,
+        )
     )
     libraries = Libraries(cluster, settings, model)
     compared = []
@@ -143,9 +147,7 @@ def compare(
     return compared
 
 
-def _shipped(
-    records: Sequence[Record], cluster: str, settings: Mapping[str, str]
-) -> Calibration | None:
+def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
     """What is shipped of the machine to the library that made the records."""
     if any(record.library == "mpi" for record in records):
         found = shipped(split(cluster)[0])

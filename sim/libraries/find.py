@@ -13,10 +13,11 @@ from sim.libraries.library import Library
 from sim.network.message import check_network
 from topologies import Topology, load
 from topologies.catalogue import split
+from topologies.graph import name_of
 
 if TYPE_CHECKING:
-    from sim.libraries.nccl.communicator import Communicator, Settings
     from sim.libraries.mpi.library import Mpi
+    from sim.libraries.nccl.communicator import Communicator, Settings
     from sim.libraries.nccl.graph.system import System
     from sim.libraries.nccl.library import Calibrated, Nccl
 
@@ -27,9 +28,9 @@ PICKABLE = ("nccl", "ideal", "mpi")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands, and
-    ``protocol`` MPI too.
+    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
 
+    MPI too has a ``protocol``: one of `sim.libraries.mpi.form.PROTOCOLS`.
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
     """
@@ -167,8 +168,7 @@ def _mpi(
 
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
-        calibration = shipped(split(cluster)[0]) if isinstance(cluster, str) else None
-        calibration = calibration if calibration and calibration.mpi else None
+        calibration = _shipped_mpi(graph)
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and calibration.mpi is None:
@@ -176,7 +176,9 @@ def _mpi(
             f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
             "library that it was fitted to"
         )
-    measured = (calibration.mpi.model(), calibration.mpi.described) if calibration and calibration.mpi else None
+    measured = (
+        (calibration.mpi.model(), calibration.mpi.described) if calibration and calibration.mpi else None
+    )
     return Mpi(
         graph,
         ranks,
@@ -185,6 +187,13 @@ def _mpi(
         measured=measured,
         network=options.network,
     )
+
+
+def _shipped_mpi(graph: Topology) -> Calibration | None:
+    """What is shipped of a machine whose figures are those that were measured."""
+    changed = set(graph.graph.get("settings", ())) - {"processes"}
+    found = None if changed else shipped(name_of(graph))
+    return found if found and found.mpi else None
 
 
 def _nccl(

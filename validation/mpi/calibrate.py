@@ -55,7 +55,5 @@ def report_mpi(stored: StoredMpi) -> list[str]:
     ]
     for name in PARAMETERS:
         one = EXPECTED[name]
-        lines.append(
-            f"  {name:<13} {stored.parameters[name]:>8.4g} (of {one.value:>5g}) {one.meaning}"
-        )
+        lines.append(f"  {name:<13} {stored.parameters[name]:>8.4g} (of {one.value:>5g}) {one.meaning}")
     return [*lines, f"  worst rows: {'; '.join(stored.worst)}"]

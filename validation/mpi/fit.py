@@ -26,9 +26,7 @@ def fit(rows: Sequence[Observed]) -> Measured:
     """Fit the machine's parameters to rows of one machine."""
     work = work_of([row.task for row in rows])
     log_us = np.log([row.record.time_s * 1e6 for row in rows])
-    cost, values = min(
-        (_descend(work, log_us, kept) for kept in KEPT_MIB), key=lambda found: found[0]
-    )
+    _, values = min((_descend(work, log_us, kept) for kept in KEPT_MIB), key=lambda found: found[0])
     left = log_us - np.log(time_us(work, values))
     correction = corrected(work, left, np.full(len(rows), SPREAD))
     mean, _ = correction.predict(work)

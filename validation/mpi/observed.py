@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 
-from sim.collective import Collective
 from sim.libraries.mpi.decisions import decide
 from sim.libraries.mpi.form import Port, Task
 from sim.libraries.mpi.library import port_of
 from sim.libraries.mpi.rounds import ROUNDS
 from sim.record import Record, RecordError, collective_of
 from topologies import Routes, Topology, load
-from topologies.catalogue import split
+from topologies.catalogue import MAKERS, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,6 @@ def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port
 
 @cache
 def _drawn(name: str, settings: tuple[tuple[str, str], ...], nodes: int, each: int) -> Topology:
-    from inspect import signature
-
-    from topologies.catalogue import MAKERS
-
     values = dict(settings)
     if name in MAKERS and "processes" in signature(MAKERS[name]).parameters:
         return load(f"{name}:{nodes}", values | {"processes": str(each)})

@@ -4,7 +4,7 @@ Every question fits some rows of a machine and judges others: more nodes, anothe
 by a fit that it took part in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,13 @@ from validation.mpi.observed import is_observable, observed
 TIED = 0.1
 """Algorithms so near the quickest were measured as quick as it, by what runs of one kind differ."""
 
-Rows = Callable[[Record], bool]
+ASKED = (("mare-nostrum", "all_reduce", 32, 60), ("leonardo", "all_gather", 4, 32))
+"""Machine, collective, nodes fitted and nodes judged of what a small calibration must answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Rows to fit and rows to judge of one machine; ``target`` is the median error that is asked for."""
+    """Rows to fit and rows to judge of one machine."""
 
     name: str
     machine: str
@@ -66,36 +67,33 @@ class Score:
 
 
 def questions(records: Sequence[Record]) -> Iterator[Question]:
-    """The two that a calibration on few nodes must answer, then every machine's by nodes and by collective."""
+    """The two that a calibration on few nodes must answer, then each machine's by nodes and by collective."""
     known = [record for record in records if is_observable(record)]
     forced = [record for record in known if record.algorithm != "auto" and record.ranks == record.num_nodes]
-
-    def asked(name: str, machine: str, rows: Sequence[Record], judged: Rows, fitted: Rows) -> Question:
-        mine = [record for record in rows if record.cluster == machine]
-        return Question(
-            name, machine, [one for one in mine if fitted(one)], [one for one in mine if judged(one)]
+    for machine, kind, few, many in ASKED:
+        rows = [one for one in forced if (one.cluster, one.collective) == (machine, kind)]
+        yield Question(
+            f"{machine} {kind}, fitted on {few} nodes, judged on {many}",
+            machine,
+            [one for one in rows if one.num_nodes == few],
+            [one for one in rows if one.num_nodes == many],
         )
-
-    for machine, kind, few, many in (
-        ("mare-nostrum", "all_reduce", 32, 60),
-        ("leonardo", "all_gather", 4, 32),
-    ):
-        rows = [record for record in forced if record.collective == kind]
-        yield asked(
-            f"{machine} {kind}, fitted on {few} nodes, judged on {many}", machine, rows,
-            lambda one, many=many: one.num_nodes == many, lambda one, few=few: one.num_nodes == few,
-        )  # fmt: skip
-    for machine in sorted({record.cluster for record in forced}):
-        most = max(record.num_nodes for record in forced if record.cluster == machine)
-        yield asked(
-            f"{machine}, fitted below {most} nodes, judged there", machine, forced,
-            lambda one, most=most: one.num_nodes == most, lambda one, most=most: one.num_nodes < most,
-        )  # fmt: skip
-        for kind in sorted({record.collective for record in forced if record.cluster == machine}):
-            yield asked(
-                f"{machine} {kind}, fitted on all others", machine, forced,
-                lambda one, kind=kind: one.collective == kind, lambda one, kind=kind: one.collective != kind,
-            )  # fmt: skip
+    for machine in sorted({one.cluster for one in forced}):
+        rows = [one for one in forced if one.cluster == machine]
+        most = max(one.num_nodes for one in rows)
+        yield Question(
+            f"{machine}, fitted below {most} nodes, judged there",
+            machine,
+            [one for one in rows if one.num_nodes < most],
+            [one for one in rows if one.num_nodes == most],
+        )
+        for kind in sorted({one.collective for one in rows}):
+            yield Question(
+                f"{machine} {kind}, fitted on all others",
+                machine,
+                [one for one in rows if one.collective != kind],
+                [one for one in rows if one.collective == kind],
+            )
 
 
 def score(question: Question) -> Score:
@@ -104,9 +102,7 @@ def score(question: Question) -> Score:
 
     def judged(records: Sequence[Record]) -> list[Judged]:
         times = model.seconds([row.task for row in observed(records, question.machine, {})])
-        return [
-            Judged(record, *map(float, ends)) for record, *ends in zip(records, *times, strict=True)
-        ]
+        return [Judged(record, *map(float, ends)) for record, *ends in zip(records, *times, strict=True)]
 
     found = judged(question.judged)
     errors = [one.error for one in found]
@@ -137,11 +133,11 @@ def winners(rows: Sequence[Judged]) -> tuple[int, int, int]:
         best = at.get(record.algorithm)
         if best is None or record.time_s < best.record.time_s:
             at[record.algorithm] = row
-    found = [list(at.values()) for at in cells.values() if len(at) > 1]
+    found = [list(rows_at.values()) for rows_at in cells.values() if len(rows_at) > 1]
     won = near = 0
-    for at in found:
-        least = min(row.record.time_s for row in at)
-        named = min(at, key=lambda row: row.time_s).record.time_s
+    for several in found:
+        least = min(row.record.time_s for row in several)
+        named = min(several, key=lambda row: row.time_s).record.time_s
         won += named == least
         near += named <= least * (1 + TIED)
     return len(found), won, near

@@ -1,9 +1,9 @@
 """Measurements from any file that people have of them, recognised by what is in it.
 
 Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
-rccl-tests and of NCCL Inspector, that of published measurements, and PICO's CSV. A row without a usable time (none
-given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped and
-counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
+rccl-tests and of NCCL Inspector, that of published measurements, and PICO's CSV. A row without a usable
+time (none given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped
+and counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
 """
 
 import json

@@ -1,14 +1,16 @@
 """PICO's CSV of MPI collectives: a row a system, collective, algorithm and buffer, a median in nanoseconds.
 
 Columns are known by name (github.com/HLC-Lab/pico; its summaries say ``collective_type``, ``algo_name`` and
-``buffer_size``, to which the node count is to be added). A buffer is what one rank has of all blocks together.
+``buffer_size``, to which the node count is to be added). A buffer is what a rank has of all blocks together.
+Buffers in a GPU's memory make a site of their own; what MPI's model has no algorithm for is skipped.
 """
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sim.libraries.mpi.rounds import ROUNDS
 from sim.record import Record, RecordError
 from validation.readers.reading import EXPECTED, Reading, dtype_of, kind_at, sound
 
@@ -19,8 +21,15 @@ _COLUMNS = {
     "nodes": ("nnodes", "nodes", "Nodes"),
     "median": ("median_ns", "median"),
 }
-_OPTIONAL = {"each": ("tasks_per_node",), "system": ("system", "System"), "dtype": ("dtype", "datatype"),
-             "mpi": ("mpi_lib",), "version": ("mpi_version",), "iterations": ("iters",)}  # fmt: skip
+_OPTIONAL = {
+    "each": ("tasks_per_node",),
+    "system": ("system", "System"),
+    "dtype": ("dtype", "datatype"),
+    "gpu": ("gpu",),
+    "mpi": ("mpi_lib",),
+    "version": ("mpi_version",),
+    "iterations": ("iters",),
+}
 
 _NAMES = {"linear_synch": "linear_sync", "neighbor_exchange": "neighbor"}
 _SYSTEMS = {"mare_nostrum": "mare-nostrum"}
@@ -49,37 +58,36 @@ def read_pico(text: str, path: Path) -> Reading:
     return Reading(tuple(records), skipped)
 
 
-def _found(header: "list[str] | tuple[str, ...] | object") -> dict[str, str] | None:
+def _found(names: Sequence[str]) -> dict[str, str] | None:
     """Which column says what; ``None`` where one that is needed is missing."""
-    names = list(header) if isinstance(header, list | tuple) else []
-    found = {
-        key: name for key, known in (_COLUMNS | _OPTIONAL).items() for name in known if name in names
-    }
+    found = {key: name for key, known in (_COLUMNS | _OPTIONAL).items() for name in known if name in names}
     return found if set(_COLUMNS) <= set(found) else None
 
 
 def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: str) -> Record | None:
     cells = {key: (row.get(name) or "").strip() for key, name in columns.items()}
     time_ns = _number(cells["median"], place, "median")
-    nbytes, nodes = (int(_number(cells[key], place, key)) for key in ("bytes", "nodes"))
+    nbytes, nodes = int(_number(cells["bytes"], place, "bytes")), _product(cells["nodes"], place)
     each = int(_number(cells.get("each") or "1", place, "tasks_per_node"))
     if time_ns <= 0 or nbytes <= 0:
         return None
     if nodes < 1 or each < 1:
         raise RecordError(f"{place}: {nodes} nodes with {each} tasks each; expected 1 or more")
-    collective = cells["collective"].lower()
+    kind, algorithm = _kind(cells["collective"], place), _algorithm(cells["algorithm"])
+    if algorithm not in ("auto", *ROUNDS[kind]):
+        return None
     system = cells.get("system", "")
     mpi = _LIBRARIES.get(cells.get("mpi", "").split(" ")[0], cells.get("mpi", "").split(" ")[0])
     version = cells.get("version") or cells.get("mpi", "").partition(" ")[2]
     record = Record(
         source="PICO (github.com/HLC-Lab/pico)",
         cluster=_SYSTEMS.get(system, system) or "mpi",
-        site=system,
+        site=f"{system}, GPU memory" if cells.get("gpu") == "yes" else system,
         library="mpi",
         library_version=f"{mpi} {version}".strip(),
         backend="mpi",
-        collective=kind_at(place, "broadcast" if collective == "bcast" else collective),
-        algorithm=_algorithm(cells["algorithm"]),
+        collective=kind,
+        algorithm=algorithm,
         num_nodes=nodes,
         ranks=nodes * each,
         nbytes=nbytes,
@@ -92,9 +100,18 @@ def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: st
     return sound(record, place)
 
 
+def _kind(text: str, place: str) -> str:
+    return kind_at(place, "broadcast" if text.lower() == "bcast" else text)
+
+
+def _product(text: str, place: str) -> int:
+    """A count of nodes, which may be a torus': ``4x4x4``."""
+    return math.prod(int(_number(part, place, "nodes")) for part in text.split("x"))
+
+
 def _algorithm(text: str) -> str:
     """Open MPI's name of it: without who ran it, the library itself or PICO over send and receive."""
-    bare = text.lower()
+    bare = text.lower().removeprefix("default-").replace("-", "_")
     for suffix in ("_ompi", "_over", "_mpich"):
         bare = bare.removesuffix(suffix)
     return "auto" if bare == "default" else _NAMES.get(bare, bare)

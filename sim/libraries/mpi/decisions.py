@@ -102,14 +102,14 @@ _RULES = {
         inf binomial 512 linear_nb""",
     "sendrecv": "inf ring",
 }
-"""Three of Open MPI's names are written as what they do here: ``segmented_ring``, which without a segment size
-is a ring; ``linear_sync`` of all_to_all, linear with few requests at a time; what is for two ranks only."""
+"""Some of Open MPI's names are written as what they do here: ``segmented_ring``, a ring unless it is
+given segments; ``pipeline``, a chain; ``linear_sync`` of all_to_all, linear; ``in-order_binary``, binary; ``two_proc``."""
 
 Rules = tuple[tuple[float, tuple[float, ...], tuple[str, ...]], ...]
 
 
 def _read(text: str) -> Rules:
-    """Rows of (ranks below which it holds, bytes up to which each algorithm but the last holds, algorithms)."""
+    """Rows: below how many ranks it holds, up to which bytes each algorithm but the last, algorithms."""
     rows: list[list[str]] = []
     for line in text.splitlines() or [text]:
         words = line.split()

@@ -1,10 +1,10 @@
 """How long rounds of messages take: MPI's point-to-point protocols, in closed form.
 
 A message costs the software's overhead and the network's latency, which grows with every doubling of the
-distance in ranks. Eager, its bytes are copied on both sides and cross the wire; rendezvous, sender and receiver
-first agree in a round trip, then the wire takes them from buffer to buffer. The library takes what is quicker,
-so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995; the
-protocols: Open UCX, documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
+distance in ranks. Eager, its bytes are copied on both sides and cross the wire; rendezvous, sender and
+receiver first agree in a round trip, then the wire takes them from buffer to buffer. The library takes what
+is quicker, so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995;
+the protocols: Open UCX, documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
 """
 
 import math
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collective import Collective
-from sim.libraries.mpi.rounds import ROUNDS, Round
+from sim.libraries.mpi.rounds import ROUNDS, Round, Rounds
 
 Floats = NDArray[np.float64]
-Values = Mapping[str, "float | Floats"]
+Values = Mapping[str, float]
 
 MIB = 2.0**20
 MAPPED = 32 * MIB
-"""Blocks above which malloc gives memory back to the system whatever happens (glibc, M_MMAP_THRESHOLD)."""
+"""Blocks above which malloc asks the system at every call (glibc, DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 FARTHEST = 5.0
 """Doublings of distance after which latency grows no more: no pair of nodes has more hops than a diameter."""
@@ -85,7 +85,7 @@ class Work:
 
 def work_of(tasks: Sequence[Task]) -> Work:
     """The tasks as arrays."""
-    found = [ROUNDS[task.collective.kind][task.algorithm](task.collective) for task in tasks]
+    found = [_rounds(task.collective, task.algorithm) for task in tasks]
     rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, found, strict=True))
               for one in parts.rounds]  # fmt: skip
     across = np.array([_across(one.distance, one.exchange, port) for _, port, one in rounds])
@@ -120,6 +120,11 @@ def work_of(tasks: Sequence[Task]) -> Work:
     )
 
 
+def _rounds(collective: Collective, algorithm: str) -> Rounds:
+    """One rank has nobody to send to."""
+    return ROUNDS[collective.kind][algorithm](collective) if collective.ranks > 1 else Rounds(())
+
+
 def _far(one: Round, port: Port) -> float:
     """Doublings of the distance in nodes; where rounds follow in a row, waiting for it overlaps."""
     if one.times > 1 or one.distance <= port.per_node:
@@ -135,10 +140,11 @@ def _across(distance: int, exchange: bool, port: Port) -> float:
 
 
 def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
-    """Microseconds of each task; values may be columns, for as many rows of times."""
-    one = messages_us(work, values, protocol) * work.times
-    spans = _summed(one, work)
-    added = _summed(work.added * work.times * np.ones_like(one), work)
+    """Microseconds of each task, by one of `PROTOCOLS`."""
+
+    def summed(figures: Floats) -> Floats:
+        return np.bincount(work.task, figures * work.times, minlength=len(work)).astype(np.float64)
+
     cold = 1 / (1 + (values["cache_MiB"] * MIB / np.maximum(work.size, 1.0)) ** 2)
     slowest = np.maximum(1 / values["cold_GBps"], work.per_node / values["memory_GBps"])
     a_byte = ((1 - cold) / values["warm_GBps"] + cold * slowest) * 1e-3
@@ -146,7 +152,9 @@ def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
         (work.total > 1.9 * work.largest) & (work.largest >= values["kept_MiB"] * MIB)
     )
     fresh = np.where(anew, work.touched, 0.0) / values["fresh_GBps"] * 1e-3
-    return values["call_us"] + spans + (added + work.copied) * a_byte + fresh
+    messages = summed(messages_us(work, values, protocol))
+    found: Floats = values["call_us"] + messages + (summed(work.added) + work.copied) * a_byte + fresh
+    return found
 
 
 def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
@@ -162,16 +170,9 @@ def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
     agreed = wire + values["handshake_us"] * np.where(work.exchange, 1.0, values["wait"])
     turns = np.maximum(work.nbytes - values["turns_MiB"] * MIB, 0.0) * work.wire / values["turns"]
     agreed = agreed + np.where(work.exchange & (work.across > 0), turns, 0.0)
-    one = {"eager": copied, "rendezvous": agreed}.get(protocol)
-    one = np.minimum(copied, agreed) if one is None else one
+    quicker = np.minimum(copied, agreed)
+    one = {"auto": quicker, "eager": copied, "rendezvous": agreed}[protocol]
     a_peer = np.where(work.inward, values["take_us"], values["gap_us"])
-    each = np.where(work.queued, np.minimum(copied, agreed), wire)
-    return latency + one + more * (a_peer + each)
-
-
-def _summed(figures: Floats, work: Work) -> Floats:
-    """The rounds' figures added up for each task."""
-    found = np.zeros((*figures.shape[:-1], len(work)))
-    for rows, into in zip(np.atleast_2d(figures), np.atleast_2d(found), strict=True):
-        into += np.bincount(work.task, rows, minlength=len(work))
+    each = np.where(work.queued, quicker, wire)
+    found: Floats = latency + one + more * (a_peer + each)
     return found

@@ -39,7 +39,7 @@ WITHOUT = (
 
 
 class Mpi(Scheduled):
-    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is of its machine, and said in words."""
+    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words."""
 
     name = "mpi"
 
@@ -97,17 +97,16 @@ class Mpi(Scheduled):
         return schedule(SCHEDULES.get((kind, name), name), collective)
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds that the cards of one rank, and of one node, need at the least."""
-        if collective.ranks == 1:
+        """Seconds that the cards of a node need for what must cross them, whatever MPI does."""
+        port, nodes = self.port, -(-collective.ranks // self.port.per_node)
+        if nodes == 1:
             return 0.0
-        kind, nbytes, port = collective.kind, collective.nbytes, self.port
-        whole = kind in ("all_reduce", "broadcast", "reduce", "sendrecv")
-        others = 1.0 if whole else 1 - port.per_node / collective.ranks
-        if kind in ("gather", "scatter") or port.per_node == 1:
-            own = 1.0 if whole else 1 - 1 / collective.ranks
-            return nbytes * min(own, others) / (port.node_rate if port.per_node > 1 else port.rate) * 1e-9
-        shared = port.per_node if kind == "all_to_all" else 1
-        return nbytes * max(others, 0.0) * shared / port.node_rate * 1e-9 if self._several() else 0.0
+        if collective.kind in ("all_reduce", "broadcast", "reduce", "sendrecv"):
+            crossing = 1.0
+        else:
+            crossing = 1 - port.per_node / collective.ranks
+        senders = port.per_node if collective.kind == "all_to_all" else 1
+        return collective.nbytes * crossing * senders / port.node_rate * 1e-9
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
@@ -128,7 +127,8 @@ class Mpi(Scheduled):
         task = Task(collective, candidate.algorithm, self.port)
         if self.measured and engine == "auto":
             least = self.bound(collective, candidate)
-            middle, low, high = (max(float(ends[0]), least) for ends in self.measured[0].seconds([task], candidate.protocol))
+            times = self.measured[0].seconds([task], candidate.protocol)
+            middle, low, high = (max(float(ends[0]), least) for ends in times)
             return Estimate(middle, low, high, "measured", candidate.algorithm)
         values = self.measured[0].values if self.measured else expected()
         seconds = float(time_us(work_of([task]), values, candidate.protocol)[0]) * 1e-6
@@ -137,7 +137,7 @@ class Mpi(Scheduled):
         return Estimate(seconds, seconds, seconds, "model", candidate.algorithm)
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
-        """By which fraction the ratio of two algorithms' times may be off; ``None`` if nothing was measured."""
+        """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""
         if not self.measured:
             return None
         return self.measured[0].doubt(*(Task(collective, pair[0], self.port) for pair in (one, other)))
@@ -161,9 +161,6 @@ class Mpi(Scheduled):
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return "played over the links with MPI's overhead, without its protocols, caches and copies"
 
-    def _several(self) -> bool:
-        return self.ranks > self.port.per_node
-
 
 def check_supported(collective: Collective) -> None:
     """Refuse by name what torch.distributed does not do over MPI."""
@@ -173,7 +170,7 @@ def check_supported(collective: Collective) -> None:
         )
     if collective.redop in ("avg", "mulsum"):
         raise ValueError(
-            f"torch's MPI backend has no reduction {collective.redop}; write --redop with sum, prod, min or max"
+            f"torch's MPI backend has no {collective.redop}; write --redop with sum, prod, min, max"
         )
 
 

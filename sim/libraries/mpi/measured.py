@@ -1,8 +1,8 @@
 """A calibrated machine: how long MPI's algorithms take on it, and between which times four of five lie.
 
-Values of the form's parameters, and what the form leaves of the rows that were fitted: a Gaussian process in
-log time, alike where one algorithm sends largest messages of about one size. An algorithm that was not measured
-has the form alone, and so much more doubt.
+Values of the form's parameters, and what the form leaves of the rows that were fitted: a Gaussian process
+in log time, alike where one algorithm sends largest messages of about one size. An algorithm that was not
+measured has the form alone, and so much more doubt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ EIGHTY = 1.2816
 CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
 """What the form leaves of an algorithm in log time: at all sizes alike, and by size over so many octaves."""
 
-PER_DOUBLING = 0.1
+PER_DOUBLING = 0.06
 """What each doubling of nodes beyond those measured adds in log time."""
 
 _ROBUST, _ROUNDS = 2.0, 8

@@ -81,7 +81,10 @@ def _rabenseifner_all_reduce(c: Collective) -> Rounds:
     folded = [Round(size / 2, exchange=True, added=size / 2), Round(size / 2)] if uneven else []
     told = [Round(size)] if uneven else []
     halves = list(_halves(size, base))[::-1]
-    down = [Round(part, d, exchange=True, added=part) for (d, _), (_, part) in zip(halves, halves[::-1], strict=True)]
+    down = [
+        Round(part, d, exchange=True, added=part)
+        for (d, _), (_, part) in zip(halves, halves[::-1], strict=True)
+    ]
     up = [Round(r.nbytes, r.distance, exchange=True) for r in reversed(down)]
     return Rounds((*folded, *down, *up, *told), size)
 
@@ -246,7 +249,9 @@ def _scatter_ring_broadcast(c: Collective) -> Rounds:
 def _binomial_reduce(c: Collective) -> Rounds:
     size = float(c.nbytes)
     levels = range(_levels(c.ranks))
-    return Rounds(tuple(Round(size, 1 << k, added=size) for k in levels), size, Scratch(size, 2 * size, 2 * size))
+    return Rounds(
+        tuple(Round(size, 1 << k, added=size) for k in levels), size, Scratch(size, 2 * size, 2 * size)
+    )
 
 
 def _binary_reduce(c: Collective) -> Rounds:
@@ -301,9 +306,7 @@ def _linear_gather(c: Collective) -> Rounds:
 
 def _linear_sync_gather(c: Collective) -> Rounds:
     part = c.nbytes / c.ranks
-    return Rounds(
-        (Round(0.0, _middle(c), times=c.ranks - 1), Round(part, _middle(c), times=c.ranks - 1))
-    )
+    return Rounds((Round(0.0, _middle(c), times=c.ranks - 1), Round(part, _middle(c), times=c.ranks - 1)))
 
 
 def _binomial_scatter(c: Collective) -> Rounds:

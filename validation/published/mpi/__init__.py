@@ -1,4 +1,4 @@
-"""MPI collectives that others measured on Leonardo and MareNostrum 5; `README.md` beside says what they are."""
+"""MPI collectives that others measured on Leonardo and MareNostrum 5; `README.md` beside says more."""
 
 from pathlib import Path
 

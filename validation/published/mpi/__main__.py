@@ -23,8 +23,8 @@ def table(scores: Sequence[Score]) -> list[str]:
     for one in scores:
         cells = [f"{part:>3} of {one.cells:<2}" if one.cells else "-" for part in (one.won, one.near)]
         lines.append(
-            f"{one.name:58} {one.fitted:>11} {one.fit_error:>7.1%} | {one.judged:>6} {one.median_error:>7.1%} "
-            f"{one.p90_error:>6.0%} {one.covered:>7.0%} {cells[0]:>9} {cells[1]:>9}"
+            f"{one.name:58} {one.fitted:>11} {one.fit_error:>7.1%} | {one.judged:>6} "
+            f"{one.median_error:>7.1%} {one.p90_error:>6.0%} {one.covered:>7.0%} {cells[0]:>9} {cells[1]:>9}"
         )
     return [*lines, f"tied: took at most {TIED:.0%} longer than the quickest that was measured"]
 
