@@ -31,7 +31,7 @@ WORDS = [
     ("simulate all_reduces --cluster star:4", "'all_reduces' is no known collective"),
     (f"{SIMULATE} --algorithm rings", "'rings' is no known algorithm"),
     ("simulate all_gather --cluster star:4 --algorithm tree", "tree does not do all_gather"),
-    (f"{SIMULATE} --library mpi", "'mpi' is no known library"),
+    (f"{SIMULATE} --library mpich", "'mpich' is no known library"),
     (f"{SIMULATE} --engine quick", "'quick' is no known engine"),
     (f"{SIMULATE} --dtype float31", "'float31' is no known dtype"),
     (f"{SIMULATE} --algorithm tree --engine model", "no closed form"),

@@ -456,7 +456,7 @@ REFUSED = {
         --model w.yaml --cluster star:4 --optimizer none
         --model w.yaml --cluster star:4 --comm-hook powersgd
         --model w.yaml --cluster star:4 --device abacus
-        --model w.yaml --cluster star:4 --library mpi
+        --model w.yaml --cluster star:4 --library mpich
         --model resnet50 --cluster star:4 --precision float7
         --model resnet50 --cluster star:4 --dtype float7
         --model w.yaml --cluster star:4 -g 0

@@ -127,7 +127,7 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
     ("arguments", "said"),
     [
         ({"engine": "warp"}, "'warp' is no known engine; write one of auto, simpy"),
-        ({"library": "mpi"}, "'mpi' is no known library; write one of ideal, gloo"),
+        ({"library": "mpich"}, "'mpich' is no known library; write one of ideal, gloo"),
         ({"algorithm": "star"}, "'star' is no known algorithm; write one of ring"),
         ({"library": "gloo", "algorithm": "tree"}, "no model of tree all_reduce in gloo"),
     ],

@@ -1,5 +1,6 @@
 """MPI's model on published rows: what was kept back is predicted, what is shipped is made from them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,8 @@ def test_open_mpis_own_choice_took_as_long_as_what_the_rules_name() -> None:
 def test_what_is_shipped_is_made_from_the_published_rows() -> None:
     for machine, made in calibrations().items():
         kept = read(SHIPPED_MPI / f"{machine}.yaml")
-        assert kept.mpi is not None and made.mpi is not None
+        assert kept.mpi is not None
+        assert made.mpi is not None
         assert kept.used == made.used
         assert kept.mpi.parameters == pytest.approx(made.mpi.parameters, rel=0.02)
         assert kept.mpi.median_error == pytest.approx(made.mpi.median_error, abs=0.005)
@@ -157,7 +159,7 @@ def test_rows_of_picos_are_told_apart(row: str, skipped: int, tmp_path: Path) ->
         ("leonardo,4,1,ALLGATHER,ring,int32,64,nan,OMPI", "line 2: median is 'nan'"),
         ("leonardo,0,1,ALLGATHER,ring,int32,64,5,OMPI", "0 nodes with 1 tasks each; expected 1 or more"),
         ("leonardo,4,1,ALLSPIN,ring,int32,64,5,OMPI", "'ALLSPIN' is no known collective"),
-        ("leonardo,4", "bytes is ''"),
+        ("leonardo,4", "median is ''"),
     ],
 )
 def test_a_broken_row_of_picos_is_refused_with_its_place(row: str, complaint: str, tmp_path: Path) -> None:
@@ -179,8 +181,6 @@ def test_a_calibration_of_other_things_is_refused() -> None:
 
 def test_rows_on_uneven_nodes_are_refused() -> None:
     record = next(one for one in RECORDS if is_observable(one))
-    uneven = Record(
-        **{**{name: getattr(record, name) for name in record.__slots__}, "ranks": 7, "num_nodes": 2}
-    )
+    uneven = replace(record, ranks=7, num_nodes=2)
     with pytest.raises(RecordError, match="7 ranks on 2 nodes"):
         observed([uneven], "leonardo", {})

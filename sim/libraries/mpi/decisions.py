@@ -102,8 +102,8 @@ _RULES = {
         inf binomial 512 linear_nb""",
     "sendrecv": "inf ring",
 }
-"""Some of Open MPI's names are written as what they do here: ``segmented_ring``, a ring unless it is
-given segments; ``pipeline``, a chain; ``linear_sync`` of all_to_all, linear; ``in-order_binary``, binary; ``two_proc``."""
+"""Some of Open MPI's names are written as what they do here: ``segmented_ring``, a ring where no segments
+are asked for; ``pipeline``, a chain; ``linear_sync`` of all_to_all, linear; ``in-order_binary``, binary."""
 
 Rules = tuple[tuple[float, tuple[float, ...], tuple[str, ...]], ...]
 
