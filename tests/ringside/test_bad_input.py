@@ -67,7 +67,7 @@ WORDS = [
     # what cannot be measured
     (f"{MEASURE} -g 0", "0 ranks"),
     (f"{MEASURE} -n 0", "at least 1"),
-    (f"{MEASURE} --backend mpi", "'mpi' is no known backend"),
+    (f"{MEASURE} --backend mpich", "'mpich' is no known backend"),
     (f"{MEASURE} --backend nccl -g 99", "99 ranks need as many GPUs|needs a CUDA GPU"),
     (f"{MEASURE} --algorithm rings", "'rings' is no known algorithm"),
     (f"{MEASURE} --nnodes 2", "--rdzv-endpoint"),

@@ -581,7 +581,7 @@ REFUSED = {
         all_reduce -o x.jsonl --timeout 0
         all_reduce -o x.jsonl --timeout inf
         all_reduce -o x.jsonl --timeout 1e300
-        all_reduce -o x.jsonl --backend mpi
+        all_reduce -o x.jsonl --backend mpich
         all_reduce -o x.jsonl --algorithm rings
         all_reduce -o x.jsonl --algorithm ping_pong
         all_reduce -o x.jsonl --dtype ''
