@@ -12,7 +12,7 @@ from real.machine import machine_fingerprint
 
 def fingerprint() -> dict[str, str]:
     """CPU, GPU, driver, versions and every NCCL_* and GLOO_* variable of this process."""
-    found = {"torch": torch.__version__}
+    found = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
         found["gpus"] = str(torch.cuda.device_count())

@@ -52,8 +52,8 @@ class Buffers:
 
     def _sum(self, contributors: int, where: slice) -> Array:
         """What so many ranks contribute: small whole numbers that differ from rank to rank."""
-        pattern = np.zeros(_PERIOD, dtype=self.data.dtype)
+        pattern = np.zeros(_PERIOD, dtype=np.int64)
         for rank in range(self._collective.ranks):
             if contributors >> rank & 1:
-                pattern += ((np.arange(_PERIOD) + rank) % _PERIOD).astype(pattern.dtype)
-        return np.resize(pattern, where.stop - where.start)
+                pattern += (np.arange(_PERIOD) + rank) % _PERIOD
+        return np.resize(pattern, where.stop - where.start).astype(self.data.dtype)

@@ -50,7 +50,7 @@ class ScheduleProgram:
             request.Wait()
         for piece, landed, adds in beside:
             if adds:
-                np.add(piece, landed, out=piece)  # type: ignore[call-overload]
+                np.add(piece, landed, out=piece)
             else:
                 piece[:] = landed
 
