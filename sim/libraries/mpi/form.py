@@ -19,6 +19,8 @@ from sim.libraries.mpi.rounds import ROUNDS, Round, Rounds
 
 Floats = NDArray[np.float64]
 Values = Mapping[str, float]
+Way = tuple[str, str, str]
+"""Collective, algorithm, and whether a rank is ``alone`` on its node or the node is ``shared``."""
 
 MIB = 2.0**20
 MAPPED = 32 * MIB
@@ -77,7 +79,7 @@ class Work:
     ranks: Floats
     per_node: Floats
     message: Floats
-    way: tuple[tuple[str, str], ...]
+    way: tuple[Way, ...]
 
     def __len__(self) -> int:
         return len(self.way)
@@ -116,7 +118,10 @@ def work_of(tasks: Sequence[Task]) -> Work:
         column([task.collective.ranks for task in tasks]),
         column([task.port.per_node for task in tasks]),
         column([max((one.nbytes for one in parts.rounds), default=0.0) for parts in found]),
-        tuple((task.collective.kind, task.algorithm) for task in tasks),
+        tuple(
+            (task.collective.kind, task.algorithm, "shared" if task.port.per_node > 1 else "alone")
+            for task in tasks
+        ),
     )
 
 

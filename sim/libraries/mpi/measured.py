@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.mpi.form import Task, Work, time_us, work_of
+from sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ PER_DOUBLING = 0.06
 
 _ROBUST, _ROUNDS = 2.0, 8
 
-Place = tuple[tuple[tuple[str, str], ...], Floats]
+Place = tuple[tuple[Way, ...], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ malloc trims soon, as it is set by default, and where it does not."""
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Rows that were fitted: algorithm, base-2 logarithm of the largest message, what was left, how sure."""
+    """Rows that were fitted: way, base-2 logarithm of the largest message, what was left, how sure."""
 
-    way: tuple[tuple[str, str], ...]
+    way: tuple[Way, ...]
     message: Floats
     left: Floats
     sigma: Floats

@@ -12,9 +12,9 @@ from sim.libraries.mpi.rounds import ROUNDS
 class StoredMpi:
     """A `Measured` in numbers and text.
 
-    ``correction`` has a line for each row fitted: collective, algorithm, base-2 logarithm of the largest
-    message, what the form left and how sure that is. ``rows`` of ``versions`` of MPI were fitted; the errors
-    are of the rows fitted, and ``worst`` names the worst.
+    ``correction`` has a line for each row fitted: collective, algorithm, ``alone`` on its node or ``shared``,
+    base-2 logarithm of the largest message, what the form left and how sure that is. ``rows`` of ``versions``
+    of MPI were fitted; the errors are of the rows fitted, and ``worst`` names the worst.
     """
 
     machine: str
@@ -54,13 +54,13 @@ class StoredMpi:
     def _correction(self) -> Correction:
         try:
             lines = [line.split() for line in self.correction.splitlines()]
-            ways = tuple((line[0], line[1]) for line in lines)
-            figures = np.array([line[2:] for line in lines], dtype=np.float64).reshape(len(lines), 3)
+            ways = tuple((line[0], line[1], line[2]) for line in lines)
+            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 3)
         except (ValueError, IndexError):
             raise ValueError("correction cannot be read; make the file anew with calibrate") from None
-        for kind, algorithm in ways:
-            if algorithm not in ROUNDS.get(kind, {}):
-                raise ValueError(f"correction: {kind} {algorithm} is no algorithm of MPI; leave the line out")
+        for kind, algorithm, place in ways:
+            if place not in ("alone", "shared") or algorithm not in ROUNDS.get(kind, {}):
+                raise ValueError(f"correction: {kind} {algorithm} {place} is no way of MPI's; leave it out")
         if not np.all(np.isfinite(figures)) or np.any(figures[:, 2] <= 0):
             raise ValueError("correction has a figure that is none; make the file anew with calibrate")
         return Correction(ways, *figures.T)

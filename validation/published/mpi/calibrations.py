@@ -16,7 +16,7 @@ DATE = "2026-11-22"
 
 
 def calibrations() -> dict[str, Calibration]:
-    """A calibration for every machine, of the rows whose algorithm was forced, one process a node."""
+    """A calibration for every machine, of the rows whose algorithm was forced."""
     records = [record for record in published_mpi() if is_observable(record) and record.algorithm != "auto"]
     found = {}
     for machine in sorted({record.cluster for record in records}):
