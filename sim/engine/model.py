@@ -78,6 +78,8 @@ def closed_form(algorithm: str, collective: Collective, parameters: Parameters) 
 
 def has_closed_form(algorithm: str, collective: Collective) -> bool:
     """Whether there is a closed form of this algorithm for so many ranks."""
+    if collective.splits is not None:
+        return False
     surplus = collective.ranks & (collective.ranks - 1)
     return (algorithm, collective.kind) in CLOSED_FORMS and not (algorithm == "halving_doubling" and surplus)
 
