@@ -11,8 +11,8 @@ Rows = tuple[tuple[int, ...], ...]
 def read_splits(text: str, ranks: int) -> Rows:
     """Counts of elements by sender, then receiver, for so many ranks.
 
-    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; of one sender
-    alone it is what every rank has.
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
+    row alone is what every rank has.
     """
     is_list = re.fullmatch(r"[\d\s,;]+", text) is not None
     where = f"--splits {text}"
