@@ -3,7 +3,7 @@
 An all-gather takes ceil(log2 n) alpha + (n-1)/n S beta; an all-to-all, whose parts go through others,
 log2(n) (alpha + S/2 beta) for n = 2^k (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for
 all-to-all communications in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997).
-The parts of a step are one message there, packed from all that the last step brought; here they are sent in turns.
+The parts of a step are one message there, packed from all that the last step brought; here they go in turns.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
-"""Turns: every rank sends so far ahead in each turn, and begins none before the last one's message has come."""
+"""Turns: every rank sends so far ahead in each, and begins none before the last one's message has come."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 Pair = tuple[int, int]
 
@@ -9,7 +10,7 @@ Pair = tuple[int, int]
 class Turns(Mapping[Pair, Pair]):
     """Which pair of ranks each pair waits for, as `sim.plan.Plan.after` has it, made as it is asked for.
 
-    In a turn of distance d rank r sends to rank r + d; ``distances`` are those of the turns, backwards below zero.
+    In a turn of distance d rank r sends to rank r + d; ``distances`` are those of the turns, one by one.
     """
 
     def __init__(self, ranks: int, distances: Sequence[int]) -> None:
@@ -20,7 +21,7 @@ class Turns(Mapping[Pair, Pair]):
     def _before(self) -> dict[int, int]:
         """The distance of the turn before, by a turn's own."""
         ranks, distances = self._ranks, self._distances
-        return {late % ranks: early for early, late in zip(distances[:-1], distances[1:], strict=True)}
+        return {late % ranks: early for early, late in pairwise(distances)}
 
     def __getitem__(self, pair: Pair) -> Pair:
         src, dst = pair
