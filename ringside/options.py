@@ -28,7 +28,10 @@ Library = Annotated[
     str | None, typer.Option(help="ideal, gloo or nccl [default: nccl for machines with GPUs, else ideal]")
 ]
 Algorithm = Annotated[
-    str, typer.Option(help="ring, tree, double_binary_tree, ... or auto; for nccl what NCCL_ALGO takes.")
+    str,
+    typer.Option(
+        help="ring, tree, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes."
+    ),
 ]
 Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
 Engine = Annotated[str, typer.Option(help="simpy, fast, model, or auto, which says what it took.")]
