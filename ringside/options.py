@@ -29,7 +29,10 @@ Library = Annotated[
     typer.Option(help="ideal, gloo, nccl or mpi [default: nccl for machines with GPUs, else ideal]"),
 ]
 Algorithm = Annotated[
-    str, typer.Option(help="ring, tree, double_binary_tree, ... or auto; for nccl what NCCL_ALGO takes.")
+    str,
+    typer.Option(
+        help="ring, tree, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes."
+    ),
 ]
 Protocol = Annotated[
     str,

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sim.collective import Collective
-from sim.steps import CREDITS, Chunks, Ints, Links, ScheduleError, Step
+from sim.steps import CREDITS, Bools, Chunks, Ints, Links, ScheduleError, Step
 from sim.streams import Streams
 
 
@@ -53,6 +55,12 @@ class Plan:
     def end(self, number: int) -> str:
         """What to call a rank or a switch."""
         return f"switch {number - self.ranks}" if self.ranks <= number < self.ends else f"rank {number}"
+
+    def is_needed(self, chunks: range) -> Bools:
+        """Which of the chunks somebody has to get: of uneven parts those of some bytes."""
+        sizes = np.diff(self.chunks.bounds[chunks.start : chunks.stop + 1])
+        needed: Bools = (sizes > 0) | (self.collective.splits is None)
+        return needed
 
     def nbytes(self, moved: Step) -> Ints:
         """The bytes of each transfer of a step."""

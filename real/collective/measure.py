@@ -71,6 +71,8 @@ class Measurement:
                     f"{self.algorithm} has switches that add, which no process can be; "
                     "write another --algorithm"
                 )
+            if ":" in plan.algorithm:  # a record says which grid, or which radix, it is of
+                object.__setattr__(self, "algorithm", plan.algorithm)
         if self.backend == "nccl":
             check_gpus(self.world.per_node)
         if self.backend == "mpi":

@@ -12,6 +12,7 @@ import typer
 from ringside import console, options
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.pictures.style import check_format
+from ringside.splits import read_splits
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
@@ -54,6 +55,7 @@ class SimulateRequest:
     links: bool
     top: int
     plot: Path | None
+    splits: str | None = None
 
 
 def command(
@@ -65,6 +67,10 @@ def command(
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
+    splits: Annotated[
+        str | None,
+        typer.Option(metavar="LIST|FILE", help="Uneven all_to_all: elements from each rank to each, 4,1;1,4"),
+    ] = None,
     ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
@@ -87,12 +93,14 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
+    if splits is not None and (sized := console.given(context) & {"size", "begin", "end", "factor"}):
+        raise ValueError(f"--splits says how much goes where; leave --{min(sized)} out")
     if "top" in console.given(context) and not links:
         raise ValueError(f"--top {top} says how many links --links prints; add --links, or leave it out")
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, links, top, plot,
+        times, trace, links, top, plot, splits,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -100,7 +108,7 @@ def command(
 
 def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
-    sizes = console.sizes(*request.sweep)
+    sizes = console.sizes(*request.sweep) if request.splits is None else [0]
     _check_outputs(request, sizes)
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
@@ -118,7 +126,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     )  # fmt: skip
     begun = perf_counter()
     library = find()
-    predictions = _predictions(request, library, sizes)
+    predictions = _predictions(request, library, _collectives(request, library, sizes))
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth([one for one in predictions if one.engine != "measured"])
     if request.trace and predictions[0].timeline:
@@ -152,15 +160,24 @@ def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
             raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
 
-def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
+def _collectives(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Collective]:
+    """One of each size, or the one that the splits are of."""
+    kind, ranks = kind_of(request.collective), library.ranks
+    if request.splits is None:
+        return [Collective(kind, ranks, size, dtype=request.dtype, redop=request.redop) for size in sizes]
+    if kind != "all_to_all":
+        raise ValueError(f"--splits of {kind}; only all_to_all has them, leave them out")
+    return [Collective.uneven(read_splits(request.splits, ranks), request.dtype)]
+
+
+def _predictions(
+    request: SimulateRequest, library: Library, collectives: list[Collective]
+) -> list[Prediction]:
     predictions = []
-    with console.simulating("simulating", len(sizes)) as bar:
-        for nbytes in sizes:
-            collective = Collective(
-                kind_of(request.collective), library.ranks, nbytes, dtype=request.dtype, redop=request.redop
-            )
+    with console.simulating("simulating", len(collectives)) as bar:
+        for collective in collectives:
             predictions.append(answer(library, collective, request.engine, traced=request.trace is not None))
-            bar.done(f"simulated {nbytes} B")
+            bar.done(f"simulated {collective.nbytes} B")
     return predictions
 
 
@@ -221,7 +238,7 @@ def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    for key in ("sweep", "trace", "links", "top", "plot"):
+    for key in ("sweep", "trace", "links", "top", "plot", *(("splits",) if request.splits is None else ())):
         del rest[key]
     return rest | ours
 

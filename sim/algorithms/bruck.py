@@ -3,6 +3,7 @@
 An all-gather takes ceil(log2 n) alpha + (n-1)/n S beta; an all-to-all, whose parts go through others,
 log2(n) (alpha + S/2 beta) for n = 2^k (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for
 all-to-all communications in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997).
+The parts of a step are one message there, packed from all that the last step brought; here they go in turns.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sim.algorithms.arcs import arcs
+from sim.algorithms.turns import Turns
 from sim.collective import Collective
 from sim.schedule import Schedule, Step, even_chunks, step
 
@@ -26,7 +28,8 @@ def all_gather(collective: Collective) -> Schedule:
         for distance in _distances(ranks):
             yield arcs(rank, (rank - distance) % ranks, rank, min(distance, ranks - distance), ranks)
 
-    return Schedule(collective, "bruck", even_chunks(collective), steps, credits=max(ranks, 1))
+    turns = Turns(ranks, [-distance for distance in _distances(ranks)])
+    return Schedule(collective, "bruck", even_chunks(collective), steps, after=turns)
 
 
 def all_to_all(collective: Collective) -> Schedule:
@@ -45,7 +48,8 @@ def all_to_all(collective: Collective) -> Schedule:
                 src = np.broadcast_to(rank, block.shape).ravel()
                 yield step(src, (src + distance) % ranks, block.ravel(), reduce=False)
 
-    return Schedule(collective, "bruck", even_chunks(collective), steps, credits=max(ranks, 1))
+    turns = Turns(ranks, _distances(ranks))
+    return Schedule(collective, "bruck", even_chunks(collective), steps, credits=ranks, after=turns)
 
 
 def _distances(ranks: int) -> list[int]:

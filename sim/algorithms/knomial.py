@@ -31,9 +31,10 @@ def hops(ranks: int, radix: int) -> Iterator[tuple[Ints, Ints]]:
     while distance > 1:
         parent = np.arange(0, ranks, distance)
         distance //= radix
-        for number in range(1, radix):
+        for number in range(1, min(radix, -(-ranks // distance))):
             near = parent[parent + number * distance < ranks]
-            yield near, near + number * distance
+            if len(near):
+                yield near, near + number * distance
 
 
 def tree(collective: Collective, algorithm: str, radix: int, *, up: bool, down: bool) -> Schedule:

@@ -1,8 +1,8 @@
 """A broadcast as a scatter and an all-gather: at most 2 S beta, where a tree takes log2(n) S beta.
 
 The scatter is a binomial tree's, the all-gather recursive doubling: 2 log2(n) alpha + 2 (n-1)/n S beta at
-most for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). What a rank has of
-its subtree from the scatter is not sent to it again.
+most for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). What a rank
+has of its subtree from the scatter is not sent to it again.
 """
 
 from collections.abc import Iterator

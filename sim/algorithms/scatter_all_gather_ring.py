@@ -28,7 +28,8 @@ def broadcast(collective: Collective) -> Schedule:
             part = (place - number) % ranks
             lacks = (part < following) | (part >= following + has[following])
             src, dst, chunk = ((column[lacks] + root) % ranks for column in (place, following, part))
-            yield step(src, dst, chunk, reduce=False)
+            if len(src):
+                yield step(src, dst, chunk, reduce=False)
 
     return Schedule(collective, "scatter_all_gather_ring", even_chunks(collective, ranks), steps)
 

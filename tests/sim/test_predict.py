@@ -86,10 +86,13 @@ def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatc
 def test_auto_is_the_quickest_algorithm(kind: str, nbytes: int) -> None:
     for graph in (star(9), star(8, 1e9, 0.0), make("leaf-spine", 2, {"oversubscription": "4"})):
         collective = Collective(kind, 8, nbytes)
-        times = [predict(collective, graph, algorithm=name).time_s for name in algorithms_for(kind)]
+        names = [
+            name for name in algorithms_for(kind) if name != "hierarchical"
+        ]  # no machines of several ranks
+        times = [predict(collective, graph, algorithm=name).time_s for name in names]
         chosen = predict(collective, graph)
         assert chosen.time_s == min(times)
-        assert chosen.algorithm in algorithms_for(kind)
+        assert chosen.algorithm.partition(":")[0] in names
 
 
 @pytest.mark.parametrize("start", [1000, 1024, 1025, 4095])

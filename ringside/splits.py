@@ -1,0 +1,50 @@
+"""``--splits``: what each rank has for each other in an uneven all_to_all."""
+
+import re
+from pathlib import Path
+
+from topologies.disk import regular
+
+Rows = tuple[tuple[int, ...], ...]
+
+
+def read_splits(text: str, ranks: int) -> Rows:
+    """Counts of elements by sender, then receiver, for so many ranks.
+
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
+    row alone is what every rank has.
+    """
+    is_list = re.fullmatch(r"[\d\s,;]+", text) is not None
+    where = f"--splits {text}"
+    lines = re.split(r"[;\n]", text if is_list else _content(Path(text)))
+    rows = [
+        _row(line, f"{where}, {'row' if is_list else 'line'} {number}")
+        for number, line in enumerate(lines, 1)
+        if line.partition("#")[0].strip()
+    ]
+    if len(rows) == 1:
+        rows *= ranks
+    for number, row in enumerate(rows):
+        if len(rows) != ranks or len(row) != ranks:
+            raise ValueError(
+                f"{where}: sender {number} of {len(rows)} has {len(row)} counts; write one for each of the "
+                f"{ranks} ranks, and one row or {ranks}"
+            )
+    if not rows:
+        raise ValueError(f"{where} says nothing; write a row of counts for each rank")
+    return tuple(rows)
+
+
+def _content(path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--splits {path}: {error}; write a list such as 4,1;1,4, or a text file") from None
+
+
+def _row(line: str, where: str) -> tuple[int, ...]:
+    words = line.partition("#")[0].replace(",", " ").split()
+    for word in words:
+        if not (word.isascii() and word.isdecimal()):
+            raise ValueError(f"{where}: {word!r} is no count of elements; write 0 or more")
+    return tuple(int(word) for word in words)
