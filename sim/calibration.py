@@ -159,14 +159,19 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
 
 def measured_machines() -> list[str]:
     """The machines whose calibration comes with Ringside."""
-    return sorted(path.stem for where in (SHIPPED, SHIPPED_MPI) for path in where.glob("*.yaml"))
+    return sorted(shipped_files())
+
+
+def shipped_files() -> dict[str, Path]:
+    """The calibrations that come with Ringside, by machine."""
+    return {path.stem: path for where in (SHIPPED, SHIPPED_MPI) for path in where.glob("*.yaml")}
 
 
 @cache
 def shipped(machine: str) -> Calibration | None:
     """What is known of a machine, ``None`` if it was not measured."""
-    paths = (where / f"{machine}.yaml" for where in (SHIPPED, SHIPPED_MPI))
-    return next((read_own(path) for path in paths if path.is_file()), None)
+    path = shipped_files().get(machine)
+    return read_own(path) if path else None
 
 
 def why_not(machine: str) -> str:

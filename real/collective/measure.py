@@ -11,8 +11,7 @@ from real.launch.mpirun import check_mpi, run_mpi
 from real.launch.torchrun import WorldSpec, run
 from sim.algorithms import schedule
 from sim.collective import KINDS, Collective, itemsize
-from sim.libraries.mpi.library import TYPES
-from sim.libraries.mpi.names import forced
+from sim.libraries.mpi.names import TYPES, forced
 from sim.record import Record
 from topologies.units import format_size
 

@@ -8,7 +8,10 @@ from sim.collective import KINDS, Collective
 from sim.libraries import gloo
 from sim.libraries.find import LIBRARIES, Options, find_library
 from sim.libraries.library import Library, answer
+from sim.libraries.mpi import library as mpi
+from sim.libraries.mpi.rounds import ROUNDS
 from sim.proof import prove
+from sim.schedule import Schedule
 from topologies import Topology
 
 NBYTES = 4004
@@ -23,7 +26,8 @@ class Cell:
     """One collective by one algorithm of one library: ``refused`` says why not, if it is.
 
     ``taken`` is what the library took, and ``proved`` for how many ranks its schedule was proved: from 1 on
-    in the textbook and Gloo, which know no machine, and for those that were asked for in NCCL.
+    in the textbook, Gloo and MPI, whose schedules know no machine, and for those that were asked for in NCCL;
+    none where MPI has a closed form alone.
     """
 
     library: str
@@ -42,6 +46,8 @@ def algorithms_of(library: str) -> list[str]:
         from sim.libraries.nccl.names import ALGORITHMS as NCCLS
 
         return [*NCCLS, "auto"]
+    if library == "mpi":
+        return list(dict.fromkeys(name for names in ROUNDS.values() for name in names))
     return ["auto"]
 
 
@@ -77,12 +83,24 @@ def _cell(
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
     """For how many ranks the way that a library takes is proved, from and to."""
-    if library.name not in ("ideal", "gloo"):
+    if library.name == "nccl":
         if library.ranks == 1:
             return None
         prove(library.schedule(collective, library.choose(collective)))
         return library.ranks, library.ranks
+    if library.name == "mpi" and (collective.kind, algorithm) in mpi.WITHOUT:
+        return None
     for ranks in range(1, most + 1):
         asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
-        prove(schedule(algorithm, asked) if library.name == "ideal" else gloo.schedule(asked))
+        prove(_schedule(library.name, algorithm, asked))
     return (1, most) if most else None
+
+
+def _schedule(library: str, algorithm: str, collective: Collective) -> Schedule:
+    """The way of a library that knows no machine."""
+    match library:
+        case "ideal":
+            return schedule(algorithm, collective)
+        case "mpi":
+            return mpi.schedule_of(collective, algorithm)
+    return gloo.schedule(collective)

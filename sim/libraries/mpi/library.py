@@ -10,14 +10,12 @@ from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.mpi.decisions import decide
 from sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
 from sim.libraries.mpi.measured import Measured, expected
+from sim.libraries.mpi.names import TYPES
 from sim.libraries.mpi.rounds import ROUNDS
 from sim.libraries.scheduled import Scheduled
 from sim.parameters import Parameters
 from sim.schedule import Schedule
 from topologies import Routes, Topology, num_machines, ranks
-
-TYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
-"""What torch.distributed hands to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
 
 SCHEDULES = {
     ("all_reduce", "nonoverlapping"): "binomial",
@@ -87,14 +85,7 @@ class Mpi(Scheduled):
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """The algorithm's schedule, which is proved; refuses by name what has none."""
-        check_supported(collective)
-        kind, name = collective.kind, candidate.algorithm
-        if (kind, name) in WITHOUT:
-            raise ValueError(
-                f"mpi's {name} {kind} has a closed form and no schedule; leave --engine, --trace and --links "
-                "out, or write another --algorithm"
-            )
-        return schedule(SCHEDULES.get((kind, name), name), collective)
+        return schedule_of(collective, candidate.algorithm)
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
         """Seconds that the cards of a node need for what must cross them, whatever MPI does."""
@@ -162,11 +153,27 @@ class Mpi(Scheduled):
         return "played over the links with MPI's overhead, without its protocols, caches and copies"
 
 
+def schedule_of(collective: Collective, algorithm: str) -> Schedule:
+    """The schedule of an algorithm of Open MPI's; refuses by name what has none."""
+    check_supported(collective)
+    way = collective.kind, algorithm
+    if way in WITHOUT:
+        raise ValueError(
+            f"mpi's {algorithm} {collective.kind} has a closed form and no schedule; leave --engine, --trace "
+            "and --links out, or write another --algorithm"
+        )
+    return schedule(SCHEDULES.get(way, algorithm), collective)
+
+
 def check_supported(collective: Collective) -> None:
     """Refuse by name what torch.distributed does not do over MPI."""
     if collective.dtype is not None and collective.dtype not in TYPES:
         raise ValueError(
             f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
+        )
+    if collective.splits is not None:
+        raise ValueError(
+            "mpi has no time of an uneven all_to_all; leave --splits out, or write --library ideal"
         )
     if collective.redop in ("avg", "mulsum"):
         raise ValueError(

@@ -1,6 +1,12 @@
-"""Open MPI's numbers of its algorithms, by which variables force one (``ompi_info --param coll tuned``)."""
+"""Words and numbers: types that go over MPI, and by which variables Open MPI takes one of its algorithms.
+
+The numbers are those of ``ompi_info --param coll tuned --level 9``.
+"""
 
 from collections.abc import Mapping
+
+TYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
+"""What torch.distributed hands to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
 
 CALLS = {
     "all_reduce": "allreduce",
