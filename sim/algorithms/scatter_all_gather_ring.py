@@ -15,7 +15,7 @@ from sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """The n-th of the data that is a rank's by the scatter travels around the ring, on a channel of its own."""
+    """What is a rank's by the scatter travels around the ring, on a channel of its own."""
     ranks, root = collective.ranks, collective.root
     place = np.arange(ranks)
     # a place's lowest bit is as many as are below it; the root has everything
