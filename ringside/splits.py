@@ -14,11 +14,10 @@ def read_splits(text: str, ranks: int) -> Rows:
     The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
     row alone is what every rank has.
     """
-    is_list = re.fullmatch(r"[\d\s,;]+", text) is not None
-    where = f"--splits {text}"
-    lines = re.split(r"[;\n]", text if is_list else _content(Path(text)))
+    file, where = file_of(text), f"--splits {text}"
+    lines = re.split(r"[;\n]", _content(file) if file else text)
     rows = [
-        _row(line, f"{where}, {'row' if is_list else 'line'} {number}")
+        _row(line, f"{where}, {'line' if file else 'row'} {number}")
         for number, line in enumerate(lines, 1)
         if line.partition("#")[0].strip()
     ]
@@ -35,6 +34,11 @@ def read_splits(text: str, ranks: int) -> Rows:
     return tuple(rows)
 
 
+def file_of(text: str) -> Path | None:
+    """The file that the text names, if it is no list."""
+    return None if re.fullmatch(r"[\d\s,;]+", text) else Path(text)
+
+
 def _content(path: Path) -> str:
     try:
         return regular(path).read_text(encoding="utf-8")
@@ -45,6 +49,6 @@ def _content(path: Path) -> str:
 def _row(line: str, where: str) -> tuple[int, ...]:
     words = line.partition("#")[0].replace(",", " ").split()
     for word in words:
-        if not (word.isascii() and word.isdecimal()):
+        if not (word.isascii() and word.isdecimal() and len(word) < 100):
             raise ValueError(f"{where}: {word!r} is no count of elements; write 0 or more")
     return tuple(int(word) for word in words)

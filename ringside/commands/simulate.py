@@ -12,7 +12,7 @@ import typer
 from ringside import console, options
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.pictures.style import check_format
-from ringside.splits import read_splits
+from ringside.splits import file_of, read_splits
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
@@ -151,7 +151,8 @@ def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
     if request.trace or request.plot:
         inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+        splits = file_of(request.splits) if request.splits else None
+        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or "", splits or ""])
         check_format(request.plot)
     if request.plot and not request.links:
         raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")

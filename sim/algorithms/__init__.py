@@ -58,7 +58,7 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 
     Its schedules for more ranks are checked as they are used, up to `MAX_PROVED` transfers.
     """
-    if ":" in algorithm or algorithm in ALSO_CALLED:
+    if ":" in algorithm or algorithm in ALSO_CALLED or algorithm in _PARAMETERS:
         raise ValueError(f"{algorithm!r} cannot be registered, because it means another; write another name")
     for ranks in range(1, 9):
         for nbytes in (64, 20_000):  # one chunk and some, where the message is cut for a pipeline

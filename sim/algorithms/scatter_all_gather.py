@@ -14,7 +14,10 @@ from sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """Over the largest power of two of the ranks; who has no place gets everything at the end."""
+    """Over the largest power of two of the ranks; who has no place gets everything at the end.
+
+    The all-gather has a channel of its own, behind the scatter's, because the root could begin with either.
+    """
     fold = Fold(collective.ranks)
     rank = fold.turned(collective.root)
 
@@ -24,7 +27,7 @@ def broadcast(collective: Collective) -> Schedule:
         for distance in fold.doubling:
             lacks = fold.place[(fold.place ^ distance) % (2 * distance) > 0]
             begin = lacks // distance * distance
-            yield step(rank[lacks], rank[lacks ^ distance], begin, span=distance, reduce=False)
+            yield step(rank[lacks], rank[lacks ^ distance], begin, span=distance, channel=1, reduce=False)
         if fold.surplus:
             turn = rank[0] - fold.rank[0]
             idle, helper = ((ranks + turn) % collective.ranks for ranks in (fold.idle, fold.helper))

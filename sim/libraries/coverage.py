@@ -75,14 +75,13 @@ def _cell(
         library = find_library(name, cluster, ranks=ranks, options=Options(algorithm), calibration=None)
         collective = Collective(kind, library.ranks, NBYTES, dtype="float32")
         taken = answer(library, collective).algorithm
-        proved = _proved(library, collective, algorithm, most)
     except ValueError as error:
         return replace(cell, refused=str(error))
-    return replace(cell, taken=taken, proved=proved)
+    return replace(cell, taken=taken, proved=_proved(library, collective, algorithm, most))
 
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
-    """For how many ranks the way that a library takes is proved, from and to."""
+    """For how many ranks the way that a library takes is proved, from and to; what is wrong is raised."""
     if library.name == "nccl":
         if library.ranks == 1:
             return None

@@ -31,8 +31,14 @@ _ON_MACHINES = ("hierarchical", "ring_2d")
 
 def is_grid_of_machines(count: int, graph: Topology) -> bool:
     """Whether the first ``count`` ranks are several machines' with as many on each, more than one."""
-    inside = len(ranks(graph)) // num_machines(graph)
+    inside = _inside(graph)
     return count > inside > 1 and count % inside == 0
+
+
+def _inside(graph: Topology) -> int:
+    """How many ranks each machine has, none where that is not told."""
+    each, rest = divmod(len(ranks(graph)), num_machines(graph))
+    return 0 if rest else each
 
 
 def on_machines(name: str, count: int, graph: Topology) -> str:
@@ -40,8 +46,8 @@ def on_machines(name: str, count: int, graph: Topology) -> str:
 
     A grid that was asked for stays; so does the squarest one of `sim.algorithms.grid` on a single machine.
     """
-    inside = len(ranks(graph)) // num_machines(graph)
-    if name not in _ON_MACHINES or not count > inside > 1:
+    inside = _inside(graph) if name in _ON_MACHINES else 0
+    if not count > inside > 1:
         return name
     if is_grid_of_machines(count, graph):
         return f"{name}:{count // inside}x{inside}"
@@ -95,11 +101,10 @@ class Ideal(Scheduled):
         names = [name for name in algorithms_for(collective.kind) if name not in _NEVER_LESS]
         if not is_grid_of_machines(collective.ranks, self.graph):
             names = [name for name in names if name != "hierarchical"]
-        return [name for name in names if self._named(name, collective) == name]
-
-    def _named(self, name: str, collective: Collective) -> str:
-        """What the schedule of an algorithm is called, without its parameter."""
-        return self.schedule(collective, Candidate(name)).algorithm.partition(":")[0]
+        made = [self.schedule(collective, Candidate(name)).algorithm.partition(":")[0] for name in names]
+        return [
+            name for name, called in zip(names, made, strict=True) if called == name or called not in names
+        ]
 
     def _is_light(self, collective: Collective, name: str) -> bool:
         """Whether ``auto`` has it in seconds: in closed form, by few transfers or by many in recurrence."""

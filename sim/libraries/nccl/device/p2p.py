@@ -9,7 +9,8 @@ for the busiest rank: base and hop are the tuner's figures for rings with the Si
 is a batch of eight peers, and traffic inside the node and over the network goes on at once. Without
 NVLink both pass the GPU's slot, which needs as long as all that it carries. In
 all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has its own NIC
-alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU.
+alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU. Of an uneven
+all_to_all inside and between are what the busiest ranks of each send or receive.
 """
 
 from dataclasses import dataclass
