@@ -139,8 +139,9 @@ def test_ranks_of_mpi_are_told_to_run_mpis_worker(monkeypatch: pytest.MonkeyPatc
     not (find_spec("mpi4py") and which("mpirun", path=f"{Path(sys.executable).parent}:/usr/bin")),
     reason="mpi4py or mpirun is not installed: pip install 'ringside[mpi]'",
 )
-@pytest.mark.parametrize("algorithm", ["library", "direct"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "algorithm"), [*((kind, "library") for kind in KINDS), ("all_reduce", "rabenseifner")]
+)
 def test_a_real_run_over_mpi_gives_records(kind: str, algorithm: str) -> None:
     found: list[Record] = []
     what = Measurement(
