@@ -22,7 +22,7 @@ def command(
     ] = 16,
     json: options.Json = False,
 ) -> None:
-    """List which library answers which collective by which algorithm, each proved, or refused by name."""
+    """List which library answers which collective by which algorithm, and what is proved."""
     if library is not None and library not in LIBRARIES:
         raise ValueError(f"{library!r} is no known library; write one of {', '.join(LIBRARIES)}")
     run(cluster, ranks, (library,) if library else LIBRARIES, prove, as_json=json)

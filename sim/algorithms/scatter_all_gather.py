@@ -1,8 +1,9 @@
-"""A broadcast as a scatter and an all-gather: at most 2 S beta, where a tree takes log2(n) S beta.
+"""A broadcast as a scatter and an all-gather: some 2 S beta, where a tree takes log2(n) S beta.
 
-The scatter is a binomial tree's, the all-gather recursive doubling: 2 log2(n) alpha + 2 (n-1)/n S beta at
-most for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). What a rank
-has of its subtree from the scatter is not sent to it again.
+The scatter is a binomial tree's, the all-gather recursive doubling: one after the other 2 log2(n) alpha +
+2 (n-1)/n S beta for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005).
+What a rank has of its subtree from the scatter is not sent to it again, and the root, which has all, does not
+wait between the two: its last message of the all-gather may go before the scatter's later ones.
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,7 @@ from sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """Over the largest power of two of the ranks; who has no place gets everything at the end.
-
-    The all-gather has a channel of its own, behind the scatter's, because the root could begin with either.
-    """
+    """Over the largest power of two of the ranks; who has no place gets everything at the end."""
     fold = Fold(collective.ranks)
     rank = fold.turned(collective.root)
 
@@ -27,7 +25,7 @@ def broadcast(collective: Collective) -> Schedule:
         for distance in fold.doubling:
             lacks = fold.place[(fold.place ^ distance) % (2 * distance) > 0]
             begin = lacks // distance * distance
-            yield step(rank[lacks], rank[lacks ^ distance], begin, span=distance, channel=1, reduce=False)
+            yield step(rank[lacks], rank[lacks ^ distance], begin, span=distance, reduce=False)
         if fold.surplus:
             turn = rank[0] - fold.rank[0]
             idle, helper = ((ranks + turn) % collective.ranks for ranks in (fold.idle, fold.helper))

@@ -15,7 +15,7 @@ from sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """What is a rank's by the scatter travels around the ring, on a channel of its own."""
+    """What is a rank's by the scatter travels around the ring."""
     ranks, root = collective.ranks, collective.root
     place = np.arange(ranks)
     # a place's lowest bit is as many as are below it; the root has everything
@@ -29,7 +29,7 @@ def broadcast(collective: Collective) -> Schedule:
             lacks = (part < following) | (part >= following + has[following])
             src, dst, chunk = ((column[lacks] + root) % ranks for column in (place, following, part))
             if len(src):
-                yield step(src, dst, chunk, channel=1, reduce=False)
+                yield step(src, dst, chunk, reduce=False)
 
     return Schedule(collective, "scatter_all_gather_ring", even_chunks(collective, ranks), steps)
 
