@@ -15,6 +15,8 @@ from ringside.pictures.style import check_format
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
+from sim.formats.schedule_files import check_format as check_format_of
+from sim.formats.schedule_files import write
 from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
@@ -54,6 +56,7 @@ class SimulateRequest:
     links: bool
     top: int
     plot: Path | None
+    export: Path | None
 
 
 def command(
@@ -82,6 +85,7 @@ def command(
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
     plot: options.Plot = None,
+    export: options.Export = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -92,7 +96,7 @@ def command(
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, links, top, plot,
+        times, trace, links, top, plot, export,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -136,18 +140,24 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     links = links_of(library, find, predictions[0], request.engine) if request.links else None
     if request.plot and links:
         draw(links, library, request.plot)
-    _show(request, library, predictions, idle, links, as_json=as_json)
+    lost = []
+    if request.export:
+        candidate = library.choose(predictions[0].collective)
+        plan = library.schedule(predictions[0].collective, candidate)
+        lost = write(plan, request.export, candidate.protocol)
+    _show(request, library, predictions, [*idle, *lost], links, as_json=as_json)
 
 
 def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
-    if request.trace or request.plot:
+    if request.trace or request.plot or request.export:
         inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+        check_format_of(request.export)
+        check_outputs([request.trace, request.plot, request.export], inputs=[*inputs, request.anchor or ""])
         check_format(request.plot)
     if request.plot and not request.links:
         raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
-    for option, given in (("a trace", request.trace), ("--links", request.links)):
+    for option, given in (("a trace", request.trace), ("--links", request.links), ("--export", request.export)):
         if given and len(sizes) > 1:
             raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
@@ -215,7 +225,7 @@ def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    for key in ("sweep", "trace", "links", "top", "plot"):
+    for key in ("sweep", "trace", "links", "top", "plot", "export"):
         del rest[key]
     return rest | ours
 

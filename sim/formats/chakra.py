@@ -57,29 +57,25 @@ def loads(data: bytes, name: str) -> list[Node]:
 
 
 def _messages(data: bytes, name: str) -> Iterator[Node]:
-    from google.protobuf import proto
-    from google.protobuf.message import DecodeError
-
-    from sim.formats import chakra_schema
-
+    schema, proto, decode_error = _protobuf()
     stream = io.BytesIO(data)
-    kind: Any = chakra_schema.GlobalMetadata
+    kind: Any = schema.GlobalMetadata
     while True:
         place = f"{name}, byte {stream.tell()}"
         try:
             message = proto.parse_length_prefixed(kind, stream)
-        except (DecodeError, EOFError, ValueError) as error:
+        except (decode_error, EOFError, ValueError) as error:
             raise FormatError(f"{place}: no message of a Chakra trace: {error}") from None
         if message is None:
-            if kind is chakra_schema.GlobalMetadata:
+            if kind is schema.GlobalMetadata:
                 raise FormatError(f"{name}: an empty file; a Chakra trace begins with its metadata")
             return
-        if kind is chakra_schema.Node:
+        if kind is schema.Node:
             depends = list(dict.fromkeys((*message.ctrl_deps, *message.data_deps)))
             attributes = {one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr}
             where = f"{place}, node {message.id}"
             yield Node(message.id, message.name, message.type, depends, message.duration_micros, attributes, where)
-        kind = chakra_schema.Node
+        kind = schema.Node
 
 
 def loads_json(text: str, name: str) -> tuple[list[Node], int]:
@@ -158,16 +154,25 @@ def _checked(nodes: Iterable[Node], name: str) -> list[Node]:
         raise in_file[error.args[1]].wrong("it waits for itself, by way of what it depends on") from None
 
 
+def _protobuf() -> tuple[Any, Any, type[Exception]]:
+    """The schema's messages, protobuf's way of writing one behind another, and its error."""
+    try:
+        from google.protobuf import proto
+        from google.protobuf.message import DecodeError
+
+        from sim.formats import chakra_schema
+    except ModuleNotFoundError:
+        raise FormatError("Chakra's traces need protobuf; write pip install 'ringside[formats]'") from None
+    return chakra_schema, proto, DecodeError
+
+
 def dumps(nodes: Iterable[Node]) -> bytes:
     """The protobuf file of one rank's nodes; dependencies are written as those of data."""
-    from google.protobuf import proto
-
-    from sim.formats import chakra_schema
-
+    schema, proto, _ = _protobuf()
     stream = io.BytesIO()
-    proto.serialize_length_prefixed(chakra_schema.GlobalMetadata(version=VERSION), stream)
+    proto.serialize_length_prefixed(schema.GlobalMetadata(version=VERSION), stream)
     for node in nodes:
-        message = chakra_schema.Node(
+        message = schema.Node(
             id=node.id, name=node.name, type=node.type, data_deps=node.depends, duration_micros=node.duration_us
         )
         for name, value in node.attributes.items():

@@ -11,9 +11,8 @@ from typing import Any
 from sim.collective import MAX_SPACE
 from sim.formats import FormatError
 from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
-from sim.formats.goal_program import BESIDE
-from sim.formats.order import Order
-from sim.program.groups import WORKERS, Groups
+from sim.formats.order import BESIDE, QUEUE_LOST, Order, loses_queue
+from sim.program.groups import Groups
 from sim.program.operations import (
     ANY,
     Action,
@@ -44,8 +43,6 @@ OF_EACH = ("all_gather", "gather", "scatter")
 MARK = "metadata"
 """The category of nodes that tell something and do nothing."""
 
-GLOO_WORKERS = WORKERS["gloo"]
-
 
 def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
     """The nodes of each rank, and the ranks of each ``pg_name``.
@@ -66,8 +63,8 @@ def losses(program: Program) -> list[str]:
         found.append("reductions other than sum are lost")
     if any(isinstance(one, Together) for one in actions):
         found.append("messages of one batch are nodes of their own")
-    if any(isinstance(one, Call) and one.group.workers == GLOO_WORKERS for one in actions):
-        found.append("a collective of a group waits for the last but one before it: a trace has no queues")
+    if loses_queue(program):
+        found.append(QUEUE_LOST)
     if any(isinstance(one, Compute) and (one.seconds * 1e6) % 1 for one in actions):
         found.append("compute is rounded to microseconds")
     return found

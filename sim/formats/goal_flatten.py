@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sim.formats import FormatError
 from sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
 from sim.formats.goal_program import BEGIN
-from sim.formats.order import Order
+from sim.formats.order import QUEUE_LOST, Order, loses_queue
 from sim.program.operations import (
     Call,
     Compute,
@@ -93,8 +93,8 @@ def losses(program: Program) -> list[str]:
         found.append(f"collectives ({kinds}) are written as their transfers, without type, reduction and adding")
     if len(groups) > 1:
         found.append(f"{len(groups)} groups are told from each other by tags alone")
-    if any(group.workers > 1 for group in {call.group for call in calls}):
-        found.append("a collective of a group waits for the last but one before it: GOAL has no queues")
+    if loses_queue(program):
+        found.append(QUEUE_LOST)
     if any(isinstance(action, Join | NewGroup) for action in actions):
         found.append("making groups takes nothing and waits for nobody")
     if any(isinstance(action, Compute) and (action.seconds * 1e9) % 1 for action in actions):

@@ -3,6 +3,7 @@
 from functools import cache
 
 from sim.formats.goal import RECV, WORK, Goal, Node
+from sim.formats.order import BESIDE
 from sim.program.operations import Compute, Group, Operation, Program, Recv, Send, Wait
 
 BEGIN = "begin"
@@ -10,9 +11,6 @@ BEGIN = "begin"
 
 It comes after what that one requires and takes no time, so that what may begin with the next one comes after it.
 """
-
-BESIDE = 2**31
-"""Operations of a member of a group that may run at once, where a file's messages wait for none of each other."""
 
 
 def program_of(goal: Goal, name: str, library: str) -> Program:

@@ -4,7 +4,10 @@ import heapq
 from collections.abc import Collection, Sequence
 from graphlib import CycleError
 
-from sim.program.operations import Call, Group, Operation, Recv, Send, Together
+from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together
+
+BESIDE = 2**31
+"""Operations of a member of a group that may run at once, in programs whose files have no queues."""
 
 
 class Order:
@@ -74,3 +77,19 @@ def in_order(before: Sequence[Collection[int]]) -> list[int]:
             place = next(name for name in before[place] if waits[name])
         raise CycleError("a cycle", place)
     return found
+
+
+def loses_queue(program: Program) -> bool:
+    """Whether collectives that wait for nobody's host stand in queues of which several run at once.
+
+    `Order` then lets each wait for the last that could not run beside it, though another may end sooner.
+    """
+    return any(
+        isinstance(one.action, Call) and 1 < one.action.group.workers < BESIDE and not one.holds
+        for rank in range(program.ranks)
+        for one in program.operations(rank)
+    )
+
+
+QUEUE_LOST = "a collective of a group waits for the last but one before it: the format has no queues"
+"""What is said where `loses_queue`."""

@@ -1,0 +1,36 @@
+"""Files that hold a schedule, by what their names end in: MSCCL's XML, and GOAL."""
+
+from pathlib import Path
+
+from sim.formats import FormatError, goal, goal_flatten, msccl_write
+from sim.schedule import Schedule
+from topologies.disk import write_file
+
+PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
+"""NCCL's protocols as MSCCL spells them."""
+
+LOST = {
+    ".xml": "the size, the type and how many transfers may be on their way: all chunks are alike, of any size",
+    ".goal": "the type, the reduction, how long adding takes, and how many transfers may be on their way",
+}
+"""What each format does not say of a schedule."""
+
+
+def check_format(path: Path | None) -> None:
+    """Refuse a name that says no format."""
+    if path and path.suffix not in LOST:
+        raise FormatError(f"{path}: no format of schedules; write a name that ends in {', '.join(LOST)}")
+
+
+def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
+    """Write a schedule, whole or not at all; what was written and what is lost, in sentences.
+
+    Raise `FormatError` where the format cannot carry it, with the reason.
+    """
+    check_format(path)
+    if path.suffix == ".xml":
+        text = msccl_write.dumps(plan, PROTOCOLS.get(protocol, "Simple"))
+    else:
+        text = goal.dumps(goal_flatten.of_schedule(plan))
+    write_file(path, text)
+    return [f"written to {path}; lost are {LOST[path.suffix]}"]
