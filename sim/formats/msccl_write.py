@@ -6,7 +6,7 @@ then on in its output, or in scratch where the collective does not ask for it th
 and the same file serves in place, where input and output of a chunk are one.
 
 A step depends on the step that received its chunks last: a send reads what that one wrote, and of two receives
-that add to one chunk the later one waits. That nothing is overwritten too soon is part of the schedule's proof.
+that add to one chunk the later one waits. A receive waits for what sent its chunks as they were before.
 The limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
 """
 
@@ -98,10 +98,15 @@ def dumps(plan: Schedule, protocol: str = "Simple") -> str:
     for moved in plan.steps():
         transfers = list(moved.transfers())
         sources = [[gpus[one.src].held(chunk) for chunk in one.chunks] for one in transfers]
-        for transfer, held in zip(transfers, sources, strict=True):
-            for piece in _pieces(gpus[transfer.dst], transfer, held):
-                gpus[transfer.src].send(piece)
-                gpus[transfer.dst].receive(piece)
+        pieces = [
+            piece
+            for transfer, held in zip(transfers, sources, strict=True)
+            for piece in _pieces(gpus[transfer.dst], transfer, held)
+        ]
+        for piece in pieces:
+            gpus[piece.connection[0]].send(piece)
+        for piece in pieces:
+            gpus[piece.connection[1]].receive(piece)
     for gpu in gpus:
         gpu.copy_own()
     return "\n".join(_lines(plan, gpus, 1 + max(channels.values(), default=0), protocol)) + "\n"
@@ -139,16 +144,23 @@ class _Gpu:
         """Steps for which others wait."""
         self._channels = channels
         self._of_connection: dict[tuple[int, int, int], int] = {}
+        self._written: set[int] = set()
         self._received: dict[int, tuple[int, int]] = {}
         """By which step each chunk was received last."""
+        self._sent: dict[int, list[tuple[int, int]]] = {}
+        """By which steps each chunk was sent since."""
         collective, of_block = plan.collective, plan.chunks.of_block
         self.inputs = _numbered(of_block[block] for block in collective.blocks_before(rank))
         self.outputs = _numbered(of_block[block] for block in collective.blocks_after(rank))
 
     def held(self, chunk: int) -> _Held:
         """Where the rank has a chunk now."""
-        by = self._received.get(chunk)
-        return _Held(self.target(chunk) if by else Place("i", self.inputs[chunk]), by)
+        place = self.target(chunk) if chunk in self._written else Place("i", self.inputs[chunk])
+        return _Held(place, self._received.get(chunk))
+
+    def expect(self, chunks: range) -> None:
+        """From now on the rank has some chunks where it receives them."""
+        self._written.update(chunks)
 
     def target(self, chunk: int) -> Place:
         """Where it receives a chunk."""
@@ -158,13 +170,17 @@ class _Gpu:
 
     def send(self, piece: _Piece) -> None:
         """Send what was received last before the transfer's step."""
-        self._add(self._block(piece.connection), "s", piece.source, piece.target, len(piece.chunks), piece.sent)
+        block = self._block(piece.connection)
+        step = self._add(block, "s", piece.source, piece.target, len(piece.chunks), piece.sent)
+        for chunk in piece.chunks:
+            self._sent.setdefault(chunk, []).append((block, step))
 
     def receive(self, piece: _Piece) -> None:
-        """Receive after what was received before, and add to it."""
+        """Receive after what was received before, and add to it, and after that was sent."""
         block = self._block(piece.connection)
         kind, source = ("rrc", piece.own) if piece.own else ("r", piece.source)
         before = [self._received[chunk] for chunk in piece.chunks if chunk in self._received]
+        before += [one for chunk in piece.chunks for one in self._sent.pop(chunk, ())]
         step = self._add(block, kind, source, piece.target, len(piece.chunks), before)
         self._received.update(dict.fromkeys(piece.chunks, (block, step)))
 
@@ -223,6 +239,7 @@ def _pieces(target: _Gpu, transfer: Transfer, held: list[_Held]) -> Iterator[_Pi
         sent = [one.by for one in held[first : first + len(run)] if one.by]
         source, there = places[first]
         yield _Piece((src, dst, channel), run, source, sent, own[first] if reduce else None, there)
+    target.expect(chunks)
 
 
 def _runs(chunks: Iterable[int], places: Iterable[tuple[Place, ...]]) -> Iterator[range]:
