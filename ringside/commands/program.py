@@ -12,7 +12,8 @@ from sim.engine.effort import forced
 Script = Annotated[
     Path | None,
     typer.Argument(
-        metavar="FILE", help="A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder)."
+        metavar="FILE",
+        help="A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
     ),
 ]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="How many run it, or each job.")]

@@ -54,7 +54,8 @@ def run(
     check_export(export, (*(str(job.file) for job in jobs), cluster))
     if (plot or trace or export) and len(jobs) > 1:
         raise ValueError(
-            "a picture, a trace or an export is of one job; leave --plot, --trace and --export out, or ask for one"
+            "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
+            "--export out"
         )
     hosts = placed(placement, [job.ranks for job in jobs])
     figures, found_calibration = parse_settings(settings), find_calibration(calibration, cluster)

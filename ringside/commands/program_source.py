@@ -1,4 +1,4 @@
-"""``ringside program``: where its jobs come from, scripts and files of others, and what is written for others."""
+"""``ringside program``: scripts and files of others that hold its jobs, and what is written for others."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +30,9 @@ class Asked(NamedTuple):
         if self.read is None:
             return program_of(self.file, self.ranks, library, eager=eager)
         if eager:
-            raise ValueError(f"--eager is how a script's groups are made, and {self.file} is none; leave it out")
+            raise ValueError(
+                f"--eager is how a script's groups are made, and {self.file} is none; leave it out"
+            )
         return self.read.program(library)
 
 
@@ -70,7 +72,7 @@ def by_default(call: Call) -> Schedule:
     """By which transfers a collective is carried out where no cluster is named: Gloo's own."""
     if call.group.library != "gloo":
         raise ValueError(
-            f"{call.name}: how {call.group.library} carries it out depends on the machines; add --cluster NAME"
+            f"{call.name}: how {call.group.library} does it depends on the machines; add --cluster NAME"
         )
     return gloo.schedule(call.collective, "auto")
 

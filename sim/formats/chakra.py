@@ -1,7 +1,7 @@
 """One rank's Chakra execution trace: the nodes of a file, in protobuf or in JSON.
 
-A protobuf file is a GlobalMetadata message and then Node messages, each behind its length as a varint. JSON is
-ASTRA-sim's ``workload_graph``. A node begins when all nodes that it depends on have ended.
+A protobuf file is a GlobalMetadata message and then Node messages, each behind its length as a varint. JSON
+is ASTRA-sim's ``workload_graph``. A node begins when all nodes that it depends on have ended.
 """
 
 import io
@@ -72,9 +72,13 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
             return
         if kind is schema.Node:
             depends = list(dict.fromkeys((*message.ctrl_deps, *message.data_deps)))
-            attributes = {one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr}
+            attributes = {
+                one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr
+            }
             where = f"{place}, node {message.id}"
-            yield Node(message.id, message.name, message.type, depends, message.duration_micros, attributes, where)
+            yield Node(
+                message.id, message.name, message.type, depends, message.duration_micros, attributes, where
+            )
         kind = schema.Node
 
 
@@ -89,7 +93,9 @@ def loads_json(text: str, name: str) -> tuple[list[Node], int]:
     graph = content.get("workload_graph") if isinstance(content, dict) else None
     if not isinstance(graph, list):
         raise FormatError(f"{name}: no list workload_graph; ASTRA-sim's JSON traces have one")
-    nodes = [_json_node(entry, f"{name}, node {number} of workload_graph") for number, entry in enumerate(graph)]
+    nodes = [
+        _json_node(entry, f"{name}, node {number} of workload_graph") for number, entry in enumerate(graph)
+    ]
     known = {node.id for node in nodes}
     left = sum(one not in known for node in nodes for one in node.depends)
     for node in nodes:
@@ -149,7 +155,10 @@ def _checked(nodes: Iterable[Node], name: str) -> list[Node]:
             if one not in found:
                 raise node.wrong(f"it depends on node {one}, which the file does not have")
     try:
-        return [in_file[place] for place in in_order([[place_of[one] for one in node.depends] for node in in_file])]
+        return [
+            in_file[place]
+            for place in in_order([[place_of[one] for one in node.depends] for node in in_file])
+        ]
     except CycleError as error:
         raise in_file[error.args[1]].wrong("it waits for itself, by way of what it depends on") from None
 
@@ -173,7 +182,11 @@ def dumps(nodes: Iterable[Node]) -> bytes:
     proto.serialize_length_prefixed(schema.GlobalMetadata(version=VERSION), stream)
     for node in nodes:
         message = schema.Node(
-            id=node.id, name=node.name, type=node.type, data_deps=node.depends, duration_micros=node.duration_us
+            id=node.id,
+            name=node.name,
+            type=node.type,
+            data_deps=node.depends,
+            duration_micros=node.duration_us,
         )
         for name, value in node.attributes.items():
             message.attr.add(name=name, **{_kind(name, value): value})
@@ -182,10 +195,9 @@ def dumps(nodes: Iterable[Node]) -> bytes:
 
 
 def _kind(name: str, value: object) -> str:
-    """How an attribute is held: ends and tags as 32 bits, other numbers as 64, as Chakra's own converters do."""
+    """How an attribute is held: ends and tags as 32 bits, other numbers as 64, as by Chakra's converters."""
     if isinstance(value, bool):
         return "bool_val"
     if isinstance(value, str):
         return "string_val"
     return "int32_val" if name in ("comm_src", "comm_dst", "comm_tag") else "int64_val"
-

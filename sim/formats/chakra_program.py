@@ -1,8 +1,8 @@
 """A `Program` as Chakra's nodes, rank by rank, and nodes as a `Program`.
 
-A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's is.
-A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or is known by
-who uses it. Nodes of one rank wait for what they depend on and for nothing else.
+A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
+is. A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or
+is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ MARK = "metadata"
 def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
     """The nodes of each rank, and the ranks of each ``pg_name``.
 
-    Groups other than that of all are numbered from 1 on, as ASTRA-sim wants their names. Raise `FormatError` for
-    what a trace has no words for.
+    Groups other than that of all are numbered from 1 on, as ASTRA-sim wants their names. Raise `FormatError`
+    for what a trace has no words for.
     """
     names: dict[Group, str] = {}
     ranks = [_nodes(program, rank, names) for rank in range(program.ranks)]
@@ -100,7 +100,7 @@ def _figures(
             return [(COMPUTE, round(seconds * 1e6), {"is_cpu_op": False})]
         case Raise(message) | Lost(_, message):
             raise FormatError(
-                f"{program.name}: rank {rank} fails at {operation.where}: {message}; a trace has no such thing"
+                f"{program.name}: rank {rank} fails at {operation.where}, and traces do not: {message}"
             )
         case Send() | Recv():
             return [_message(program, rank, action, names)]
@@ -108,11 +108,11 @@ def _figures(
             return [_message(program, rank, part, names) for part in parts]
         case Call(group, name, collective):
             barrier = name in BARRIERS
-            parts = collective.ranks if collective.kind in OF_EACH else 1
+            shares = collective.ranks if collective.kind in OF_EACH else 1
             attributes = {
                 "is_cpu_op": False,
                 "comm_type": KINDS.index("barrier" if barrier else collective.kind),
-                "comm_size": 0 if barrier else collective.nbytes // parts,
+                "comm_size": 0 if barrier else collective.nbytes // shares,
                 **_group(group, program, names),
             }
             if collective.kind in ROOTED:
@@ -128,7 +128,7 @@ def _message(
 ) -> tuple[int, int, dict[str, Any]]:
     if part.peer == ANY:
         raise FormatError(
-            f"{program.name}: rank {rank} receives from whoever sends, and a trace names who does; write the source"
+            f"{program.name}: rank {rank} receives from whoever sends, but a trace names who; write the source"
         )
     kind, end = (SEND, "comm_dst") if isinstance(part, Send) else (RECV, "comm_src")
     figures = {"comm_type": kind, "comm_size": part.nbytes, end: part.peer, "comm_tag": part.tag}
@@ -167,7 +167,9 @@ class _Reader:
             for node in nodes:
                 if pg_name := self._pg_name(node):
                     if rank not in members.get(pg_name, (rank,)):
-                        raise node.wrong(f"rank {rank} is not in group {pg_name}, which has {members[pg_name]}")
+                        raise node.wrong(
+                            f"rank {rank} is not in group {pg_name}, which has {members[pg_name]}"
+                        )
                     used.setdefault(pg_name, {})[rank] = None
         members = {name: list(some) for name, some in used.items()} | members
         self._groups = {"": Group("world", tuple(range(len(ranks))), library, BESIDE)}

@@ -43,9 +43,7 @@ def _add(file: Any, name: str, fields: tuple[tuple[str, int, str], ...], oneof: 
 
 
 def _classes() -> tuple[Any, Any]:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="ringside/chakra.proto", package=_PACKAGE, syntax="proto3"
-    )
+    file = descriptor_pb2.FileDescriptorProto(name="ringside/chakra.proto", package=_PACKAGE, syntax="proto3")
     held = tuple((f"{kind}_val", 3 + 2 * place, kind) for place, kind in enumerate(_VALUES))
     _add(file, "AttributeProto", (("name", 1, "string"), ("doc_string", 2, "string"), *held), oneof=3)
     _add(file, "GlobalMetadata", _METADATA)

@@ -1,4 +1,4 @@
-"""GOAL, the text that LogGOPSim reads (github.com/spcl/LogGOPSim, txt2bin.re): each rank's sends, receives, work.
+"""GOAL, the text that LogGOPSim reads (github.com/spcl/LogGOPSim, txt2bin.re): sends, receives and work.
 
 A node begins when all that it requires has ended and all that it irequires has begun. Work is in nanoseconds.
 Messages meet by sender, receiver and tag.
@@ -12,12 +12,14 @@ from graphlib import CycleError
 from sim.collective import MAX_SPACE
 from sim.formats import FormatError
 from sim.formats.order import in_order
-from sim.program.jobs import MOST_HOSTS
 from sim.program.operations import ANY
 from topologies.units import MAX_DURATION
 
 MAX_TAG = 2**32 - 2
 """Tags are 32 bits wide, and the last one means any."""
+
+MAX_RANKS = 1_000_000
+"""Ranks of a file."""
 
 MAX_NODES = 5_000_000
 """Nodes of a file that is read or written."""
@@ -80,7 +82,7 @@ def _lines(ranks: Sequence[Sequence[Node]]) -> Iterator[str]:
 
 
 def loads(text: str, name: str) -> Goal:
-    """The ranks of a text; ``name`` is what complaints call it. Nodes come in an order in which they can begin."""
+    """The ranks of a text, called ``name`` in complaints; nodes come in an order in which they can begin."""
     return _Reader(name).read(text)
 
 
@@ -105,11 +107,11 @@ class _Reader:
             if not words:
                 continue
             if words[0] == "num_ranks" and len(words) == 2 and not ranks:
-                ranks = self._number(words[1], "ranks", MOST_HOSTS)
+                ranks = self._number(words[1], "ranks", MAX_RANKS)
                 if not ranks:
                     raise self._wrong("num_ranks is 0; write 1 or more")
             elif words[0] == "rank" and len(words) == 3 and words[2] == "{" and ranks:
-                rank = self._number(words[1], "a rank", MOST_HOSTS)
+                rank = self._number(words[1], "a rank", MAX_RANKS)
                 if rank >= ranks:
                     raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
                 if rank in self.found:
@@ -159,7 +161,9 @@ class _Reader:
     def _node(self, found: "re.Match[str]", ranks: int) -> Node:
         self.goal.placed += any(int(found[key] or 0) for key in ("cpu", "on", "nic"))
         if found["work"] is not None:
-            return Node(WORK, self._number(found["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line)
+            return Node(
+                WORK, self._number(found["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line
+            )
         kind = found["kind"]
         if found["way"] != ("to" if kind == SEND else "from"):
             raise self._wrong(f"{kind} {found['way']}; write send ... to, recv ... from")

@@ -1,8 +1,8 @@
 """A program, or a schedule, as GOAL's nodes: messages, work, and what each of them requires.
 
 GOAL has no collectives: each becomes the transfers of a schedule, between a node with which it begins and one
-with which it ends. It has no groups: a tag of its own tells a message of one group from those of others. And it
-has no host that waits, no streams and no queues: what these order is required instead.
+with which it ends. It has no groups: a tag of its own tells a message of one group from those of others. And
+it has no host that waits, no streams and no queues: what these order is required instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,20 +37,24 @@ FEW = 4
 def of_schedule(plan: Schedule) -> list[list[Node]]:
     """Each rank's nodes for one collective: a transfer leaves when all before it of its chunks has come.
 
-    The k-th transfer from one rank to another has tag k. How many may be on their way at once, how long adding
-    takes and ``after`` are lost.
+    The k-th transfer from one rank to another has tag k. How many may be on their way at once, how long
+    adding takes and ``after`` are lost.
     """
     what = f"{plan.algorithm} {plan.collective.kind} on {plan.ranks} ranks cannot be written as GOAL"
     if plan.switches:
         raise FormatError(f"{what}: it adds in switches, and GOAL has ranks only; write another algorithm")
     if plan.longer_than(MAX_NODES // 4):
-        raise FormatError(f"{what}: it has more than {MAX_NODES // 4:,} transfers; write a smaller size or fewer ranks")
+        raise FormatError(
+            f"{what}: it has more than {MAX_NODES // 4:,} transfers; write a smaller size or fewer ranks"
+        )
     ranks: list[list[Node]] = [[] for _ in range(plan.ranks)]
     came: list[dict[int, list[int]]] = [{} for _ in range(plan.ranks)]
     tags: dict[tuple[int, int], int] = {}
     for moved in plan.steps():
         carried = []
-        for (src, dst, chunks, _, _), size in zip(moved.transfers(), plan.nbytes(moved).tolist(), strict=True):
+        for (src, dst, chunks, _, _), size in zip(
+            moved.transfers(), plan.nbytes(moved).tolist(), strict=True
+        ):
             tag = tags[src, dst] = tags.get((src, dst), -1) + 1
             ranks[src].append(Node(SEND, size, dst, tag, _required(ranks[src], came[src], chunks)))
             carried.append((dst, chunks, Node(RECV, size, src, tag)))
@@ -90,7 +94,9 @@ def losses(program: Program) -> list[str]:
     found = []
     if calls:
         kinds = ", ".join(dict.fromkeys(call.collective.kind for call in calls))
-        found.append(f"collectives ({kinds}) are written as their transfers, without type, reduction and adding")
+        found.append(
+            f"collectives ({kinds}) are written as their transfers, without type, reduction and adding"
+        )
     if len(groups) > 1:
         found.append(f"{len(groups)} groups are told from each other by tags alone")
     if loses_queue(program):
@@ -165,7 +171,9 @@ class _Rank:
         for place, operation in enumerate(self._operations):
             self._ends.append(self._end(place, operation))
             if len(self.nodes) > MAX_NODES:
-                raise FormatError(f"{program.name} is more than {MAX_NODES:,} nodes of GOAL; write a smaller job")
+                raise FormatError(
+                    f"{program.name} is more than {MAX_NODES:,} nodes of GOAL; write a smaller job"
+                )
 
     def _end(self, place: int, operation: Operation) -> int | None:
         """Write an operation; the node with which it ends."""
@@ -174,7 +182,9 @@ class _Rank:
             return None
         match action := operation.action:
             case Raise(message) | Lost(_, message):
-                raise FormatError(f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing")
+                raise FormatError(
+                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing"
+                )
             case Compute(seconds):
                 return self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))
             case Send() | Recv():

@@ -1,4 +1,4 @@
-"""A GOAL file as a `Program`: its messages are those of one group of all, beside each other, as its work is."""
+"""A GOAL file as a `Program`: its messages are of one group of all, beside each other, as its work is."""
 
 from functools import cache
 
@@ -9,7 +9,8 @@ from sim.program.operations import Compute, Group, Operation, Program, Recv, Sen
 BEGIN = "begin"
 """The category of an operation that stands for the beginning of the next one in its list.
 
-It comes after what that one requires and takes no time, so that what may begin with the next one comes after it.
+It comes after what that one requires and takes no time, so that what may begin with the next one comes after
+it.
 """
 
 

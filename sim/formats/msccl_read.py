@@ -107,8 +107,12 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
         found[one] = Block(send, recv, channel, steps)
     for tb, block in zip(gpu.children, found.values(), strict=True):
         for step, element in zip(block.steps, tb.children, strict=True):
-            if step.after and not (step.after[0] in found and step.after[1] < len(found[step.after[0]].steps)):
-                raise element.complaint(f"it waits for step {step.after[1]} of thread block {step.after[0]}: none")
+            if step.after and not (
+                step.after[0] in found and step.after[1] < len(found[step.after[0]].steps)
+            ):
+                raise element.complaint(
+                    f"it waits for step {step.after[1]} of thread block {step.after[0]}: none"
+                )
     return found
 
 
@@ -126,7 +130,9 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     reads, writes = kind not in ("r", "rcs", "nop"), kind not in ("s", "rrs", "nop")
     for (buffer, first), used in zip(slots, (reads, writes), strict=True):
         if used and not 0 <= first <= sizes[buffer] - count:
-            raise element.complaint(f"chunks {first} to {first + count - 1} of {buffer}, which has {sizes[buffer]}")
+            raise element.complaint(
+                f"chunks {first} to {first + count - 1} of {buffer}, which has {sizes[buffer]}"
+            )
     for way, peer, kinds in zip(("send", "recv"), peers, (SENDS, RECEIVES), strict=True):
         if kind in kinds and peer < 0:
             raise element.complaint(f"{kind} in a thread block whose {way} is -1")

@@ -1,8 +1,8 @@
 """MSCCL's XML as a `Schedule`: its steps are carried out with sets of contributions in place of numbers.
 
-In a schedule a rank has one part of each chunk. A file may keep what it received beside its own, in scratch, and
-add it later: the transfer then adds, as late. What is sent on before it is added, or read from an older copy, no
-schedule can say; it is refused with its line.
+In a schedule a rank has one part of each chunk. A file may keep what it received beside its own, in scratch,
+and add it later: the transfer then adds, as late. What is sent on before it is added, or read from an older
+copy, no schedule can say; it is refused with its line.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from sim.steps import Step as Moved
 
 
 class Held(NamedTuple):
-    """What lies in a slot: whose contributions to a chunk; ``came`` is the transfer that is yet to be added."""
+    """What lies in a slot: whose contributions to a chunk; ``came`` is a transfer that is yet to be added."""
 
     chunk: int
     contributions: int
@@ -51,7 +51,8 @@ def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
 
     def schedule(collective: Collective) -> Schedule:
         chunks = even_chunks(collective, algorithm.per_block)
-        return Schedule(collective, algorithm.name, chunks, lambda: iter(steps))
+        # not a name of ours, by which engines would know its closed form
+        return Schedule(collective, f"{algorithm.name}.xml", chunks, lambda: iter(steps))
 
     try:
         prove(schedule(Collective(algorithm.kind, algorithm.ranks, algorithm.ranks * algorithm.per_block)))
@@ -70,7 +71,7 @@ class _Run:
         self.parts: list[dict[int, int]] = []
         """By rank and chunk: whose contributions the rank's part has."""
         for rank in range(algorithm.ranks):
-            own = {chunk: 1 << rank for chunk in self._chunks(self.collective.blocks_before(rank))}
+            own = dict.fromkeys(self._chunks(self.collective.blocks_before(rank)), 1 << rank)
             self.parts.append(own)
             self.memory.append({self._slot(rank, ("i", n)): Held(c, own[c]) for n, c in enumerate(own)})
         self.transfers: list[Transfer] = []
@@ -86,7 +87,7 @@ class _Run:
 
     def steps(self) -> list[Moved]:
         """The transfers in as few steps as their order allows."""
-        order: nx.DiGraph = nx.DiGraph()
+        order: nx.DiGraph[int] = nx.DiGraph()
         order.add_nodes_from(range(len(self.transfers)))
         strict, weak = self._order()
         order.add_edges_from((*strict, *weak))
@@ -107,8 +108,8 @@ class _Run:
     def _unordered(self, number: int) -> FormatError:
         one = self.transfers[number]
         return FormatError(
-            f"{self.algorithm.file}: chunk {one.chunk} from gpu {one.src} to {one.dst} is sent and kept in an order "
-            "that no schedule has"
+            f"{self.algorithm.file}: chunk {one.chunk} from gpu {one.src} to {one.dst} is sent and kept in "
+            "an order that no schedule has"
         )
 
     def _moved(self, some: list[int]) -> Moved:
@@ -160,12 +161,14 @@ class _Run:
         for rank, number in blocks:
             block, place = self.algorithm.blocks[rank][number], self._done[rank][number]
             if place < len(block.steps):
-                raise self._wrong(block.steps[place], f"gpu {rank}, thread block {number} waits here for ever")
+                raise self._wrong(
+                    block.steps[place], f"gpu {rank}, thread block {number} waits here for ever"
+                )
         for (src, dst, channel), left in self._links.items():
             if left:
                 raise FormatError(
-                    f"{self.algorithm.file}: gpu {src} sends {len(left)} messages more to gpu {dst} on channel "
-                    f"{channel} than are received"
+                    f"{self.algorithm.file}: gpu {src} sends {len(left)} messages more to gpu {dst} on "
+                    f"channel {channel} than are received"
                 )
 
     def _may(self, rank: int, block: Block, now: Step) -> bool:
@@ -200,7 +203,9 @@ class _Run:
             return memory[target]
         held = memory.get(source)
         if held is None:
-            raise self._wrong(now, f"gpu {rank} reads chunk {source[1]} of {source[0]}, where nothing was written")
+            raise self._wrong(
+                now, f"gpu {rank} reads chunk {source[1]} of {source[0]}, where nothing was written"
+            )
         if came is not None:
             held = self._add(rank, now, held, came)
         elif now.type == "re":
@@ -243,9 +248,7 @@ class _Run:
         self._check_current(rank, now, held)
         writes = len(self.writes.get((rank, held.chunk), ()))
         self.transfers.append(
-            Transfer(
-                self._messages, rank, block.send, block.channel, held.chunk, writes, held.contributions
-            )
+            Transfer(self._messages, rank, block.send, block.channel, held.chunk, writes, held.contributions)
         )
         return len(self.transfers) - 1
 
@@ -264,14 +267,14 @@ class _Run:
                 whole = self.collective.contributors(chunk // self.algorithm.per_block)
                 if held is None or held[:2] != (chunk, whole):
                     raise FormatError(
-                        f"{self.algorithm.file}: at the end chunk {number} of gpu {rank}'s output is not what "
-                        f"{self.algorithm.kind} promises"
+                        f"{self.algorithm.file}: at the end chunk {number} of gpu {rank}'s output is not "
+                        f"what {self.algorithm.kind} promises"
                     )
         unused = next((one for number, one in enumerate(self.transfers) if number not in self.reduce), None)
         if unused:
             raise FormatError(
-                f"{self.algorithm.file}: gpu {unused.dst} receives chunk {unused.chunk} from gpu {unused.src} and "
-                "does nothing with it"
+                f"{self.algorithm.file}: gpu {unused.dst} receives chunk {unused.chunk} from gpu {unused.src} "
+                "and does nothing with it"
             )
 
     def _chunks(self, blocks: range) -> Iterator[int]:

@@ -1,13 +1,13 @@
-"""A schedule as the XML that the MSCCL runtime carries out: for each GPU thread blocks, for each of these steps.
+"""A schedule as the XML that the MSCCL runtime carries out: each GPU's thread blocks, step by step.
 
 Each end of a connection becomes a thread block of its own, so that sending and receiving never wait for each
 other in the order of one block. What a rank holds lies in its input until something is received for it; from
 then on in its output, or in scratch where the collective does not ask for it there. So no input is changed,
 and the same file serves in place, where input and output of a chunk are one.
 
-A step depends on the step that received its chunks last: a send reads what that one wrote, and of two receives
-that add to one chunk the later one waits. A receive waits for what sent its chunks as they were before.
-The limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
+A step depends on the step that received its chunks last: a send reads what that one wrote, and of two
+receives that add to one chunk the later one waits. A receive waits for what sent its chunks as they were
+before. The limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ PROTOCOLS = ("Simple", "LL128", "LL")
 
 
 class Place(NamedTuple):
-    """Where a chunk lies on a GPU: input, output or scratch (``i``, ``o``, ``s``), and at which chunk of it."""
+    """Where a chunk lies on a GPU: in input, output or scratch (``i``, ``o``, ``s``), and at which place."""
 
     buffer: str
     offset: int
@@ -73,7 +73,7 @@ class _Step(NamedTuple):
     type: str
     source: Place
     target: Place
-    count: int
+    chunks: int
     after: tuple[int, int] | None
 
 
@@ -188,10 +188,18 @@ class _Gpu:
         """Copy into the output what the rank needs there and never received."""
         own = [chunk for chunk in self.outputs if chunk not in self._received]
         for run in _runs(own, [(self.held(chunk).place, self.target(chunk)) for chunk in own]):
-            self._add(self._block((-1, -1, 0)), "cpy", self.held(run[0]).place, self.target(run[0]), len(run), [])
+            self._add(
+                self._block((-1, -1, 0)), "cpy", self.held(run[0]).place, self.target(run[0]), len(run), []
+            )
 
     def _add(
-        self, block: int, kind: str, source: Place, target: Place, count: int, after: Iterable[tuple[int, int]]
+        self,
+        block: int,
+        kind: str,
+        source: Place,
+        target: Place,
+        count: int,
+        after: Iterable[tuple[int, int]],
     ) -> int:
         """One more step of a block, after others of the GPU; its number.
 
@@ -202,13 +210,15 @@ class _Gpu:
             if other != block:
                 last[other] = max(step, last.get(other, 0))
         self.needed.update(last.items())
-        *others, final = sorted(last.items()) or [None]
+        others = sorted(last.items())
+        final = others.pop() if others else None
         steps = self.blocks[block].steps
         steps += [_Step("nop", NOWHERE, Place("o", -1), 0, other) for other in others]
         steps.append(_Step(kind, source, target, count, final))
         if len(steps) > MAX_STEPS:
             raise _refusal(
-                self.plan, f"a thread block has more than {MAX_STEPS} steps; write a smaller size, of fewer chunks"
+                self.plan,
+                f"a thread block has more than {MAX_STEPS} steps; write a smaller size, of fewer chunks",
             )
         return len(steps) - 1
 
@@ -220,7 +230,9 @@ class _Gpu:
             self._of_connection[connection] = len(self.blocks)
             self.blocks.append(_Block(send, recv, self._channels.get(connection, 0)))
             if len(self.blocks) > MAX_BLOCKS:
-                raise _refusal(self.plan, f"a GPU has more than {MAX_BLOCKS} thread blocks; write fewer ranks")
+                raise _refusal(
+                    self.plan, f"a GPU has more than {MAX_BLOCKS} thread blocks; write fewer ranks"
+                )
         return self._of_connection[connection]
 
 
@@ -283,9 +295,13 @@ def _check(plan: Schedule, protocol: str) -> None:
     if plan.switches:
         raise _refusal(plan, "it adds in switches, and MSCCL's steps are of GPUs; write another algorithm")
     if plan.collective.root:
-        raise _refusal(plan, f"its root is rank {plan.collective.root}, and the file names none; write root 0")
+        raise _refusal(
+            plan, f"its root is rank {plan.collective.root}, and the file names none; write root 0"
+        )
     if plan.longer_than(MAX_TRANSFERS):
-        raise _refusal(plan, f"it has more than {MAX_TRANSFERS:,} transfers; write a smaller size or fewer ranks")
+        raise _refusal(
+            plan, f"it has more than {MAX_TRANSFERS:,} transfers; write a smaller size or fewer ranks"
+        )
     if len(set(map(len, plan.chunks.of_block.values()))) > 1:
         raise _refusal(plan, "its parts have different numbers of chunks, and MSCCL cuts all alike")
     _, firsts = np.unique(plan.chunks.block, return_index=True)
@@ -300,7 +316,8 @@ def _lines(plan: Schedule, gpus: list[_Gpu], channels: int, protocol: str) -> It
     # the runtime's count is one rank's part where all ranks' make up the data, but of gather and scatter
     whole = len(plan.chunks) if kind in ("all_gather", "reduce_scatter") else per_block
     whole = plan.ranks * per_block if kind == "all_to_all" else whole
-    name = f"{plan.algorithm.replace(' ', '_')}_{kind}"
+    name = plan.algorithm.removesuffix(".xml").replace(" ", "_")
+    name += "" if name.endswith(kind) else f"_{kind}"
     in_place = int(kind != "all_to_all")
     yield (
         f'<algo name={quoteattr(name)} proto="{protocol}" nchannels="{channels}" nchunksperloop="{whole}" '
@@ -318,8 +335,8 @@ def _lines(plan: Schedule, gpus: list[_Gpu], channels: int, protocol: str) -> It
                 before, last = step.after or (-1, -1)
                 yield (
                     f'      <step s="{place}" type="{step.type}" srcbuf="{step.source.buffer}" '
-                    f'srcoff="{step.source.offset}" dstbuf="{step.target.buffer}" dstoff="{step.target.offset}" '
-                    f'cnt="{step.count}" depid="{before}" deps="{last}" '
+                    f'srcoff="{step.source.offset}" dstbuf="{step.target.buffer}" '
+                    f'dstoff="{step.target.offset}" cnt="{step.chunks}" depid="{before}" deps="{last}" '
                     f'hasdep="{int((number, place) in gpu.needed)}"/>'
                 )
             yield "    </tb>"

@@ -11,7 +11,7 @@ BESIDE = 2**31
 
 
 class Order:
-    """What each operation of a rank comes after; a file has no host, no lanes and no queues that would say so.
+    """What each operation of a rank comes after; a file has no host, no lanes and no queues to say so.
 
     To be asked of one operation after another.
     """

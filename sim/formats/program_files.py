@@ -10,8 +10,9 @@ from typing import Any
 
 from sim.formats import FormatError, chakra, chakra_program, goal, goal_flatten, goal_program
 from sim.formats.goal_flatten import ScheduleOf
+from sim.formats.text import bytes_of, text_of
 from sim.program.operations import Program
-from topologies.disk import check_folder, check_outputs, regular, write_file, write_folder
+from topologies.disk import check_folder, check_outputs, write_file, write_folder
 
 GROUPS = "comm_groups.json"
 """Beside Chakra's traces: the ranks of each ``pg_name``, as ASTRA-sim reads them."""
@@ -40,19 +41,21 @@ def read(path: Path) -> ProgramFile:
     Raise `FormatError` that says where something is wrong.
     """
     if path.suffix == ".goal":
-        found = goal.loads(_text(path), str(path))
-        placed = f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
-        make = partial(goal_program.program_of, found, str(path))
-        return ProgramFile(len(found.ranks), make, (placed,) if found.placed else ())
+        found = goal.loads(text_of(path), str(path))
+        placed = (
+            f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
+        )
+        of_library = partial(goal_program.program_of, found, str(path))
+        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else ())
     traces = _traces(path)
     groups = _groups(traces[0].with_name(GROUPS), len(traces))
     left, ranks = 0, []
     for trace in traces:
         if trace.suffix == ".json":
-            nodes, missing = chakra.loads_json(_text(trace), str(trace))
+            nodes, missing = chakra.loads_json(text_of(trace), str(trace))
             left += missing
         else:
-            nodes = chakra.loads(_bytes(trace), str(trace))
+            nodes = chakra.loads(bytes_of(trace), str(trace))
         ranks.append(nodes)
     _, notes = chakra_program.program_of(ranks, groups, path.name, "gloo")
     if left:
@@ -84,7 +87,9 @@ def _traces(path: Path) -> list[Path]:
     missing = [rank for rank in range(max(files) + 1) if rank not in files]
     if missing:
         some = ", ".join(map(str, missing[:4])) + (", ..." if len(missing) > 4 else "")
-        raise FormatError(f"{path}: {len(files)} traces, but none of rank {some}; each rank from 0 on has one")
+        raise FormatError(
+            f"{path}: {len(files)} traces, but none of rank {some}; each rank from 0 on has one"
+        )
     return [files[rank] for rank in range(len(files))]
 
 
@@ -93,7 +98,7 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
     if not path.exists():
         return {}
     try:
-        content: Any = json.loads(_text(path))
+        content: Any = json.loads(text_of(path))
     except (ValueError, RecursionError):
         raise FormatError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
@@ -101,7 +106,9 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
     for name, members in content.items():
         sound = isinstance(members, list) and members and all(type(one) is int for one in members)
         if not sound or len(set(members)) < len(members) or not all(0 <= one < ranks for one in members):
-            raise FormatError(f"{path}: group {name} is no list of ranks; allowed: each of 0 to {ranks - 1} once")
+            raise FormatError(
+                f"{path}: group {name} is no list of ranks; allowed: each of 0 to {ranks - 1} once"
+            )
     return content
 
 
@@ -112,7 +119,9 @@ def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None
     if path.suffix == ".goal":
         check_outputs([path], inputs)
     elif path.suffix:
-        raise FormatError(f"{path}: no format of programs; write FILE.goal, or a new folder for Chakra's traces")
+        raise FormatError(
+            f"{path}: no format of programs; write FILE.goal, or a new folder for Chakra's traces"
+        )
     else:
         check_folder(path)
 
@@ -132,17 +141,3 @@ def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
         files[GROUPS] = (json.dumps(groups) + "\n").encode()
     write_folder(path, files)
     return chakra_program.losses(program)
-
-
-def _text(path: Path) -> str:
-    try:
-        return _bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}, byte {error.start}: not text in UTF-8") from None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return regular(path).read_bytes()
-    except FileNotFoundError:
-        raise FormatError(f"{path}: no such file") from None

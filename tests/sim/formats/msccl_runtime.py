@@ -191,7 +191,9 @@ def outcome(text, chance, *, in_place=False, slots=1):
     machine.run(chance)
     if not in_place and machine.attributes["outofplace"] == "1":
         for rank, values in enumerate(before):
-            assert [machine.memory[rank]["i"][n] for n in range(len(values))] == values, "an input was changed"
+            assert [machine.memory[rank]["i"][n] for n in range(len(values))] == values, (
+                "an input was changed"
+            )
     total = [sum(column) for column in zip(*inputs, strict=True)] if kind in ("allreduce", "reduce", "reducescatter") else []  # fmt: skip
     joined = [value for values in inputs for value in values]
     wanted = {

@@ -26,4 +26,3 @@ def test_every_schedule_runs_to_the_right_result(algorithm, kind):
             right(text, in_place=False, seed=ranks)
             if kind != "all_to_all":
                 right(text, in_place=True, seed=nbytes)
-
