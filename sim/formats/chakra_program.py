@@ -128,7 +128,7 @@ def _message(
 ) -> tuple[int, int, dict[str, Any]]:
     if part.peer == ANY:
         raise FormatError(
-            f"{program.name}: rank {rank} receives from whoever sends, but a trace names who; write the source"
+            f"{program.name}: rank {rank} receives from whoever sends, but traces name who; write the source"
         )
     kind, end = (SEND, "comm_dst") if isinstance(part, Send) else (RECV, "comm_src")
     figures = {"comm_type": kind, "comm_size": part.nbytes, end: part.peer, "comm_tag": part.tag}

@@ -273,7 +273,7 @@ class _Run:
         unused = next((one for number, one in enumerate(self.transfers) if number not in self.reduce), None)
         if unused:
             raise FormatError(
-                f"{self.algorithm.file}: gpu {unused.dst} receives chunk {unused.chunk} from gpu {unused.src} "
+                f"{self.algorithm.file}: gpu {unused.dst} receives chunk {unused.chunk} from {unused.src} "
                 "and does nothing with it"
             )
 

@@ -30,6 +30,7 @@ class Block:
     channel: int
     at: int = 0
     passed: int = -1
+    waits: bool = False
     begun: list[int] | None = field(default=None)
 
 
@@ -43,7 +44,8 @@ class Machine:
         self.per_loop = int(algo.get("nchunksperloop"))
         self.in_place, self.slots = in_place, slots
         assert int(algo.get("inplace" if in_place else "outofplace"))
-        self.memory, self.blocks, self.links = [], {}, {}
+        self.memory, self.blocks, self.links, self.ends = [], {}, {}, {}
+        self.of_gpu = [[] for _ in range(self.ranks)]
         gpus = algo.findall("gpu")
         assert [int(gpu.get("id")) for gpu in gpus] == list(range(self.ranks))
         for rank, gpu in enumerate(gpus):
@@ -59,7 +61,9 @@ class Machine:
                     assert end[1] == -1 or end not in ends, "two blocks have one end of a connection"
                     ends.add(end)
                 assert (rank, number) not in self.blocks
-                self.blocks[rank, number] = Block(rank, steps, send, recv, channel)
+                made = self.blocks[rank, number] = Block(rank, steps, send, recv, channel)
+                self.of_gpu[rank].append(made)
+                self.ends["s", rank, send, channel] = self.ends["r", recv, rank, channel] = made
 
     def _buffers(self, rank, gpu):
         """Input, output and scratch; in place the first two share what they have in common."""
@@ -83,11 +87,15 @@ class Machine:
         return self.per_loop * (self.ranks if self.kind in ("gather", "scatter") else 1)
 
     def run(self, chance: random.Random):
-        while True:
-            able = [block for block in self.blocks.values() if self._able(block)]
-            if not able:
-                break
-            self._go(chance.choice(able))
+        # those that may have become able since they were looked at last
+        candidates = list(self.blocks.values())
+        while candidates:
+            place = chance.randrange(len(candidates))
+            candidates[place], candidates[-1] = candidates[-1], candidates[place]
+            block = candidates.pop()
+            if self._able(block):
+                self._go(block)
+                candidates += [block, *self._roused(block)]
         stuck = [key for key, block in self.blocks.items() if block.at < len(block.steps)]
         if stuck:
             raise StuckError(f"thread blocks {stuck} wait for ever")
@@ -103,12 +111,23 @@ class Machine:
         if dependency >= 0:
             other = self.blocks[block.gpu, dependency]
             assert any(int(one["hasdep"]) for one in other.steps[int(step["deps"]) :]), "nobody is told"
-            if other.passed < int(step["deps"]):
+            block.waits = other.passed < int(step["deps"])
+            if block.waits:
                 return False
         if step["type"] in RECEIVES and not self._link(block.recv, block.gpu, block.channel):
             return False
         full = step["type"] in SENDS and len(self._link(block.gpu, block.send, block.channel)) >= self.slots
         return not full
+
+    def _roused(self, block):
+        """Who may go on because of what a block did last."""
+        ends = (("s", block.gpu, block.send), ("r", block.recv, block.gpu))
+        peers = [
+            self.ends["r" if way == "s" else "s", src, dst, block.channel]
+            for way, src, dst in ends
+            if min(src, dst) >= 0
+        ]
+        return peers + [other for other in self.of_gpu[block.gpu] if other.waits]
 
     def _link(self, src, dst, channel):
         assert src >= 0, "a block receives and has nobody to receive from"
@@ -194,7 +213,7 @@ def outcome(text, chance, *, in_place=False, slots=1):
             assert [machine.memory[rank]["i"][n] for n in range(len(values))] == values, (
                 "an input was changed"
             )
-    total = [sum(column) for column in zip(*inputs, strict=True)] if kind in ("allreduce", "reduce", "reducescatter") else []  # fmt: skip
+    total = [sum(column) for column in zip(*inputs, strict=True)] if "reduce" in kind else []
     joined = [value for values in inputs for value in values]
     wanted = {
         "allreduce": lambda rank: total,
