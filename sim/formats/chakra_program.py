@@ -11,7 +11,7 @@ from typing import Any
 from sim.collective import MAX_SPACE
 from sim.formats import FormatError
 from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
-from sim.formats.order import BESIDE, QUEUE_LOST, Order, loses_queue
+from sim.formats.order import BESIDE, QUEUE_LOST, Order, closed, loses_queue
 from sim.program.groups import Groups
 from sim.program.operations import (
     ANY,
@@ -186,7 +186,7 @@ class _Reader:
             action, category = self._action(rank, node)
             after = tuple(place_of[one] for one in node.depends)
             found.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
-        return found
+        return closed(found)
 
     def notes(self) -> list[str]:
         """What was made of nodes that say too little."""

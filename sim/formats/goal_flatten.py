@@ -162,8 +162,8 @@ class _Rank:
         self._rank = rank
         self._shared = shared
         self._operations = program.operations(rank)
-        self._ends: list[int | None] = []
-        """The node with which each operation ends; none where it is over at once."""
+        self._ends: list[list[int]] = []
+        """The nodes with which each operation ends; none where it is over at once."""
         self._order = Order(self._operations)
         self._required: dict[int, tuple[list[int], list[int]]] = {}
         """What the operation behind a beginning comes after: which have ended, and which have begun."""
@@ -175,25 +175,25 @@ class _Rank:
                     f"{program.name} is more than {MAX_NODES:,} nodes of GOAL; write a smaller job"
                 )
 
-    def _end(self, place: int, operation: Operation) -> int | None:
-        """Write an operation; the node with which it ends."""
+    def _end(self, place: int, operation: Operation) -> list[int]:
+        """Write an operation; the nodes with which it ends."""
         requires, irequires = self._before(place)
         if operation.category == BEGIN:
-            return None
+            return []
         match action := operation.action:
             case Raise(message) | Lost(_, message):
                 raise FormatError(
                     f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing"
                 )
             case Compute(seconds):
-                return self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))
+                return [self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))]
             case Send() | Recv():
-                return self._add(self._message(action, requires, irequires))
+                return [self._add(self._message(action, requires, irequires))]
             case Together(_, parts):
-                return self._join([self._add(self._message(part, requires, irequires)) for part in parts])
+                return [self._add(self._message(part, requires, irequires)) for part in parts]
             case Call():
                 return self._call(action, requires)
-        return self._join(requires)
+        return requires
 
     def _before(self, place: int) -> tuple[list[int], list[int]]:
         """The nodes that must have ended, and begun, before an operation begins."""
@@ -212,34 +212,34 @@ class _Rank:
         return self._nodes(ended), self._nodes(begun)
 
     def _nodes(self, places: Iterable[int]) -> list[int]:
-        """The nodes with which operations end."""
-        return list(dict.fromkeys(end for place in places if (end := self._ends[place]) is not None))
+        """The nodes with which operations end, joined where one ends with several."""
+        for place in places:
+            self._ends[place] = self._joined(self._ends[place])
+        return list(dict.fromkeys(end for place in places for end in self._ends[place]))
 
-    def _call(self, call: Call, requires: list[int]) -> int | None:
-        """A collective: its transfers after all that it comes after, and a node after all of them."""
+    def _call(self, call: Call, requires: list[int]) -> list[int]:
+        """A collective: its transfers, which begin after all that it comes after; it ends with all of them."""
         number = self._calls[call.group] = self._calls.get(call.group, -1) + 1
         transfers, first = self._shared.collective(call, number)
-        begin = self._join(requires)
+        begin = self._joined(requires)
         own = transfers[call.group.ranks.index(self._rank)]
         offset = len(self.nodes)
         for node in own:
-            after = [other + offset for other in node.requires] or ([] if begin is None else [begin])
+            after = [other + offset for other in node.requires] or begin
             if node.kind == WORK:
                 self._add(Node(WORK, 0, requires=after))
             else:
                 peer = call.group.ranks[node.peer]
                 self._add(Node(node.kind, node.size, peer, node.tag + first, after))
-        return self._join(range(offset, len(self.nodes))) if own else begin
+        return list(range(offset, len(self.nodes))) or begin
 
     def _message(self, part: Send | Recv, requires: list[int], irequires: list[int]) -> Node:
         kind = SEND if isinstance(part, Send) else RECV
         return Node(kind, part.nbytes, part.peer, self._shared.tag(part), requires, irequires)
 
-    def _join(self, requires: Sequence[int]) -> int | None:
-        """A node after others: the only one of them, or work of no time."""
-        if len(requires) < 2:
-            return requires[0] if requires else None
-        return self._add(Node(WORK, 0, requires=list(requires)))
+    def _joined(self, nodes: list[int]) -> list[int]:
+        """One node in place of several: work of no time after them."""
+        return nodes if len(nodes) < 2 else [self._add(Node(WORK, 0, requires=nodes))]
 
     def _add(self, node: Node) -> int:
         self.nodes.append(node)

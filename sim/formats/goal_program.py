@@ -3,7 +3,7 @@
 from functools import cache
 
 from sim.formats.goal import RECV, WORK, Goal, Node
-from sim.formats.order import BESIDE
+from sim.formats.order import BESIDE, closed
 from sim.program.operations import Compute, Group, Operation, Program, Recv, Send, Wait
 
 BEGIN = "begin"
@@ -20,7 +20,7 @@ def program_of(goal: Goal, name: str, library: str) -> Program:
 
     @cache
     def operations(rank: int) -> tuple[Operation, ...]:
-        return tuple(_operations(goal.ranks[rank], group, name))
+        return tuple(closed(_operations(goal.ranks[rank], group, name)))
 
     return Program(name, len(goal.ranks), operations)
 

@@ -4,10 +4,17 @@ import heapq
 from collections.abc import Collection, Sequence
 from graphlib import CycleError
 
-from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together
+from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together, Wait
 
 BESIDE = 2**31
 """Operations of a member of a group that may run at once, in programs whose files have no queues."""
+
+
+def closed(operations: list[Operation]) -> list[Operation]:
+    """A file's operations, and behind them the host, which waits for those that no other comes after."""
+    awaited = {earlier for one in operations for earlier in one.after}
+    left = tuple(place for place in range(len(operations)) if place not in awaited)
+    return [*operations, Operation(Wait(), None, left, True, "end", "wait")]
 
 
 class Order:
