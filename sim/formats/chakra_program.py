@@ -2,7 +2,8 @@
 
 A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
 is. A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or
-is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else.
+is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else;
+a message sets out when it is sent, whether it is awaited or not, as in ASTRA-sim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from sim.collective import MAX_SPACE
 from sim.formats import FormatError
 from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
-from sim.formats.order import BESIDE, QUEUE_LOST, Order, closed, loses_queue
+from sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
 from sim.program.groups import Groups
 from sim.program.operations import (
     ANY,
@@ -73,14 +74,16 @@ def losses(program: Program) -> list[str]:
 def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
     """One rank's nodes, with their places for ids."""
     operations = program.operations(rank)
-    order = Order(operations)
+    order, messages = Order(operations), folded(operations)
     nodes: list[Node] = []
     ends: list[list[int]] = []
     for place, operation in enumerate(operations):
         depends = list(dict.fromkeys(node for other in order.before(place) for node in ends[other]))
         made = [
             Node(len(nodes) + number, operation.name, kind, depends, duration, attributes)
-            for number, (kind, duration, attributes) in enumerate(_figures(program, rank, operation, names))
+            for number, (kind, duration, attributes) in enumerate(
+                () if place in messages else _figures(program, rank, operation, names)
+            )
         ]
         nodes += made
         if not made:
@@ -95,7 +98,10 @@ def _figures(
     program: Program, rank: int, operation: Operation, names: dict[Group, str]
 ) -> list[tuple[int, int, dict[str, Any]]]:
     """The type, the duration and the attributes of each node that an operation is."""
-    match action := operation.action:
+    action = operation.action
+    if operation.category == ARRIVAL:
+        action = program.operations(rank)[operation.after[0]].action
+    match action:
         case Compute(seconds):
             return [(COMPUTE, round(seconds * 1e6), {"is_cpu_op": False})]
         case Raise(message) | Lost(_, message):
@@ -185,6 +191,10 @@ class _Reader:
             place_of[node.id] = len(found)
             action, category = self._action(rank, node)
             after = tuple(place_of[one] for one in node.depends)
+            if isinstance(action, Recv) and after:
+                found.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
+                after, action, category = (place_of[node.id], *after), Wait(), ARRIVAL
+                place_of[node.id] += 1
             found.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
         return closed(found)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sim.formats import FormatError
 from sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
 from sim.formats.goal_program import BEGIN
-from sim.formats.order import QUEUE_LOST, Order, loses_queue
+from sim.formats.order import ARRIVAL, QUEUE_LOST, Order, folded, loses_queue
 from sim.program.operations import (
     Call,
     Compute,
@@ -165,6 +165,7 @@ class _Rank:
         self._ends: list[list[int]] = []
         """The nodes with which each operation ends; none where it is over at once."""
         self._order = Order(self._operations)
+        self._folded = folded(self._operations)
         self._required: dict[int, tuple[list[int], list[int]]] = {}
         """What the operation behind a beginning comes after: which have ended, and which have begun."""
         self._calls: dict[Group, int] = {}
@@ -178,9 +179,12 @@ class _Rank:
     def _end(self, place: int, operation: Operation) -> list[int]:
         """Write an operation; the nodes with which it ends."""
         requires, irequires = self._before(place)
-        if operation.category == BEGIN:
+        action = operation.action
+        if operation.category == BEGIN or place in self._folded:
             return []
-        match action := operation.action:
+        if operation.category == ARRIVAL:
+            action = self._operations[operation.after[0]].action
+        match action:
             case Raise(message) | Lost(_, message):
                 raise FormatError(
                     f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing"

@@ -1,10 +1,16 @@
-"""A GOAL file as a `Program`: its messages are of one group of all, beside each other, as its work is."""
+"""A GOAL file as a `Program`: its messages are of one group of all, beside each other, as its work is.
+
+Messages up to LogGOPSim's own limit leave at once, larger ones when they are received, too.
+"""
 
 from functools import cache
 
 from sim.formats.goal import RECV, WORK, Goal, Node
-from sim.formats.order import BESIDE, closed
-from sim.program.operations import Compute, Group, Operation, Program, Recv, Send, Wait
+from sim.formats.order import ARRIVAL, BESIDE, closed
+from sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
+
+EAGER = 65_535
+"""Bytes from which on LogGOPSim holds a message back until it is received (its option S, as it comes)."""
 
 BEGIN = "begin"
 """The category of an operation that stands for the beginning of the next one in its list.
@@ -33,12 +39,19 @@ def _operations(nodes: list[Node], group: Group, name: str) -> list[Operation]:
     for place, node in enumerate(nodes):
         after = [ends[other] for other in node.requires] + [begins[other] for other in node.irequires]
         where = (name, node.line)
+        arrival = bool(after) and node.kind == RECV and node.size <= EAGER and node.peer != ANY
+        message = len(found)
+        if arrival:
+            found.append(_operation(node, group, (), where))
         if place in begun:
             begins[place] = len(found)
             found.append(Operation(Wait(), None, tuple(after), False, BEGIN, BEGIN, where))
             after = [begins[place]]
         ends[place] = len(found)
-        found.append(_operation(node, group, tuple(after), where))
+        if arrival:
+            found.append(Operation(Wait(), None, (message, *after), False, node.kind, ARRIVAL, where))
+        else:
+            found.append(_operation(node, group, tuple(after), where))
     return found
 
 

@@ -10,6 +10,18 @@ BESIDE = 2**31
 """Operations of a member of a group that may run at once, in programs whose files have no queues."""
 
 
+ARRIVAL = "arrival"
+"""The category of an operation that stands for a receive, of which the first that it comes after is the message.
+
+That one waits for nothing: the message is not held back until the receive begins, as of whoever sends eagerly.
+"""
+
+
+def folded(operations: Sequence[Operation]) -> set[int]:
+    """The places of messages for which another operation stands."""
+    return {one.after[0] for one in operations if one.category == ARRIVAL}
+
+
 def closed(operations: list[Operation]) -> list[Operation]:
     """A file's operations, and behind them the host, which waits for those that no other comes after."""
     awaited = {earlier for one in operations for earlier in one.after}

@@ -97,8 +97,9 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
     """The ranks of each group, if there is such a file."""
     if not path.exists():
         return {}
+    text = text_of(path)
     try:
-        content: Any = json.loads(text_of(path))
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise FormatError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
