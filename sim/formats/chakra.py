@@ -117,7 +117,7 @@ _NAMES = {
 def _json_node(entry: Any, place: str) -> Node:
     if not isinstance(entry, dict):
         raise FormatError(f"{place}: no JSON object")
-    held: dict[str, Any] = {_NAMES.get(name, name): value for name, value in entry.items()}
+    held: dict[str, Any] = {str(_NAMES.get(name, name)): value for name, value in entry.items()}
 
     def whole(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:

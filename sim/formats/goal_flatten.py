@@ -222,7 +222,7 @@ class _Rank:
         return list(dict.fromkeys(end for place in places for end in self._ends[place]))
 
     def _call(self, call: Call, requires: list[int]) -> list[int]:
-        """A collective: its transfers, which begin after all that it comes after; it ends with all of them."""
+        """A collective: its transfers, which begin after what it comes after; it ends with all of them."""
         number = self._calls[call.group] = self._calls.get(call.group, -1) + 1
         transfers, first = self._shared.collective(call, number)
         begin = self._joined(requires)

@@ -11,9 +11,10 @@ BESIDE = 2**31
 
 
 ARRIVAL = "arrival"
-"""The category of an operation that stands for a receive, of which the first that it comes after is the message.
+"""The category of an operation that stands for a receive; the first one that it comes after is the message.
 
-That one waits for nothing: the message is not held back until the receive begins, as of whoever sends eagerly.
+That one waits for nothing: the message is not held back until the receive begins, as of whoever sends
+eagerly.
 """
 
 

@@ -57,12 +57,13 @@ def read(path: Path) -> ProgramFile:
         else:
             nodes = chakra.loads(bytes_of(trace), str(trace))
         ranks.append(nodes)
-    _, notes = chakra_program.program_of(ranks, groups, path.name, "gloo")
+    stem = traces[0].name.removesuffix(f".0{traces[0].suffix}")
+    _, notes = chakra_program.program_of(ranks, groups, stem, "gloo")
     if left:
         notes.append(f"{left} dependencies on nodes that the files do not have are left out")
 
     def make(library: str) -> Program:
-        return chakra_program.program_of(ranks, groups, path.name, library)[0]
+        return chakra_program.program_of(ranks, groups, stem, library)[0]
 
     return ProgramFile(len(ranks), make, tuple(notes))
 
@@ -136,7 +137,7 @@ def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
         write_file(path, goal.dumps(goal_flatten.of_program(program, schedule_of)))
         return goal_flatten.losses(program)
     ranks, groups = chakra_program.nodes_of(program)
-    name = Path(program.name).stem or "program"
+    name = Path(program.name).name.removesuffix(".py").removesuffix(".goal") or "program"
     files = {f"{name}.{rank}.et": chakra.dumps(nodes) for rank, nodes in enumerate(ranks)}
     if groups:
         files[GROUPS] = (json.dumps(groups) + "\n").encode()

@@ -4,17 +4,41 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from sim.formats import FormatError
 from sim.program.distributed import record
 
 DATA = Path(__file__).parent / "data"
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter")
+KINDS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+)
+
+
+def complaint(do):
+    """What is said where something is refused; nothing where it is not."""
+    try:
+        do()
+    except FormatError as error:
+        return str(error)
+    return ""
+
 
 events = st.one_of(
     st.tuples(st.just("compute"), st.integers(0, 3), st.integers(0, 5000)),
     st.tuples(st.just("call"), st.sampled_from(KINDS), st.booleans(), st.integers(0, 2), st.integers(0, 9)),
     st.tuples(
-        st.just("message"), st.permutations(range(4)), st.integers(0, 10_000), st.integers(0, 2), st.integers(0, 2)
+        st.just("message"),
+        st.permutations(range(4)),
+        st.integers(0, 10_000),
+        st.integers(0, 2),
+        st.integers(0, 2),
     ),
 )
 

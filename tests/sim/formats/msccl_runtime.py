@@ -2,8 +2,8 @@
 
 From the format's meaning alone (github.com/microsoft/msccl, msccl_interpreter.h): it shares nothing with what
 writes the files. A thread block goes step by step, each step first reads and some time later writes. A
-connection, from a sending to a receiving block on one channel, has a few slots: a send waits for a free one, a
-receive for a full one. A step waits until another block has passed the step that it names.
+connection, from a sending to a receiving block on one channel, has a few slots: a send waits for a free one,
+a receive for a full one. A step waits until another block has passed the step that it names.
 """
 
 import random
@@ -69,11 +69,12 @@ class Machine:
         """Input, output and scratch; in place the first two share what they have in common."""
         size = {key: int(gpu.get(f"{key}_chunks")) for key in "ios"}
         whole = [None] * self.whole()
-        n, per = self.ranks, self.whole() // self.ranks if self.parted() else 0
+        per = self.whole() // self.ranks if self.parted() else 0
         if not self.in_place:
             return {key: View([None] * size[key], 0, size[key]) for key in "ios"}
-        first = {"allgather": ("i", rank * per), "reducescatter": ("o", rank * per),
-                 "gather": ("i", rank * per), "scatter": ("o", rank * per)}.get(self.kind, ("", 0))  # fmt: skip
+        ours = ("i", rank * per), ("o", rank * per)
+        part = {"allgather": ours[0], "gather": ours[0], "reducescatter": ours[1], "scatter": ours[1]}
+        first = part.get(self.kind, ("", 0))
         views = {}
         for key in "io":
             views[key] = View(whole, first[1] if key == first[0] else 0, size[key])
@@ -83,7 +84,7 @@ class Machine:
         return self.kind in ("allgather", "reducescatter", "gather", "scatter", "alltoall")
 
     def whole(self):
-        """Chunks of the larger of both buffers: the runtime's count is one rank's part of gather and scatter."""
+        """Chunks of the larger buffer: the runtime's count is one rank's part of gather and scatter."""
         return self.per_loop * (self.ranks if self.kind in ("gather", "scatter") else 1)
 
     def run(self, chance: random.Random):
@@ -176,7 +177,7 @@ class View:
 
     def __init__(self, cells, first, count):
         self.cells, self.first, self.count = cells, first, count
-        assert 0 <= first
+        assert first >= 0
         assert first + count <= len(cells)
 
     def __len__(self):

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ from sim.program.check import check
 from sim.program.distributed import record
 from sim.program.jobs import Job, simulate
 from sim.program.libraries import Libraries
-from tests.sim.formats.files import DATA, programs
+from tests.sim.formats.files import DATA, complaint, programs
 
 
 def told(nodes):
@@ -93,9 +92,9 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
         "aten::flatten_dense_tensors(0)", "aten::flatten_dense_tensors(1)",
     ]  # fmt: skip
     assert program.operations(0)[1].after == (0,)
-    assert sum(one.action.seconds for one in program.operations(0) if one.category == "compute") == pytest.approx(
-        695e-6
-    )
+    assert sum(
+        one.action.seconds for one in program.operations(0) if one.category == "compute"
+    ) == pytest.approx(695e-6)
     assert found.notes == (
         "2 collectives or messages of the host are taken as its compute",
         "1 collectives without comm_type or comm_size are taken as compute",
@@ -158,7 +157,10 @@ def test_a_program_with_messages_ends_as_its_traces_and_keeps_its_nodes(program)
 
 def test_a_message_does_not_wait_until_it_is_received():
     sent = [send(comm_size=10**6)]
-    late = [Node(0, "work", COMPUTE, [], 10**6), Node(1, "recv", RECV, [0], 0, {"comm_size": 10**6, "comm_src": 0})]
+    late = [
+        Node(0, "work", COMPUTE, [], 10**6),
+        Node(1, "recv", RECV, [0], 0, {"comm_size": 10**6, "comm_src": 0}),
+    ]
     assert makespan(again([sent, late], {})) == 1.0
 
 
@@ -192,7 +194,10 @@ def test_what_a_job_looks_like():
         {"is_cpu_op": False, "comm_type": 9, "comm_size": 0},
         {"is_cpu_op": False, "comm_type": 1, "comm_size": 50, "root": 2},
     ]
-    assert losses(record(job, 3)) == ["reductions other than sum are lost", "compute is rounded to microseconds"]
+    assert losses(record(job, 3)) == [
+        "reductions other than sum are lost",
+        "compute is rounded to microseconds",
+    ]
 
 
 def test_a_folder_is_written_whole_and_read_again(tmp_path):
@@ -244,7 +249,10 @@ WRONG = [
     ([Node(3, "n", COMPUTE, [4])], "it depends on node 4, which the file does not have"),
     ([Node(3, "n", COMPUTE, [3])], "it waits for itself"),
     ([Node(3, "n", COMPUTE, [4]), Node(4, "m", COMPUTE, [3])], "it waits for itself"),
-    ([Node(3, "n", COMPUTE, []), Node(3, "m", COMPUTE, [])], "a second node 3; the first is at x.0.et, byte 8"),
+    (
+        [Node(3, "n", COMPUTE, []), Node(3, "m", COMPUTE, [])],
+        "a second node 3; the first is at x.0.et, byte 8",
+    ),
     ([Node(3, "n", COMPUTE, [], 2**62)], "a duration of"),
     ([send(comm_size=-1)], "comm_size is -1; allowed: 0 to"),
     ([send(comm_size=2**62 + 1)], "comm_size is"),
@@ -290,19 +298,19 @@ def test_a_length_beyond_all_measure_is_refused():
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_file_is_read_or_refused(chance: random.Random):
     data = bytearray((DATA / "astra_custom_allreduce.0.et").read_bytes()[26_700:])
-    data = bytearray((DATA / "all_reduce.0.et").read_bytes()[:8]) + data[-800:] if chance.random() < 0.3 else data
+    data = (
+        bytearray((DATA / "all_reduce.0.et").read_bytes()[:8]) + data[-800:]
+        if chance.random() < 0.3
+        else data
+    )
     for _ in range(chance.randrange(1, 6)):
         place = chance.randrange(len(data))
         if chance.random() < 0.7:
             data[place] = chance.randrange(256)
         else:
             del data[place : place + chance.randrange(1, 20)]
-    try:
-        nodes = loads(bytes(data), "x")
-        program, _ = program_of([nodes] + [[] for _ in range(7)], {}, "x", "gloo")
-        check(program)
-    except FormatError as error:
-        assert re.match("x[,:]", str(error))
+    said = complaint(lambda: check(program_of([loads(bytes(data), "x"), *[[]] * 7], {}, "x", "gloo")[0]))
+    assert not said or said.startswith(("x,", "x:"))
 
 
 JSON = [
@@ -335,7 +343,10 @@ FOLDERS = [
     ({"a.0.et": b""}, "a.0.et: an empty file"),
     ({"a.0.et": b"\0", GROUPS: b"{"}, f"{GROUPS}: not JSON"),
     ({"a.0.et": b"\0", GROUPS: b"[]"}, f"{GROUPS}: no JSON object"),
-    ({"a.0.et": b"\0", GROUPS: b'{"1": [0, 0]}'}, "group 1 is no list of ranks; allowed: each of 0 to 0 once"),
+    (
+        {"a.0.et": b"\0", GROUPS: b'{"1": [0, 0]}'},
+        "group 1 is no list of ranks; allowed: each of 0 to 0 once",
+    ),
     ({"a.0.et": b"\0", GROUPS: b'{"1": [1]}'}, "group 1 is no list of ranks"),
     ({"a.0.et": b"\0", GROUPS: b'{"1": [true]}'}, "group 1 is no list of ranks"),
     ({"a.0.et": b"\0", GROUPS: b"\xff"}, f"{GROUPS}, byte 0: not text in UTF-8"),

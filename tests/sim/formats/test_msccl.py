@@ -165,7 +165,7 @@ inplace="1" outofplace="1" minBytes="0" maxBytes="0">
       <step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
     </tb>
   </gpu>
-"""
+"""  # noqa: E501
 
 
 def test_what_a_small_file_looks_like():

@@ -13,7 +13,7 @@ from sim.formats import FormatError
 from sim.formats.msccl_read import loads
 from sim.formats.msccl_schedule import build
 from sim.formats.msccl_write import dumps
-from tests.sim.formats.files import DATA
+from tests.sim.formats.files import DATA, complaint
 from tests.sim.formats.test_msccl import moved
 from topologies import load
 
@@ -59,7 +59,7 @@ RELAY = """
   </tb>
  </gpu>
 </algo>
-"""
+"""  # noqa: E501
 
 
 def test_what_is_kept_in_scratch_and_added_later_is_one_transfer_that_adds():
@@ -67,7 +67,9 @@ def test_what_is_kept_in_scratch_and_added_later_is_one_transfer_that_adds():
 
 
 def test_fused_steps_are_read_as_what_they_do():
-    fused = RELAY.replace('type="r" srcbuf="i" srcoff="0" dstbuf="s"', 'type="rrcs" srcbuf="i" srcoff="0" dstbuf="o"')
+    fused = RELAY.replace(
+        'type="r" srcbuf="i" srcoff="0" dstbuf="s"', 'type="rrcs" srcbuf="i" srcoff="0" dstbuf="o"'
+    )
     lines = [line for line in fused.splitlines() if 'type="cpy"' not in line and 'type="re"' not in line]
     text = "\n".join(line for line in lines if 's="3"' not in line)
     assert moved(read(text)) == [(0, 1, 0, True), (1, 0, 0, False)]
@@ -89,7 +91,10 @@ MALFORMED = [
     (RING.replace('ngpus="3"', ""), "algo has no ngpus"),
     (RING.replace('id="1" i_', 'id="0" i_'), "gpu 0 stands here a second time"),
     (RING.replace('coll="allreduce"', 'coll="custom"'), "coll is 'custom'; allowed: allreduce"),
-    (RING.replace('coll="allreduce"', 'coll="alltoall"').replace('loop="3"', 'loop="4"'), "no multiple of 3 GPUs"),
+    (
+        RING.replace('coll="allreduce"', 'coll="alltoall"').replace('loop="3"', 'loop="4"'),
+        "no multiple of 3 GPUs",
+    ),
     (RING.replace('<tb id="1"', '<tb id="0"', 1), "thread block 0 stands here a second time"),
     (RING.replace('send="1"', 'send="0"', 1), "gpu 0 sends to itself"),
     (RING.replace('send="1"', 'send="7"', 1), "send is '7'; allowed: -1 to 2"),
@@ -105,7 +110,10 @@ MALFORMED = [
     (RING.replace('chan="0"', 'chan="1"', 1), "waits here for ever"),
     (RELAY.replace('type="cpy"', 'type="nop"'), "it adds what was not received"),
     (RELAY.replace('type="re"', 'type="nop"'), "at the end chunk 0 of gpu 0's output is not what"),
-    (RELAY.replace('s="3" type="s" srcbuf="o"', 's="3" type="s" srcbuf="s"'), "gpu 1 has two copies of chunk 0"),
+    (
+        RELAY.replace('s="3" type="s" srcbuf="o"', 's="3" type="s" srcbuf="s"'),
+        "gpu 1 has two copies of chunk 0",
+    ),
     (RELAY.replace('s="0" type="s" srcbuf="i"', 's="0" type="s" srcbuf="s"'), "where nothing was written"),
     (RELAY.replace('s="1" type="r" srcbuf="i"', 's="1" type="rrc" srcbuf="i"'), "added a second time"),
 ]
@@ -143,7 +151,5 @@ def test_a_damaged_file_is_read_or_refused(chance: random.Random, times):
             case _:
                 text = text[:place] + text[place + chance.randrange(40) :]
         text = text or " "
-    try:
-        read(text)
-    except FormatError as error:
-        assert str(error).startswith("x.xml")
+    said = complaint(lambda: read(text))
+    assert not said or said.startswith("x.xml")
