@@ -78,13 +78,13 @@ def run(
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
+    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
     if plot:
         from ringside.pictures.program import draw_program
 
         draw_program(found[0], plot)
     if trace:
         write_file(trace, found[0].dumps())
-    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
     inputs = {
         "jobs": [{"file": str(job.file), "ranks": job.ranks} for job in jobs], "library": library,
         "cluster": cluster, "settings": settings, "placement": placement, "network": network,

@@ -126,6 +126,11 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     predictions = _predictions(request, library, kind, sizes)
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth(predictions)
+    lost = []
+    if request.export:
+        candidate = library.choose(predictions[0].collective)
+        plan = library.schedule(predictions[0].collective, candidate)
+        lost = write(plan, request.export, candidate.protocol)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
     idle = []
@@ -141,11 +146,6 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     links = links_of(library, find, predictions[0], request.engine) if request.links else None
     if request.plot and links:
         draw(links, library, request.plot)
-    lost = []
-    if request.export:
-        candidate = library.choose(predictions[0].collective)
-        plan = library.schedule(predictions[0].collective, candidate)
-        lost = write(plan, request.export, candidate.protocol)
     _show(request, library, predictions, [*idle, *lost], links, as_json=as_json)
 
 

@@ -49,7 +49,8 @@ _NODE = re.compile(
     re.ASCII,
 )
 _EDGE = re.compile(rf"(?P<later>{_LABEL})\s+(?P<kind>i?requires)\s+(?P<earlier>{_LABEL})", re.ASCII)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_RANK = re.compile(r"rank\s+(\S+?)\s*\{", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -110,8 +111,8 @@ class _Reader:
                 ranks = self._number(words[1], "ranks", MAX_RANKS)
                 if not ranks:
                     raise self._wrong("num_ranks is 0; write 1 or more")
-            elif words[0] == "rank" and len(words) == 3 and words[2] == "{" and ranks:
-                rank = self._number(words[1], "a rank", MAX_RANKS)
+            elif ranks and (opened := _RANK.fullmatch(raw.strip())):
+                rank = self._number(opened[1], "a rank", MAX_RANKS)
                 if rank >= ranks:
                     raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
                 if rank in self.found:
@@ -159,7 +160,7 @@ class _Reader:
         raise self._wrong("the file ends inside of a rank; '}' is missing")
 
     def _node(self, found: "re.Match[str]", ranks: int) -> Node:
-        self.goal.placed += any(int(found[key] or 0) for key in ("cpu", "on", "nic"))
+        self.goal.placed += any((found[key] or "").strip("0") for key in ("cpu", "on", "nic"))
         if found["work"] is not None:
             return Node(
                 WORK, self._number(found["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line

@@ -27,6 +27,8 @@ class Step:
     target: Slot
     count: int
     after: tuple[int, int] | None
+    tells: bool
+    """Whether others that wait for it, or for a step before it, are told when it is over."""
     line: int
 
 
@@ -107,11 +109,14 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
         found[one] = Block(send, recv, channel, steps)
     for tb, block in zip(gpu.children, found.values(), strict=True):
         for step, element in zip(block.steps, tb.children, strict=True):
-            if step.after and not (
-                step.after[0] in found and step.after[1] < len(found[step.after[0]].steps)
-            ):
+            if step.after is None:
+                continue
+            one, last = step.after
+            if one not in found or last >= len(found[one].steps):
+                raise element.complaint(f"it waits for step {last} of thread block {one}, which is not there")
+            if not any(other.tells for other in found[one].steps[last:]):
                 raise element.complaint(
-                    f"it waits for step {step.after[1]} of thread block {step.after[0]}: none"
+                    f"it waits for step {last} of thread block {one}, which has no hasdep of 1 from there on"
                 )
     return found
 
@@ -140,7 +145,8 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     if block >= 0 > step:
         raise element.complaint(f"depid is {block}, but deps -1")
     after = (block, step) if block >= 0 else None
-    return Step(kind, slots[0], slots[1], count, after, element.line)
+    tells = _whole(element, "hasdep", 0, 1) == 1
+    return Step(kind, slots[0], slots[1], count, after, tells, element.line)
 
 
 def _whole(element: Element, name: str, least: int, most: int) -> int:

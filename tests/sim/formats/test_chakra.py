@@ -126,7 +126,7 @@ def graphs(draw, rank):
     return nodes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.tuples(graphs(0), graphs(1), graphs(2)))
 def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     groups = {"1": [1, 2]}
@@ -294,7 +294,7 @@ def test_a_length_beyond_all_measure_is_refused():
         loads(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_file_is_read_or_refused(chance: random.Random):
     data = bytearray((DATA / "astra_custom_allreduce.0.et").read_bytes()[26_700:])
