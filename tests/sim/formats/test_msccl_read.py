@@ -36,10 +36,12 @@ def test_the_ring_of_others_is_the_ring():
     assert simulate(plan, graph, 0.0).time_s == pytest.approx(ours.time_s, rel=1e-12)
 
 
-def test_a_pair_that_exchanges_sums_is_read_as_one():
+def test_two_that_send_each_other_their_sums_are_read_but_are_no_schedule():
     found = loads((DATA / "azure_ncv4_ar_hier_12_Simple.xml").read_text(), "azure.xml")
     assert (found.kind, found.ranks, found.per_block) == ("all_reduce", 4, 24)
     assert sum(len(block.steps) for blocks in found.blocks for block in blocks.values()) == 336
+    with pytest.raises(FormatError, match=r"rank 3 to rank 1 .* meet at rank 3 in no certain order"):
+        build(found)
 
 
 RELAY = """
