@@ -28,6 +28,7 @@ COMMANDS = {
     "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
     "scorecard": "Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules.",
     "program": "Prove that a job of collectives and messages ends, or say who waits; simulate or run it.",
+    "trace": "Tell collectives, skew and transfer of a profiled job; replay it on another cluster.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }

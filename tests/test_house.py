@@ -68,6 +68,7 @@ COMMANDS = (
     "pairs",
     "program",
     "scorecard",
+    "trace",
     "validate",
     "demo",
 )

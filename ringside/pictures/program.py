@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
@@ -24,27 +25,38 @@ def draw_program(timeline: ProgramTimeline, path: Path) -> None:
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 1.4 + 0.4 * len(ranks)))
         axes = figure.subplots()
-        for row, rank in enumerate(ranks):
-            parts: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _COLOURS}
-            for span in timeline.spans[rank]:
-                if span.kind == "compute":
-                    parts["compute"].append((span.begin, span.end - span.begin))
-                elif span.kind not in NO_COMMUNICATION:
-                    parts["waiting"].append((span.begin, span.start - span.begin))
-                    parts["communication"].append((span.start, span.end - span.start))
-            for kind, bars in parts.items():
-                low = row - 0.4 if kind == "compute" else row
-                axes.broken_barh(bars, (low, 0.4), color=_COLOURS[kind], lw=0)
-        axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
-        axes.invert_yaxis()
+        draw_rows(axes, timeline)
         axes.set_xlim(0, timeline.makespan_s or 1)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
-        left_out = len(timeline.spans) - len(ranks)
-        axes.set_xlabel("time" + (f"; {left_out} more ranks are not drawn" if left_out else ""))
         took = format_duration(timeline.makespan_s, 3)
         axes.set_title(f"{timeline.name} on {timeline.ranks} ranks: {took}", loc="left")
-        figure.legend(
-            handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
-            loc="outside upper right", ncols=3,
-        )  # fmt: skip
+        add_legend(figure)
         save(figure, path)
+
+
+def draw_rows(axes: Axes, timeline: ProgramTimeline) -> None:
+    """The rows of a timeline's ranks, as many as one can tell apart."""
+    ranks = list(timeline.spans)[:MOST_RANKS]
+    for row, rank in enumerate(ranks):
+        parts: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _COLOURS}
+        for span in timeline.spans[rank]:
+            if span.kind == "compute":
+                parts["compute"].append((span.begin, span.end - span.begin))
+            elif span.kind not in NO_COMMUNICATION:
+                parts["waiting"].append((span.begin, span.start - span.begin))
+                parts["communication"].append((span.start, span.end - span.start))
+        for kind, bars in parts.items():
+            low = row - 0.4 if kind == "compute" else row
+            axes.broken_barh(bars, (low, 0.4), color=_COLOURS[kind], lw=0)
+    axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    left_out = len(timeline.spans) - len(ranks)
+    axes.set_xlabel("time" + (f"; {left_out} more ranks are not drawn" if left_out else ""))
+
+
+def add_legend(figure: Figure) -> None:
+    """What the colours mean, above all."""
+    figure.legend(
+        handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
+        loc="outside upper right", ncols=3,
+    )  # fmt: skip

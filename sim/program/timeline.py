@@ -151,18 +151,18 @@ def _nbytes(action: object) -> int:
 
 
 def _time(spans: Sequence[Span]) -> RankTime:
-    compute = _union((span.begin, span.end) for span in spans if span.kind == "compute")
+    compute = union((span.begin, span.end) for span in spans if span.kind == "compute")
     calls = [span for span in spans if span.kind not in NO_COMMUNICATION]
-    under_way = _union((span.start, span.end) for span in calls)
-    waiting = _union((span.begin, span.start) for span in calls)
-    busy = _union([*compute, *under_way])
+    under_way = union((span.start, span.end) for span in calls)
+    waiting = union((span.begin, span.start) for span in calls)
+    busy = union([*compute, *under_way])
     end = max((span.end for span in spans), default=0.0)
     return RankTime(
         end,
-        _length(compute),
-        _length(under_way),
-        _length(busy) - _length(compute),
-        _length(_union([*busy, *waiting])) - _length(busy),
+        length(compute),
+        length(under_way),
+        length(busy) - length(compute),
+        length(union([*busy, *waiting])) - length(busy),
     )
 
 
@@ -182,10 +182,10 @@ def _groups(simulation: Simulation) -> Iterator[GroupTime]:
                 elif not isinstance(action, Recv):
                     counts.setdefault(action.group, set()).add((index, place))
     for group, whole in under_way.items():
-        yield GroupTime(group, len(counts.get(group, ())), _length(_union(whole)))
+        yield GroupTime(group, len(counts.get(group, ())), length(union(whole)))
 
 
-def _union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The stretches of time that are in any of these, apart from each other and in order."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(stretches):
@@ -196,5 +196,6 @@ def _union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]
     return found
 
 
-def _length(stretches: Iterable[tuple[float, float]]) -> float:
+def length(stretches: Iterable[tuple[float, float]]) -> float:
+    """How long stretches last in all that are apart from each other."""
     return sum(end - begin for begin, end in stretches)

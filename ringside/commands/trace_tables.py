@@ -1,0 +1,237 @@
+"""What ``ringside trace`` prints for people."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from ringside import console
+from topologies.units import format_duration
+from validation.readers.kineto import Trace
+from validation.traces.analysis import Analysis, RankRow, Row
+from validation.traces.matching import group_size, world
+from validation.traces.replay import Replay, WhatIf, predicted
+
+MOST_ROWS = 64
+"""Ranks and what-if rows that a table shows; JSON has them all."""
+
+ROWS = (
+    *(
+        ("kind", ""),
+        ("size", "(B)"),
+        ("ranks", ""),
+        ("apart", ""),
+        ("count", ""),
+        ("time", "(ms)"),
+        ("median", "(us)"),
+    ),
+    *(("transfer", "(us)"), ("skew", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
+    *(("last", "rank"), ("in", "(%)")),
+)
+ROWS_OF_ONE = (
+    *(
+        ("kind", ""),
+        ("size", "(B)"),
+        ("ranks", ""),
+        ("apart", ""),
+        ("count", ""),
+        ("time", "(ms)"),
+        ("median", "(us)"),
+    ),
+    *(("shortest", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
+)
+RANKS = (
+    *(("rank", ""), ("calls", ""), ("in", "(B)"), ("out", "(B)"), ("window", "(ms)"), ("comm", "(ms)")),
+    *(("", "(%)"), ("exposed", "(ms)"), ("", "(%)"), ("waited", "(ms)"), ("last", "times"), ("by", "(us)")),
+)
+EACH = (
+    *(("rank", ""), ("begin", "(ms)"), ("took", "(us)"), ("kind", ""), ("in", "(B)"), ("out", "(B)")),
+    *(
+        ("type", ""),
+        ("ranks", ""),
+        ("group", ""),
+        ("seq", ""),
+        ("stream", ""),
+        ("channels", ""),
+        ("step", ""),
+    ),
+)
+
+
+def show(analysis: Analysis, found: WhatIf | None, *, each: bool) -> None:
+    """Print comments and tables: by kind and size, by rank, what if."""
+    one = len(analysis.traces) == 1
+    comments = list(_comments(analysis))
+    if not analysis.rows:
+        print("\n".join(f"# {text}" for text in [*comments, _nothing(analysis)]))
+    else:
+        heads = ROWS_OF_ONE if one else ROWS
+        console.print_table(comments, heads, [_row(row, short=one) for row in analysis.rows])
+    print("#")
+    shown = analysis.ranks[:MOST_ROWS]
+    more = [f"ranks after {shown[-1].rank} are in the JSON"] if len(shown) < len(analysis.ranks) else []
+    console.print_table(
+        more, RANKS, [_rank(row, trace) for row, trace in zip(shown, analysis.traces, strict=False)]
+    )
+    if each:
+        print("#")
+        console.print_table([], EACH, _each(analysis.traces))
+    if found and analysis.rows:
+        print("#")
+        _show_what_if(analysis, found)
+
+
+def _comments(analysis: Analysis) -> Iterator[str]:
+    first, traces = analysis.traces[0], analysis.traces
+    of = f" of {first.ranks}" if first.ranks else ""
+    ranks = ", ".join("unknown" if trace.rank is None else str(trace.rank) for trace in traces[:16])
+    words = [
+        f"rank {ranks}{' ...' * (len(traces) > 16)}{of}", first.backend, first.library_version, first.gpu,
+        f"{len(first.steps)} step{'s' * (len(first.steps) > 1)}" if first.steps else None,
+    ]  # fmt: skip
+    yield ", ".join(filter(None, words))
+    yield from dict.fromkeys(note for trace in traces for note in trace.notes)
+    every = [one for trace in traces for one in trace.collectives]
+    if unnamed := sum(one.group.size is None and group_size(first, one) is not None for one in every):
+        yield f"{unnamed} of {len(every)} calls name no group: taken for ones of all {world(first)} ranks"
+    for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
+        yield f"{count} without a size: {why}"
+    whole = sum(row.window_s for row in analysis.ranks)
+    if whole and any(row.communication_s for row in analysis.ranks):
+        share = sum(row.communication_s or 0.0 for row in analysis.ranks) / whole
+        exposed = sum(row.exposed_s or 0.0 for row in analysis.ranks) / whole
+        yield f"communication: {share:.1%} of all ranks' time, {exposed:.1%} exposed, waiting included"
+    if len(traces) > 1:
+        yield from _of_all(analysis)
+    elif analysis.rows:
+        yield "of one rank: its durations include waiting for others, skew cannot be told from transfer;"
+        yield "the shortest of a kind and size waited least, and transfer takes no longer than it;"
+        yield "what others of them took longer is waiting, which stays in a replay"
+
+
+def _of_all(analysis: Analysis) -> Iterator[str]:
+    clocks, matched = analysis.clocks, analysis.matched
+    assert clocks is not None
+    assert matched is not None
+    ranks = analysis.traces[0].ranks
+    if ranks and len(analysis.traces) < ranks:
+        yield f"traces of {len(analysis.traces)} of {ranks} ranks: who came last may be one that is not here"
+    if clocks.used:
+        moved, left = format_duration(clocks.moved_s, 3), format_duration(clocks.residual_s, 3)
+        yield (
+            f"clocks: brought together by the ends of {clocks.used} collectives, which all ranks leave at "
+            f"once; moved by {moved} at the most, ends are {left} apart"
+        )
+    else:
+        yield "clocks: no collective that all ranks leave at once, so they are taken as they are"
+    if analysis.disagreement is not None:
+        yield (
+            f"{len(analysis.meetings)} collectives matched; transfer times over their ranks differ by "
+            f"{analysis.disagreement * 100:.1f} % (median)"
+        )
+    for text in matched.mismatches:
+        yield f"mismatch: {text}"
+    if matched.alone:
+        yield f"{matched.alone} calls met no partner in the other traces; their rows have no skew"
+
+
+def _nothing(analysis: Analysis) -> str:
+    work = sum(len(trace.work) for trace in analysis.traces)
+    have = f"of its {work} kernels and operators none is" if work else "it has no kernel and no operator"
+    return (
+        f"no collectives: {have} NCCL's, RCCL's or Gloo's, and no operator of torch.distributed "
+        "(c10d::..., record_param_comms) is in the trace"
+    )
+
+
+def _row(row: Row, *, short: bool) -> list[console.Cell]:
+    cells: list[console.Cell] = [
+        row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count, _in(row.time_s, 1e3),
+        _in(row.median_s, 1e6), _in(row.transfer_s, 1e6),
+    ]  # fmt: skip
+    if not short:
+        cells.append(_in(row.skew_s, 1e6))
+    cells += [_in(row.algbw, 1e-9), _in(row.busbw, 1e-9)]
+    if not short:
+        cells += [_or(row.last), "-" if row.last_share is None else f"{row.last_share * 100:.0f}"]
+    return cells
+
+
+def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
+    given, got = (
+        [size for size in sizes if size is not None]
+        for sizes in (
+            [one.in_bytes for one in trace.collectives],
+            [one.out_bytes for one in trace.collectives],
+        )
+    )
+    return [
+        _or(row.rank), row.collectives, sum(given) if given else "-", sum(got) if got else "-",
+        row.window_s * 1e3, _in(row.communication_s, 1e3), _in(row.share, 100), _in(row.exposed_s, 1e3),
+        _in(row.exposed_share, 100), _in(row.waited_s, 1e3), _or(row.last), _in(row.lead_s, 1e6),
+    ]  # fmt: skip
+
+
+def _each(traces: Iterable[Trace]) -> Iterator[list[console.Cell]]:
+    for trace in traces:
+        for one in trace.collectives:
+            group = one.group.description or one.group.name or "-"
+            yield [
+                _or(trace.rank), one.begin_s * 1e3, _in(one.duration_s, 1e6), one.kind or "-",
+                _or(one.in_bytes), _or(one.out_bytes), one.dtype or "-", _or(one.group.size),
+                group if len(group) < 24 else f"{group[:20]} ...", _or(one.sequence), one.stream or "-",
+                _or(one.channels), one.step or "-",
+            ]  # fmt: skip
+
+
+def _show_what_if(analysis: Analysis, found: WhatIf) -> None:
+    replays = [one for one in (found.own, found.other) if one]
+    heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("apart", ""), ("count", ""), ("recorded", "(us)")]
+    heads += [(one.cluster, "(us)") for one in replays]
+    if found.own:
+        heads.append(("error", "(%)"))
+    rows = [_predicted(row, found.own, replays) for row in analysis.rows if row.transfer_s is not None]
+    rows = [row for row in rows if any(cell != "-" for cell in row[6:])]
+    console.print_table(_story(found), heads if rows else [], rows[:MOST_ROWS])
+
+
+def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
+    times = [predicted(row, one.libraries) for one in replays]
+    cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count]
+    cells += [_in(row.transfer_s, 1e6), *(_in(time, 1e6) for time in times)]
+    if own:
+        error = (times[0] / row.transfer_s - 1) * 100 if times[0] and row.transfer_s else None
+        cells.append("-" if error is None else error)
+    return cells
+
+
+def _story(found: WhatIf) -> Iterator[str]:
+    traced = found.traced
+    took = format_duration(found.recorded.makespan_s, 4)
+    off = found.recorded.makespan_s / traced.recorded_s - 1 if traced.recorded_s else 0.0
+    recorded = format_duration(traced.recorded_s, 4)
+    count = f"{found.steps} step{'s' * (found.steps > 1)}" if found.steps else "no steps, all as one"
+    yield f"recorded: {recorded}, {count} of {format_duration(found.step_s, 4)}"
+    yield f"replayed with its own transfer times: {took} ({off * 100:+.2f} %)"
+    for one, like in ((found.own, ", like its own"), (found.other, "")):
+        if one:
+            makespan, step = one.timeline.makespan_s, found.step_on(one)
+            yield (
+                f"replayed on {one.cluster}{like} with {one.library}: {format_duration(makespan, 4)}, "
+                f"a step {format_duration(step, 4)} ({(step / found.step_s - 1) * 100:+.1f} %)"
+            )
+    if found.own is None:
+        yield f"a cluster like its own is not known: {found.why}"
+    if found.other and traced.is_alike:
+        yield "ranks without a trace are taken to do what the traced ones do, at the same moments"
+    if found.other and traced.kept:
+        yield (
+            f"{traced.kept} of {traced.kept + traced.calls} collectives and messages stay at their recorded "
+            "length: the traces do not tell kind, size or who met"
+        )
+
+
+def _or(value: int | None) -> console.Cell:
+    return "-" if value is None else value
+
+
+def _in(value: float | None, times: float) -> console.Cell:
+    return "-" if value is None else value * times

@@ -1,0 +1,29 @@
+"""A picture of a traced job: what each rank did when, as recorded, and as it would be elsewhere."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.style import STYLE, save
+from topologies.units import format_duration
+from validation.traces.replay import WhatIf
+
+
+def draw_trace(found: WhatIf, path: Path) -> None:
+    """A row for each traced rank; below, on the same scale, the replay on another cluster if there is one."""
+    drawn = [("as recorded", found.recorded)]
+    if found.other:
+        drawn.append((f"on {found.other.cluster} with {found.other.library}", found.other.timeline))
+    ranks = min(MOST_RANKS, len(found.recorded.spans))
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(10, 0.8 + len(drawn) * (0.8 + 0.4 * ranks)))
+        for axes, (what, timeline) in zip(
+            figure.subplots(len(drawn), squeeze=False)[:, 0], drawn, strict=True
+        ):
+            draw_rows(axes, timeline)
+            axes.set_xlim(0, max(one.makespan_s for _, one in drawn) or 1)
+            axes.set_title(f"{what}: {format_duration(timeline.makespan_s, 4)}", loc="left")
+        add_legend(figure)
+        save(figure, path)

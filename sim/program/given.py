@@ -1,0 +1,51 @@
+"""A program whose collectives take times that are given, such as those that were recorded."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import simpy
+
+from sim.engine.run import uncollected
+from sim.program.carry import Meeting, Parcel, Signal
+from sim.program.operations import Group, Program
+from sim.program.simulate import Simulation
+from sim.program.timeline import ProgramTimeline, timeline
+from sim.program.transfers import later
+
+
+class Given:
+    """Collectives that begin with their last member, and end for each after a given time.
+
+    ``seconds`` has the times by rank and place of the member's operation.
+    """
+
+    def __init__(self, env: simpy.Environment, seconds: Mapping[tuple[int, int], float]) -> None:
+        self._env = env
+        self._seconds = seconds
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Begin with the last."""
+        if not meeting.missing:
+            for member in list(meeting.present.items()):
+                later(self._env, self._seconds[member], partial(meeting.leave, meeting, member[0]))
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """Messages have no given time."""
+        raise NotImplementedError
+
+    def send(self, parcel: Parcel) -> None:
+        """Messages have no given time."""
+        raise NotImplementedError
+
+
+def simulate_given(
+    program: Program, seconds: Mapping[tuple[int, int], float], roles: Sequence[int]
+) -> ProgramTimeline:
+    """The program, where each collective takes what ``seconds`` has for it, by rank and place."""
+    env = simpy.Environment()
+    simulation = Simulation(env, program, Given(env, seconds), roles=roles)
+    with uncollected():
+        simulation.run()
+        env.run()
+    simulation.check_ended()
+    return timeline(simulation)

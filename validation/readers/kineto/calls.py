@@ -1,0 +1,180 @@
+"""What a call of communication says of itself: kind, sizes, group, in any of PyTorch's ways to write it.
+
+From PyTorch 2.2 on ``record_param_comms``, and the kernel that it launched, have the sizes in their
+arguments. Before, the shapes of the tensors stand on the operators around the launch, if shapes were
+recorded: on ``nccl:all_reduce`` what goes in, on ``c10d::alltoall_base_`` what comes out and goes in.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from validation.readers.kineto.events import RECORD, Event
+from validation.readers.kineto.names import WIDTHS, annotated, dtype_of, kind_of
+from validation.readers.kineto.stream import Place
+from validation.readers.kineto.trace import TracedGroup, TraceError
+
+_PAIRED = re.compile(r"_base_?$|_tensor|_single")
+"""Operators of c10d that take the output first, then the input."""
+
+_MOST = 2**62
+_MOST_RANKS = 2**24
+
+
+class Told(NamedTuple):
+    """What is known of a call; ``name`` is the word it goes by."""
+
+    name: str
+    kind: str | None
+    in_bytes: int | None = None
+    out_bytes: int | None = None
+    dtype: str | None = None
+    group: TracedGroup = TracedGroup()
+    sequence: int | None = None
+    identity: str | None = None
+    peer: int | None = None
+    is_uneven: bool = False
+    backend: str | None = None
+    rank: int | None = None
+
+
+def from_args(args: dict[str, Any], place: Place) -> Told | None:
+    """What the arguments of a kernel, or of ``record_param_comms``, say; ``None`` where they say nothing."""
+    name = args.get("Collective name")
+    if not isinstance(name, str):
+        return None
+    kind = kind_of(name)
+    dtype = dtype_of(str(args.get("dtype", "")))
+    width = WIDTHS[dtype] if dtype else None
+    sizes = [_count(args, key, place) for key in ("In msg nelems", "Out msg nelems")]
+    given, got = [None if n is None or width is None else n * width for n in sizes]
+    splits = [_numbers(args.get(f"{way} split size")) for way in ("In", "Out")]
+    uneven = any(len(set(some)) > 1 for some in splits if some)
+    group = _group(args, place)
+    rank = _count(args, "Rank", place)
+    peer = None
+    if kind in ("send", "recv"):
+        # of a message, Rank is its other end
+        peer, rank = _count(args, "Dst Rank" if kind == "send" else "Src Rank", place), None
+    elif rank is not None:
+        rank = group.ranks[rank] if group.ranks and rank < len(group.ranks) else None
+    identity = args.get("Comms Id")
+    return Told(
+        name, kind, given, got, dtype, group, _count(args, "Seq", place),
+        None if identity is None else str(identity), peer, uneven, rank=rank,
+    )  # fmt: skip
+
+
+def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
+    """What operators around a launch say together; ``size`` is how many ranks the group has, if known.
+
+    Raise `TraceError` with the place for shapes that no tensor has.
+    """
+    for event in events:
+        if event.name == RECORD and (told := from_args(event.args, event.place)):
+            return told
+    name, kind, backend, dtype = "", None, None, None
+    given = got = None
+    for event in events:
+        shapes, types = _shapes(event)
+        if found := annotated(event.name):
+            backend, name = found[0], found[1]
+            kind = kind_of(name)
+            given, dtype = _bytes(shapes, types)
+        elif event.name.startswith("c10d::"):
+            word = event.name.removeprefix("c10d::")
+            kind = kind or kind_of(word)
+            name = name or word
+            if _PAIRED.search(word) and len(shapes) > 1:
+                got, dtype = _bytes(shapes[:1], types[:1])
+                given = _bytes(shapes[1:2], types[1:2])[0] if given is None else given
+        elif event.name == RECORD and given is None and shapes:
+            given, dtype = _bytes(shapes[:1], types[:1])
+    if not name:
+        return None
+    given, got = _both(kind, given, got, size)
+    return Told(name, kind, given, got, dtype, backend=backend)
+
+
+def _both(
+    kind: str | None, given: int | None, got: int | None, size: int | None
+) -> tuple[int | None, int | None]:
+    """In and out, one from the other where the kind says how."""
+    if kind in ("all_reduce", "broadcast", "reduce", "barrier", "send", "recv"):
+        return given, given if got is None else got
+    if size and given is not None and got is None:
+        got = {"all_gather": given * size, "reduce_scatter": given // size}.get(kind or "")
+    return given, got
+
+
+def _bytes(shapes: Sequence[Any], types: Sequence[Any]) -> tuple[int | None, str | None]:
+    """Bytes of all tensors with these shapes, and their type; not known if one of them is not."""
+    total, dtype = 0, None
+    for shape, word in zip(shapes, types, strict=False):
+        dtype = dtype_of(str(word))
+        if dtype is None or not shape:
+            return None, dtype
+        for dims in shape if isinstance(shape[0], list) else [shape]:
+            total += math.prod(dims) * WIDTHS[dtype]
+    return (total, dtype) if shapes and types else (None, None)
+
+
+def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
+    shapes = event.args.get("Input Dims", event.args.get("Input dims", []))
+    types = event.args.get("Input type", [])
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        raise TraceError(f"{event.place}: shapes of inputs that are no list")
+    for shape in shapes:
+        for dims in shape if isinstance(shape, list) and shape and isinstance(shape[0], list) else [shape]:
+            if not isinstance(dims, list) or any(
+                isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < _MOST for n in dims
+            ):
+                raise TraceError(f"{event.place}: {str(dims)[:60]} is the shape of no tensor")
+    return shapes, types
+
+
+def _group(args: dict[str, Any], place: Place) -> TracedGroup:
+    size = _count(args, "Group size", place)
+    words = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
+    ranks = ranks_of(args.get("Process Group Ranks"))
+    if ranks is None and size and size < _MOST_RANKS:
+        # a long list is cut by PyTorch; its first rank and stride, where there is one, say the same
+        first, stride = args.get("Global rank start"), args.get("Global rank stride")
+        if isinstance(first, int) and isinstance(stride, int) and first >= 0 and stride > 0:
+            ranks = tuple(range(first, first + size * stride, stride))
+    if ranks and size is not None and len(ranks) != size:
+        ranks = None
+    name, description = [word if isinstance(word, str) and word else None for word in words]
+    return TracedGroup(name, description, size, ranks or None)
+
+
+def _count(args: dict[str, Any], key: str, place: Place) -> int | None:
+    value = args.get(key)
+    if value is None or value == -1:
+        return None
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
+        raise TraceError(f"{place}: {key!r} is {str(value)[:40]!r}; expected a whole number, 0 or more")
+    return value
+
+
+def ranks_of(value: Any) -> tuple[int, ...] | None:
+    """The ranks of a group from a list or its text; ``None`` if they cannot be those of a group."""
+    found = _numbers(value)
+    return found if found and min(found) >= 0 and len(set(found)) == len(found) else None
+
+
+def _numbers(value: Any) -> tuple[int, ...] | None:
+    """The numbers of a list, or of its text as PyTorch writes it; ``None`` if it is cut off or is none."""
+    if isinstance(value, str):
+        if "..." in value or not value.startswith("["):
+            return None
+        parts = [part.strip() for part in value.strip("[]").split(",")]
+        if not all(part.isdecimal() for part in parts if part):
+            return None
+        return tuple(int(part) for part in parts if part)
+    if isinstance(value, list) and all(isinstance(one, int) for one in value):
+        return tuple(value)
+    return None

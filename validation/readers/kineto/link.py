@@ -1,0 +1,149 @@
+"""Each kernel of communication with the call that launched it, and calls that launched none."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from validation.readers.kineto.calls import Told, from_args, from_operators
+from validation.readers.kineto.events import RECORD, Event, Events, Launch
+from validation.readers.kineto.names import annotated
+from validation.readers.kineto.trace import BATCH, MESSAGES
+
+_DEPTH = 32
+"""How many calls may stand inside one another, or begin while one is on its way."""
+
+_SILENT = ("init", "wait")
+"""Calls that move nothing."""
+
+
+class Calls:
+    """The calls of communication of a trace, by thread and by External id."""
+
+    def __init__(self, events: Events) -> None:
+        self._launches = events.launches
+        self._by_thread: dict[Any, list[Event]] = defaultdict(list)
+        self._by_id: dict[Any, list[Event]] = defaultdict(list)
+        for call in sorted(events.calls, key=lambda call: (call.begin, -call.end)):
+            if call.args.get("Collective name") in _SILENT:
+                continue
+            self._by_thread[call.thread].append(call)
+            if (number := external_id(call)) is not None:
+                self._by_id[number].append(call)
+        self._begins = {thread: [call.begin for call in own] for thread, own in self._by_thread.items()}
+        self._took: Counter[int] = Counter()
+        launches = [launch for kernel in events.kernels if (launch := self.launch(kernel))]
+        self._launched = {id(call) for launch in launches for call in self.around(launch)}
+        self._moments: dict[Any, list[float]] = defaultdict(list)
+        """By thread, when it launched kernels of communication."""
+        for launch in sorted(launches, key=lambda launch: launch.at):
+            self._moments[launch.thread].append(launch.at)
+
+    def around(self, launch: Launch) -> list[Event]:
+        """The calls that were under way where something was launched, the outermost first."""
+        own = self._by_thread.get(launch.thread, [])
+        last = bisect_right(self._begins.get(launch.thread, []), launch.at)
+        return [call for call in own[max(0, last - _DEPTH) : last] if launch.at <= call.end]
+
+    def of(self, kernel: Event) -> tuple[Told | None, str]:
+        """What is known of a kernel from its own arguments or its calls, and where that stands or lacks."""
+        told = from_args(kernel.args, kernel.place)
+        launch = self.launch(kernel)
+        around = self.around(launch) if launch else []
+        if not around and (number := external_id(kernel)) != str(kernel.args.get("correlation")):
+            around = self._by_id.get(number or "", [])
+        if around:
+            self._took[id(around[0])] += 1
+        if told:
+            return told, "args"
+        if launch and "Graph" in launch.name:
+            return None, "launched as a part of a graph, which names no operator"
+        told = from_operators(around, None)
+        if told is None or told.kind is None:  # such as nccl:coalesced, at the end of a group call
+            told = (self._group_call(launch) if launch else None) or told
+        if told:
+            return told, "operator"
+        return None, "its operator is not in the trace" if launch else "launched outside of the trace"
+
+    def launch(self, kernel: Event) -> Launch | None:
+        """Where on the host a kernel was launched, if the trace has that."""
+        correlation = kernel.args.get("correlation")
+        return self._launches.get(correlation if isinstance(correlation, int | str) else str(correlation))
+
+    def outermost(self) -> Iterator[tuple[Event, list[Event]]]:
+        """Each call that stands in no other, with all that stand in it."""
+        for own in self._by_thread.values():
+            inside: list[Event] = []
+            for call in own:
+                if inside and call.begin <= inside[0].end:
+                    inside.append(call)
+                    continue
+                if inside:
+                    yield inside[0], inside
+                inside = [call]
+            if inside:
+                yield inside[0], inside
+
+    def shared(self) -> int:
+        """How many calls launched several kernels."""
+        return sum(count > 1 for count in self._took.values())
+
+    def _group_call(self, launch: Launch) -> Told | None:
+        """What a kernel that was launched at the end of a group call carries.
+
+        That is what the thread asked for since it last launched one, and has launched nothing for.
+        """
+        own = self._by_thread.get(launch.thread, [])
+        moments = self._moments[launch.thread]
+        before = bisect_left(moments, launch.at)
+        first = bisect_right(own, moments[before - 1], key=lambda call: call.begin) if before else 0
+        last = bisect_right(own, launch.at, key=lambda call: call.begin)
+        parts = [call for call in own[first:last] if call.name == RECORD and id(call) not in self._launched]
+        found = [told for call in parts if (told := from_args(call.args, call.place))]
+        return _together(found) if found else None
+
+
+def _together(parts: Sequence[Told]) -> Told:
+    kinds = {part.kind for part in parts}
+    first = parts[0]
+    if kinds <= set(MESSAGES):
+        kind = first.kind if len(kinds) == 1 else BATCH
+        given = [part.in_bytes for part in parts if part.kind == "send"]
+        got = [part.out_bytes for part in parts if part.kind == "recv"]
+    else:
+        kind = first.kind if len(kinds) == 1 else None
+        given, got = [part.in_bytes for part in parts], [part.out_bytes for part in parts]
+    peers = {part.peer for part in parts}
+    return first._replace(
+        name=f"{len(parts)} in a group call" if len(parts) > 1 else first.name,
+        kind=kind,
+        in_bytes=_sum(given),
+        out_bytes=_sum(got),
+        peer=peers.pop() if len(peers) == 1 else None,
+    )
+
+
+def _sum(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def external_id(event: Event) -> str | None:
+    """The number of the operator that an event belongs to."""
+    number = event.args.get("External id", event.args.get("external id"))
+    return None if number is None else str(number)
+
+
+def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
+    """What is known of a call that the host itself carries out, or of which only the call is there."""
+    told = from_operators(inside, None)
+    if told is None:
+        return None, "its operator names neither kind nor size"
+    unsized = told.in_bytes is None and told.out_bytes is None
+    return told, "shapes were not recorded: profile with record_shapes=True" if unsized else "operator"
+
+
+def is_host_backend(call: Event) -> bool:
+    """Whether an annotation is that of a collective which the host carries out, as Gloo's."""
+    found = annotated(call.name)
+    return found is not None and found[0] not in ("nccl", "xccl")

@@ -1,0 +1,73 @@
+"""The words of PyTorch, NCCL and Gloo for kinds of communication and for data types."""
+
+import re
+
+from sim.collective import ITEMSIZE
+from validation.readers.kineto.trace import UNTOLD
+
+WIDTHS = {
+    **ITEMSIZE,
+    **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
+    **{"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4},
+}
+"""Bytes of one element of whatever PyTorch communicates."""
+
+_KINDS = {
+    "sendrecv": UNTOLD,
+    "barrier": "barrier",
+    "allreduce": "all_reduce",
+    "reducescatter": "reduce_scatter",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "bcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "send": "send",
+    "recv": "recv",
+}
+"""What a name holds without its underscores, the more telling ones first."""
+
+_TYPES = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
+    "int": "int32", "long": "int64", "longint": "int64", "longlong": "int64", "short": "int16",
+    "char": "int8", "signedchar": "int8", "byte": "uint8", "unsignedchar": "uint8", "bool": "bool",
+    "complexfloat": "complex64", "complexdouble": "complex128",
+    "complexhalf": "complex32",
+    "complex<float>": "complex64", "complex<double>": "complex128",
+    "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
+}  # fmt: skip
+"""By c10::ScalarType's word, or C++'s, without underscores and blanks."""
+
+_KERNEL = re.compile(r"^(?:void\s+)?\w*?(?:nccl|rccl|msccl)\w*", re.IGNORECASE)
+_ANNOTATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl):(\w+)$")
+
+
+def kind_of(name: str) -> str | None:
+    """The kind of communication that a name means; ``None`` for one that tells nothing, as ``Generic``."""
+    bare = name.lower().replace("_", "")
+    return next((kind for word, kind in _KINDS.items() if word in bare), None)
+
+
+def kernel_kind(name: str) -> str | None:
+    """The kind that the name of a kernel of NCCL tells; what follows the first bracket are its arguments."""
+    return kind_of(re.split(r"[(<]", name, maxsplit=1)[0])
+
+
+def is_communication(name: str) -> bool:
+    """Whether a kernel is one of NCCL, RCCL or MSCCL by its name."""
+    return _KERNEL.match(name) is not None
+
+
+def annotated(name: str) -> tuple[str, str] | None:
+    """Backend and operation of an annotation such as ``nccl:all_reduce``; ``None`` for any other name."""
+    found = _ANNOTATION.match(name)
+    return (found[1], found[2]) if found else None
+
+
+def dtype_of(word: str) -> str | None:
+    """PyTorch's name of a data type, from ``Float``, ``c10::BFloat16``, ``long int``; ``None`` if unknown."""
+    bare = word.lower().replace("c10::", "").replace("_", "").replace(" ", "")
+    found = _TYPES.get(bare, word.lower())
+    return found if found in WIDTHS else None

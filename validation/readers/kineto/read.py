@@ -1,0 +1,262 @@
+"""A file's events as `Trace`s: one for each rank, which is one file, or one GPU of a file of several."""
+
+import json
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from validation.readers.kineto.calls import Told, from_args, ranks_of
+from validation.readers.kineto.events import Event, Events
+from validation.readers.kineto.files import EXPECTED, texts
+from validation.readers.kineto.link import Calls, is_host_backend, told_of_host
+from validation.readers.kineto.names import kernel_kind
+from validation.readers.kineto.stream import read_json
+from validation.readers.kineto.trace import Span, Trace, Traced, TracedGroup, TraceError
+
+_RANK = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
+
+
+def read_traces(paths: Iterable[Path]) -> list[Trace]:
+    """All traces that the paths name: files, folders, archives; raise `TraceError` for what is none."""
+    found = [trace for path, text in texts(paths) for trace in read_text(path, text)]
+    _check_one_job(found)
+    found.sort(key=lambda trace: (trace.rank is None, trace.rank or 0))
+    said = next((trace.ranks for trace in found if trace.ranks), None)
+    if said is None and len(found) > 1 and [trace.rank for trace in found] == list(range(len(found))):
+        note = f"the traces do not say how many ranks there were: taken for the {len(found)} that are here"
+        return [replace(trace, ranks=len(found), notes=(*trace.notes, note)) for trace in found]
+    return [replace(trace, ranks=said) for trace in found]
+
+
+def read_text(path: Path, text: str) -> list[Trace]:
+    """The traces of one file's text."""
+    events = Events()
+    head = read_json(path, text, events.take)
+    if not events.known:
+        have = "a 'traceEvents' without" if "traceEvents" in head else "no 'traceEvents' with"
+        raise TraceError(f"{path}: {have} any event of the PyTorch profiler; {EXPECTED}")
+    for one in (events.kernels, events.calls, events.steps):
+        one.sort(key=lambda event: event.begin)
+    job = _Job(path, head, events)
+    devices = sorted({str(_device(kernel)) for kernel in events.kernels}, key=lambda text: (len(text), text))
+    if len(devices) < 2:
+        return [job.trace(None, job.rank)]
+    return [job.trace(device, number) for number, device in enumerate(devices)]
+
+
+class _Job:
+    """A file on its way to traces."""
+
+    def __init__(self, path: Path, head: dict[str, Any], events: Events) -> None:
+        self._path, self._events = path, events
+        self._calls = Calls(events)
+        self._info = _object(head.get("distributedInfo"))
+        self._groups = _groups(self._info)
+        self._gpus = [str(one.get("name", "")) for one in _objects(head.get("deviceProperties"))]
+        base = head.get("baseTimeNanoseconds")
+        self._origin_ns = round(events.first * 1000) + (base if isinstance(base, int) else 0)
+        self._steps = tuple(
+            Span(self._s(step.begin), self._s(step.end), name=step.name) for step in events.steps
+        )
+        self.rank = self._rank()
+
+    def trace(self, device: str | None, rank: int | None) -> Trace:
+        """What one GPU did, or the whole file where it has one GPU at most."""
+        events = self._events
+        kernels = [one for one in events.kernels if device is None or str(_device(one)) == device]
+        found = [self._of_kernel(kernel) for kernel in kernels]
+        found += [self._of_host(call, [call]) for call in events.calls if is_host_backend(call)]
+        if not found:
+            found = [self._of_host(call, inside, timed=False) for call, inside in self._calls.outermost()]
+        work = [span for span in events.work if device is None or str(span[3]) == device]
+        ranks = self._info.get("world_size")
+        return Trace(
+            path=self._path,
+            rank=rank,
+            ranks=ranks if isinstance(ranks, int) and ranks > 0 else None,
+            backend=self._word("backend"),
+            library_version=self._word("nccl_version"),
+            gpu=self._gpus[0] if self._gpus and (kernels or events.work) else None,
+            gpus=len(self._gpus),
+            origin_ns=self._origin_ns,
+            groups=tuple(self._groups.values()),
+            steps=self._steps,
+            collectives=tuple(sorted(found, key=lambda one: one.begin_s)),
+            work=tuple(self._work(work) if work or kernels else self._host_work()),
+            waits=tuple(sorted(self._s(at) for at, _ in events.waits)),
+            notes=tuple(self._notes(device, kernels, found)),
+        )
+
+    def _of_kernel(self, kernel: Event) -> Traced:
+        told, source = self._calls.of(kernel)
+        launch = self._calls.launch(kernel)
+        grid = kernel.args.get("grid")
+        found = self._traced(told, source, kernel, None if launch is None else launch.at)
+        return replace(
+            found,
+            kind=found.kind or kernel_kind(kernel.name),
+            stream=str(kernel.args.get("stream", kernel.thread[1])),
+            channels=grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else None,
+        )
+
+    def _of_host(self, call: Event, inside: Sequence[Event], *, timed: bool = True) -> Traced:
+        found = self._traced(*told_of_host(inside), call, call.begin)
+        return found if timed else replace(found, end_s=None)
+
+    def _traced(self, told: Told | None, source: str, event: Event, called: float | None) -> Traced:
+        own = told or Told(event.name, None)
+        sized = own.in_bytes is not None or own.out_bytes is not None
+        return Traced(
+            kind=own.kind,
+            name=own.name,
+            begin_s=self._s(event.begin),
+            end_s=self._s(event.end),
+            called_s=None if called is None else self._s(called),
+            in_bytes=own.in_bytes,
+            out_bytes=own.out_bytes,
+            dtype=own.dtype,
+            group=self._full(own.group),
+            sequence=own.sequence,
+            identity=own.identity,
+            peer=own.peer,
+            is_uneven=own.is_uneven,
+            stream=str(event.thread[1]),
+            step=None if called is None else self._step(called),
+            source=source if sized else None,
+            unknown="" if sized else _why(told, source),
+        )
+
+    def _notes(self, device: str | None, kernels: Sequence[Event], found: Sequence[Traced]) -> list[str]:
+        notes = []
+        if device is not None:
+            notes.append(f"{self._path.name} has kernels of several GPUs: each is taken for a rank")
+        if kernels and device is None and (shared := self._calls.shared()):
+            notes.append(f"{shared} calls launched several kernels each, which all tell the call's size")
+        if not kernels and any(one.end_s is None for one in found):
+            notes.append(
+                "no kernel of a collective is in the trace, only calls: how long they took is not known"
+            )
+        return notes
+
+    def _work(self, spans: Iterable[tuple[float, float, Any, Any]]) -> list[Span]:
+        launches = self._events.launches
+        found = []
+        for begin, end, correlation, _ in sorted(spans, key=lambda span: span[:2]):
+            launch = launches.get(correlation)
+            found.append(Span(self._s(begin), self._s(end), self._s(launch.at) if launch else None))
+        return found
+
+    def _host_work(self) -> list[Span]:
+        """The outermost operators of the host's threads."""
+        found: list[Span] = []
+        until: dict[Any, float] = {}
+        for begin, end, thread in sorted(self._events.operators, key=lambda one: (one[0], -one[1])):
+            if begin >= until.get(thread, begin):
+                until[thread] = end
+                found.append(Span(self._s(begin), self._s(end), self._s(begin)))
+        return found
+
+    def _s(self, at: float) -> float:
+        """Microseconds of the file as seconds from its first event."""
+        return (at - self._events.first) / 1e6
+
+    def _step(self, at: float) -> str | None:
+        steps = self._events.steps
+        number = bisect_right(steps, at, key=lambda step: step.begin) - 1
+        return steps[number].name if number >= 0 and at <= steps[number].end else None
+
+    def _full(self, group: TracedGroup) -> TracedGroup:
+        """The group with what the head of the file says of it, where its own words are cut off."""
+        known = self._groups.get(group.name or "")
+        if known is None or group.ranks is not None:
+            return group
+        if group.size is not None and group.size != len(known.ranks or ()):
+            return group
+        return group._replace(
+            ranks=known.ranks, size=known.size, description=group.description or known.description
+        )
+
+    def _word(self, key: str) -> str | None:
+        value = self._info.get(key)
+        return value if isinstance(value, str) and value else None
+
+    def _rank(self) -> int | None:
+        rank = self._info.get("rank")
+        if isinstance(rank, int) and rank >= 0:
+            return rank
+        told = [from_args(call.args, call.place) for call in self._events.calls]
+        named = {one.rank for one in told if one and one.rank is not None}
+        if len(named) == 1:
+            return named.pop()
+        found = _RANK.search(self._path.name)
+        return int(found[1]) if found and len(found[1]) < 9 else None
+
+
+def _why(told: Told | None, source: str) -> str:
+    if told is None:
+        return source
+    if told.kind == "barrier":
+        return "a barrier moves nothing"
+    return source if source not in ("args", "operator") else "shapes or types were not recorded"
+
+
+def _device(kernel: Event) -> Any:
+    return kernel.args.get("device", kernel.thread[0])
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return []
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _groups(info: dict[str, Any]) -> dict[str, TracedGroup]:
+    """The process groups that the head of a file lists."""
+    found = {}
+    for one in _objects(info.get("pg_config")):
+        ranks = one.get("ranks")
+        name = one.get("pg_name")
+        if isinstance(name, str) and (members := ranks_of(ranks)):
+            description = one.get("pg_desc")
+            found[name] = TracedGroup(
+                name, description if isinstance(description, str) else None, len(members), members
+            )
+    return found
+
+
+def _check_one_job(traces: Sequence[Trace]) -> None:
+    ranks = [trace.rank for trace in traces]
+    if len(traces) > 1 and None in ranks:
+        lost = traces[ranks.index(None)].path
+        raise TraceError(
+            f"{lost}: which rank is it? neither the trace nor its name says; name it rank0.json or the like"
+        )
+    twice = next((rank for rank, count in Counter(ranks).items() if count > 1), None)
+    if len(traces) > 1 and twice is not None:
+        paths = [str(trace.path) for trace in traces if trace.rank == twice]
+        raise TraceError(
+            f"{' and '.join(paths[:2])} are both of rank {twice}; name the traces of one job, one a rank"
+        )
+    sizes = {trace.ranks: trace.path for trace in traces if trace.ranks}
+    if len(sizes) > 1:
+        said = ", ".join(f"{count} ranks in {path}" for count, path in sorted(sizes.items()))
+        raise TraceError(f"traces of several jobs: {said}; name those of one")
+    if sizes and any(rank is not None and rank >= next(iter(sizes)) for rank in ranks):
+        most = max(filter(None, ranks))
+        raise TraceError(f"rank {most} of a job of {next(iter(sizes))} ranks; name the traces of one job")

@@ -1,0 +1,186 @@
+"""Which collective of one rank is the same as which of another.
+
+Collectives of a group meet by their sequence number or their Comms Id where the traces have one; else by
+their order in the step of the profiler in which the host called them, so that windows which begin at other
+collectives do no harm; else by order alone. What meets must be of one kind and, where the kind has one
+size, of one size.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
+
+from validation.readers.kineto import Trace, Traced
+from validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
+
+UNEVEN = ("all_to_all", UNTOLD, "send", "recv", BATCH)
+"""Kinds whose members may put in different sizes."""
+
+Key = tuple[Hashable, ...]
+
+_ORDER = "order"
+
+
+class Match(NamedTuple):
+    """One collective on all ranks that were traced; ``ranks`` is the size of its group, if known."""
+
+    kind: str | None
+    nbytes: int | None
+    ranks: int | None
+    members: dict[int, Traced]
+
+
+class Matched(NamedTuple):
+    """All that was matched, what does not agree in sentences, and how many found no partner."""
+
+    matches: list[Match]
+    mismatches: list[str]
+    alone: int
+
+
+def world(trace: Trace) -> int | None:
+    """The ranks of a group that a trace does not name: all, where it lists no group of other ranks."""
+    if trace.ranks is None or any(group.size != trace.ranks for group in trace.groups):
+        return None
+    return trace.ranks
+
+
+def group_size(trace: Trace, one: Traced) -> int | None:
+    """How many ranks a collective has, as the trace says or as `world` takes it to be."""
+    if one.group.size is not None:
+        return one.group.size
+    if one.kind in MESSAGES or one.group.name is not None:
+        return None
+    return world(trace)
+
+
+def match(traces: Sequence[Trace]) -> Matched:
+    """Match the collectives of all ranks; messages are left alone."""
+    by_key: dict[Key, dict[int, tuple[Trace, Traced]]] = defaultdict(dict)
+    for trace in traces:
+        assert trace.rank is not None
+        for key, one in _keys(trace, traces):
+            by_key[key][trace.rank] = (trace, one)
+    matches: list[Match] = []
+    lost, mismatches = _uncounted(by_key)
+    alone = 0
+    traced = [trace.rank for trace in traces]
+    for key, members in sorted(by_key.items(), key=lambda item: min(_when(*one) for one in item[1].values())):
+        trace, first = next(iter(members.values()))
+        wanted = [rank for rank in traced if first.group.ranks is None or rank in first.group.ranks]
+        if key[:-1] in lost or len(members) < len(wanted):
+            alone += len(members)
+        elif text := _disagree(members):
+            mismatches.append(f"{_place(key)}: {text}; it and what follows there are left out")
+            lost.add(key[:-1])
+            alone += len(members)
+        else:
+            matches.append(_made(members))
+    return Matched(matches, mismatches, alone)
+
+
+def _uncounted(by_key: Mapping[Key, Mapping[int, object]]) -> tuple[set[Key], list[str]]:
+    """The groups that have order alone and unequal counts, so that nobody knows where they begin alike."""
+    counts: dict[Key, Counter[int]] = defaultdict(Counter)
+    for key, members in by_key.items():
+        if key[1] == _ORDER:
+            counts[key[:-1]].update(members.keys())
+    lost = {key for key, own in counts.items() if len(set(own.values())) > 1}
+    return lost, [
+        f"{_named(key)}: {_counted(counts[key])}, without numbers or common steps to match them by; call "
+        "profiler.step() in each step"
+        for key in sorted(lost, key=str)
+    ]
+
+
+def _counted(counts: Counter[int]) -> str:
+    return ", ".join(f"{count} on rank {rank}" for rank, count in sorted(counts.items())[:8])
+
+
+def _made(members: dict[int, tuple[Trace, Traced]]) -> Match:
+    known = [(trace, one) for trace, one in members.values()]
+    size = group_size(*known[0])
+    sizes = [one.nbytes(size) for _, one in known]
+    nbytes = [size for size in sizes if size is not None]
+    kind = next((one.kind for _, one in known if one.kind not in (None, UNTOLD)), known[0][1].kind)
+    mean = round(sum(nbytes) / len(nbytes)) if len(nbytes) == len(sizes) else None
+    return Match(kind, mean, size, {rank: one for rank, (_, one) in members.items()})
+
+
+def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]:
+    """Each collective of a rank with what it has in common with the same one of another rank."""
+    groups: dict[Key, list[Traced]] = defaultdict(list)
+    for one in sorted(trace.collectives, key=_order):
+        if one.kind not in MESSAGES:
+            groups[one.group.name, one.group.ranks].append(one)
+    names = [{step.name for step in other.steps} for other in traces]
+    by_step = all(names) and len(set.intersection(*names)) > 0
+    for group, own in groups.items():
+        numbers: list[Hashable] = [one.sequence for one in own]
+        if any(number is None for number in numbers):
+            numbers = [one.identity for one in own]
+        if all(number is not None for number in numbers):
+            again: dict[Hashable, int] = defaultdict(int)
+            for number, one in zip(numbers, own, strict=True):
+                yield (group, number, again[number]), one
+                again[number] += 1
+        elif by_step:
+            yield from _in_steps(group, own)
+        else:
+            for number, one in enumerate(own):
+                yield (group, _ORDER, number), one
+
+
+def _in_steps(group: Key, own: list[Traced]) -> Iterator[tuple[Key, Traced]]:
+    """By step and place in it; what was called before the first step is counted back from it."""
+    inside = [number for number, one in enumerate(own) if one.step is not None]
+    first = inside[0] if inside else len(own)
+    step, at = "after none", 0
+    for number, one in enumerate(own):
+        if number < first:
+            yield (group, "before the steps", number - first), one
+            continue
+        name = one.step or f"after {step.removeprefix('after ')}"
+        at = at + 1 if name == step else 0
+        step = name
+        yield (group, step, at), one
+
+
+def _order(one: Traced) -> tuple[bool, float]:
+    """In the order of the host's calls; what was called before the trace begins goes first."""
+    return one.called_s is not None, one.begin_s if one.called_s is None else one.called_s
+
+
+def _when(trace: Trace, one: Traced) -> float:
+    return trace.origin_ns / 1e9 + one.begin_s
+
+
+def _disagree(members: dict[int, tuple[Trace, Traced]]) -> str:
+    """How the members of a collective differ, in words; nothing if they do not."""
+    ranks = list(members)
+    first_trace, first = members[ranks[0]]
+    for rank in ranks[1:]:
+        trace, one = members[rank]
+        kinds = {first.kind, one.kind} - {None, UNTOLD}
+        sizes = {first.nbytes(group_size(first_trace, first)), one.nbytes(group_size(trace, one))} - {None}
+        even = not kinds & set(UNEVEN) and not (first.is_uneven or one.is_uneven)
+        if len(kinds) > 1 or (even and len(sizes) > 1):
+            return f"rank {ranks[0]} has {_told(first_trace, first)}, rank {rank} {_told(trace, one)}"
+    return ""
+
+
+def _told(trace: Trace, one: Traced) -> str:
+    nbytes = one.nbytes(group_size(trace, one))
+    return f"{one.kind or one.name}" + ("" if nbytes is None else f" of {nbytes} B")
+
+
+def _place(key: Key) -> str:
+    _, where, number = key
+    if isinstance(where, int):
+        return f"{_named(key)}, sequence number {where}"
+    return f"{_named(key)}, number {number}" + ("" if where == _ORDER else f" in {where}")
+
+
+def _named(key: Key) -> str:
+    name, _ = cast(tuple[str | None, object], key[0])
+    return "the collectives without a named group" if name is None else f"group {name}"

@@ -1,0 +1,285 @@
+"""Traces as a `Program`: work at its recorded length, collectives that another network may carry.
+
+A rank's work is cut into stretches where something waits: a collective begins after all work that the host
+had asked for when it called it, as PyTorch's streams have it, and work waits for the collectives that the
+host made it wait for, or, where a trace has no such waits, for those that ended while nothing else ran just
+before it. What no such reason explains, the host's own delays above all, stays as a gap of its recorded
+length.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple
+
+from sim.collective import KINDS, Collective
+from sim.program.groups import WORKERS
+from sim.program.operations import Call, Compute, Group, Operation, Program
+from validation.readers.kineto import Trace, Traced
+from validation.traces.analysis import Analysis, Meeting, window
+from validation.traces.matching import group_size
+
+WORK = "compute"
+"""The lane of a rank's work."""
+
+BARRIER_BYTES = 4
+"""PyTorch's barrier with NCCL is an all-reduce of one number."""
+
+_GAP = "other"
+_TOLERANCE_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProgram:
+    """A program, and the recorded transfer time of each collective by rank and place.
+
+    ``roles`` names for each rank the traced one that is played for it; ``kept`` counts collectives and
+    messages that stay at their recorded length, because the traces do not tell who met or how much moved.
+    """
+
+    program: Program
+    seconds: dict[tuple[int, int], float]
+    roles: tuple[int, ...]
+    recorded_s: float
+    calls: int
+    kept: int
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether ranks that were not traced are taken to do what a traced one does."""
+        return len(set(self.roles)) < len(self.roles)
+
+
+class _Piece(NamedTuple):
+    """A collective on one rank's own clock; the call that it is, or ``None`` where it is kept as it was.
+
+    ``transfer`` is what it takes when all have come. Of one rank alone the rest is waiting that stays.
+    """
+
+    begin: float
+    end: float
+    called: float
+    lane: str
+    name: str
+    kind: str
+    call: Call | None
+    transfer: float
+    wait: float = 0.0
+
+
+def program_of(analysis: Analysis) -> TracedProgram:
+    """The program of what was traced, in groups of the library that was traced: Gloo's, or NCCL's."""
+    traces = analysis.traces
+    library = "gloo" if traces[0].backend == "gloo" else "nccl"
+    ranks = _ranks(traces)
+    pieces = _shared(analysis, ranks, library) if len(traces) > 1 else _of_one(traces[0], ranks, library)
+    shift = analysis.clocks.shift_s if analysis.clocks else {}
+    number = [0 if trace.rank is None else trace.rank for trace in traces]
+    windows = [window(trace) for trace in traces]
+    moved = [shift.get(rank, 0.0) for rank in number]
+    start = min(begin + by for (begin, _), by in zip(windows, moved, strict=True))
+    end = max(end + by for (_, end), by in zip(windows, moved, strict=True))
+    operations: dict[int, list[Operation]] = {}
+    seconds: dict[tuple[int, int], float] = {}
+    for trace, rank, by in zip(traces, number, moved, strict=True):
+        writer = _Writer(trace, start - by, pieces.get(rank, []))
+        operations[rank] = writer.operations
+        seconds.update({(rank, place): time for place, time in writer.seconds.items()})
+    roles = tuple(rank if rank in operations else number[0] for rank in range(ranks))
+    return TracedProgram(
+        Program("trace", ranks, lambda rank: operations[roles[rank]], roles.__getitem__),
+        seconds,
+        roles,
+        end - start,
+        len(analysis.meetings) or sum(one.call is not None for one in pieces.get(number[0], [])),
+        sum(one.call is None for own in pieces.values() for one in own),
+    )
+
+
+def _ranks(traces: Sequence[Trace]) -> int:
+    """How many ranks the job has, or at the least had to have."""
+    said = next((trace.ranks for trace in traces if trace.ranks), 0)
+    sizes = [group_size(trace, one) or 0 for trace in traces for one in trace.collectives]
+    return said or max([1, *sizes, *((trace.rank or 0) + 1 for trace in traces)])
+
+
+def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Piece]]:
+    """Each traced rank's collectives; those in which all met are calls, each in a group of its own."""
+    found: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
+    met: set[int] = set()
+    for number, meeting in enumerate(analysis.meetings):
+        members = _members(meeting, ranks)
+        if members is None or max(members) >= ranks or not set(meeting.arrivals) <= set(members):
+            continue
+        collective = _collective(meeting.match.kind, meeting.match.nbytes, len(members))
+        if collective is None:
+            continue
+        one = next(iter(meeting.match.members.values()))
+        group = Group(f"{one.group.name or 'world'} {number}", members, library, WORKERS[library])
+        call = Call(group, meeting.match.kind or "", collective)
+        for rank, traced in meeting.match.members.items():
+            met.add(id(traced))
+            found[rank].append(_piece(traced, call, max(0.0, meeting.transfers[rank])))
+    for trace in analysis.traces:
+        for traced in trace.collectives:
+            if trace.rank is not None and id(traced) not in met and traced.end_s is not None:
+                found[trace.rank].append(_piece(traced, None, 0.0))
+    return found
+
+
+def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
+    """The ranks of a collective's group: as named, all of the job, or those that met if these are as many."""
+    named = next(iter(meeting.match.members.values())).group.ranks
+    size = meeting.match.ranks or (ranks if len(meeting.arrivals) == ranks else None)
+    if named or size == ranks:
+        return named or tuple(range(ranks))
+    return tuple(sorted(meeting.arrivals)) if size == len(meeting.arrivals) else None
+
+
+def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
+    """The collectives of the one rank that was traced, each with all of its group."""
+    groups: dict[tuple[str | None, tuple[int, ...], str], Group] = {}
+    shortest: dict[tuple[str | None, int | None, int | None], float] = {}
+    timed = [one for one in trace.collectives if one.duration_s is not None]
+    for one in timed:
+        key = _alike(trace, one)
+        shortest[key] = min(shortest.get(key, inf), one.duration_s or 0.0)
+    found = []
+    for one in timed:
+        size = group_size(trace, one)
+        members = one.group.ranks or (tuple(range(ranks)) if size == ranks else None)
+        collective = _collective(one.kind, one.nbytes(size), len(members)) if members else None
+        call = None
+        if members and collective and max(members) < ranks:
+            of = one.group.name, members, one.stream  # each stream has a communicator of its own
+            if of not in groups:
+                groups[of] = Group(one.group.name or "world", members, library, WORKERS[library])
+            call = Call(groups[of], one.kind or "", collective)
+        transfer = shortest[_alike(trace, one)]
+        found.append(_piece(one, call, transfer, (one.duration_s or 0.0) - transfer))
+    return {trace.rank or 0: found}
+
+
+def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective | None:
+    """What a library is asked for, if the traces tell enough."""
+    if kind == "barrier":
+        return Collective("all_reduce", ranks, BARRIER_BYTES)
+    if kind not in KINDS or nbytes is None:
+        return None
+    return Collective(kind, ranks, nbytes)
+
+
+def _alike(trace: Trace, one: Traced) -> tuple[str | None, int | None, int | None]:
+    """What collectives have in common that take as long if nobody is late."""
+    size = group_size(trace, one)
+    return one.kind, one.nbytes(size), size
+
+
+def _piece(one: Traced, call: Call | None, transfer: float, wait: float = 0.0) -> _Piece:
+    assert one.end_s is not None
+    called = one.begin_s if one.called_s is None else one.called_s
+    return _Piece(
+        one.begin_s, one.end_s, min(called, one.begin_s), f"stream {one.stream}", one.name,
+        one.kind or "communication", call, transfer, wait if call else 0.0,
+    )  # fmt: skip
+
+
+class _Writer:
+    """Writes down one rank, from ``start`` on its own clock."""
+
+    def __init__(self, trace: Trace, start: float, pieces: Sequence[_Piece]) -> None:
+        self.operations: list[Operation] = []
+        self.seconds: dict[int, float] = {}
+        self._trace, self._start = trace, start
+        self._pieces = sorted(pieces, key=lambda one: (one.begin, one.called))
+        self._work = sorted(trace.work, key=lambda span: span[:2])
+        self._until = [start]
+        """By how many pieces of work are behind it, when the last of these ended."""
+        for span in self._work:
+            self._until.append(max(self._until[-1], span.end_s))
+        before = [self._work_before(piece) for piece in self._pieces]
+        awaited = self._awaited()
+        cuts = sorted({0, len(self._work), *before, *awaited})
+        self._place_after: dict[int, int] = {}
+        self._place_of: dict[int, int] = {}
+        self._lanes: dict[str, float] = {}
+        self._write(cuts, before, awaited)
+
+    def _write(self, cuts: list[int], before: list[int], awaited: dict[int, list[int]]) -> None:
+        """All stretches of work and all collectives, in the order in which they began."""
+        stretches = [(self._work[a].begin_s, 0, a, b) for a, b in pairwise(cuts)]
+        pieces = [(piece.begin, 1, number, 0) for number, piece in enumerate(self._pieces)]
+        for _, is_piece, first, last in sorted([*stretches, *pieces]):
+            if is_piece:
+                self._write_piece(first, before[first])
+            else:
+                self._write_work(first, last, awaited.get(first, []))
+
+    def _write_work(self, first: int, last: int, waits: list[int]) -> None:
+        begin, free = self._work[first].begin_s, self._until[first]
+        after = tuple(self._place_of[number] for number in waits)
+        free = max([free, *(self._pieces[number].end for number in waits)])
+        after = self._gap(begin - free, WORK, after)
+        seconds = max(0.0, self._until[last] - max(begin, self._until[first]))
+        self._place_after[last] = self._post(
+            Operation(Compute(seconds), WORK, after, name="work", category=WORK)
+        )
+
+    def _write_piece(self, number: int, before: int) -> None:
+        piece = self._pieces[number]
+        after: tuple[int, ...] = (self._place_after[before],) if before else ()
+        free = max(self._until[before] if before else self._start, self._lanes.get(piece.lane, self._start))
+        after = self._gap(piece.begin + piece.wait - free, piece.lane, after)
+        self._lanes[piece.lane] = max(piece.end, self._lanes.get(piece.lane, self._start))
+        action = piece.call or Compute(piece.end - piece.begin)
+        place = self._post(Operation(action, piece.lane, after, name=piece.name, category=piece.kind))
+        self._place_of[number] = place
+        if piece.call:
+            self.seconds[place] = piece.transfer
+
+    def _gap(self, seconds: float, lane: str, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Nothing for a while, after which the lane goes on; what the next one is after, then."""
+        if seconds <= _TOLERANCE_S:
+            return after
+        self._post(Operation(Compute(seconds), lane, after, name="gap", category=_GAP))
+        return ()
+
+    def _post(self, operation: Operation) -> int:
+        self.operations.append(operation)
+        return len(self.operations) - 1
+
+    def _work_before(self, piece: _Piece) -> int:
+        """How many pieces of work a collective comes after: asked for before it, and ended when it began."""
+        number = bisect_right(self._work, piece.begin, key=lambda span: span.begin_s)
+        while number and (
+            (self._work[number - 1].called_s or 0.0) > piece.called
+            or self._until[number] > piece.begin + _TOLERANCE_S
+        ):
+            number -= 1
+        return number
+
+    def _awaited(self) -> dict[int, list[int]]:
+        """By the first piece of work that waits: the collectives that it waits for."""
+        found: dict[int, list[int]] = {}
+        pending: list[int] = []
+        waits = self._trace.waits
+        begun = asked = 0
+        for number, span in enumerate(self._work):
+            while begun < len(self._pieces) and self._pieces[begun].begin <= span.begin_s:
+                pending.append(begun)
+                begun += 1
+            if waits:
+                reached = bisect_right(waits, span.begin_s if span.called_s is None else span.called_s)
+                if reached <= asked:
+                    continue
+                asked, last = reached, waits[reached - 1]
+                own = [one for one in pending if self._pieces[one].called < last]
+                own = [one for one in own if self._pieces[one].end <= span.begin_s + _TOLERANCE_S]
+            else:
+                own = [one for one in pending if self._until[number] < self._pieces[one].end <= span.begin_s]
+            if own:
+                found[number] = own
+                pending = [one for one in pending if one not in own]
+        return found

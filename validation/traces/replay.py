@@ -1,0 +1,141 @@
+"""What if the network were another: a traced program on a cluster, beside what was recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from sim.calibration import AUTO, Calibration
+from sim.collective import Collective
+from sim.libraries.find import default_library
+from sim.program.given import simulate_given
+from sim.program.jobs import Job, simulate
+from sim.program.libraries import Libraries
+from sim.program.timeline import ProgramTimeline
+from sim.record import Record, RecordError
+from validation.machines import infer_machine
+from validation.readers.kineto import Trace, TraceError
+from validation.traces.analysis import Analysis, Row
+from validation.traces.program import TracedProgram, program_of
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The program on one cluster."""
+
+    cluster: str
+    library: str
+    libraries: Libraries
+    timeline: ProgramTimeline
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The recording played again, with its own times, on a cluster like its own, and on another.
+
+    ``own`` is ``None`` where the traces do not tell a known cluster, or its library is not modelled, and
+    ``why`` says what they tell. ``steps`` is how many steps of the profiler were recorded,
+    ``step_s`` how long one took: the whole window where there is none.
+    """
+
+    traced: TracedProgram
+    recorded: ProgramTimeline
+    own: Replay | None
+    why: str
+    other: Replay | None
+    steps: int
+    step_s: float
+
+    def step_on(self, found: Replay) -> float:
+        """How long a step takes on a cluster: as recorded, changed by as much as the whole replay is."""
+        recorded = self.recorded.makespan_s
+        return self.step_s * found.timeline.makespan_s / recorded if recorded else self.step_s
+
+
+def what_if(
+    analysis: Analysis,
+    cluster: str | None = None,
+    library: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    network: str = "fifo",
+    calibration: Calibration | str | None = AUTO,
+) -> WhatIf:
+    """Play the traces again; raise `TraceError` if they hold nothing that could be."""
+    first = analysis.traces[0]
+    traced = program_of(analysis)
+    if not any(traced.program.operations(trace.rank or 0) for trace in analysis.traces):
+        raise TraceError(
+            f"{first.path}: neither work nor timed collectives, so that there is nothing to replay"
+        )
+    steps = [step.end_s - step.begin_s for trace in analysis.traces for step in trace.steps]
+    own, why = _own(traced, first)
+    other = None
+    if cluster is not None:
+        other = replay(traced, cluster, library or default_library(cluster), values, network, calibration)
+    return WhatIf(
+        traced, as_recorded(traced), own, why, other,
+        max(len(trace.steps) for trace in analysis.traces),
+        median(steps) if steps else traced.recorded_s,
+    )  # fmt: skip
+
+
+def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
+    """The replay on a cluster like the one that was recorded on, where NCCL is modelled there; and why."""
+    named, why = own_cluster(trace)
+    if named is None:
+        return None, why
+    if trace.backend == "gloo" or default_library(named) != "nccl":
+        return None, f"{named}, {why}; but its library is not modelled"
+    try:
+        return replay(traced, named, "nccl"), why
+    except ValueError as error:
+        return None, f"{named}, {why}; {error}"
+
+
+def as_recorded(traced: TracedProgram) -> ProgramTimeline:
+    """The program with the transfer times that were recorded: how well it stands for the recording."""
+    return simulate_given(traced.program, traced.seconds, traced.roles)
+
+
+def replay(
+    traced: TracedProgram,
+    cluster: str,
+    library: str,
+    values: Mapping[str, Any] | None = None,
+    network: str = "fifo",
+    calibration: Calibration | str | None = AUTO,
+) -> Replay:
+    """The program on a cluster's first ranks."""
+    ranks = traced.program.ranks
+    libraries = Libraries(library, cluster, values or {}, ranks, network, calibration)
+    job = Job(traced.program, tuple(range(ranks)), traced.roles)
+    return Replay(cluster, library, libraries, simulate([job], libraries)[0])
+
+
+def own_cluster(trace: Trace) -> tuple[str | None, str]:
+    """The named cluster on which a trace was recorded, as its GPUs tell; else ``None``, and why."""
+    if not trace.gpu or not trace.ranks:
+        return None, "the trace names no GPU, or not how many ranks there were"
+    nodes = max(1, -(-trace.ranks // trace.gpus))
+    record = Record(
+        source="trace", cluster="", library="nccl", collective="all_reduce", num_nodes=nodes,
+        ranks=trace.ranks, nbytes=0, time_s=1.0, statistic="", fingerprint={"gpu": trace.gpu},
+    )  # fmt: skip
+    try:
+        machine, why = infer_machine([record])
+    except RecordError as error:
+        return None, str(error)
+    return f"{machine}:{nodes}", why
+
+
+def predicted(row: Row, libraries: Libraries) -> float | None:
+    """How long the library says that a row's collective takes, of its group's ranks."""
+    members = row.members
+    if row.nbytes is None or row.ranks is None or not members or max(members) >= libraries.ranks:
+        return None
+    try:
+        collective = Collective(row.kind or "", row.ranks, row.nbytes)
+        library = libraries.of(members)
+    except ValueError:
+        return None  # no collective, or a group that does not fit on whole machines
+    return library.time(collective, library.choose(collective)).time_s
