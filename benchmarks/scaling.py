@@ -44,14 +44,14 @@ class Series:
         return Case(ranks, self.nbytes, self.engine, self.algorithm, self.different, self.library)
 
 
-RING, TREE = (64, 256, 1024, 4096, 24_576), (64, 256, 1024, 4096)
+RANKS = (64, 256, 1024, 4096, 24_576)
 MACHINES = (8, 64, 512, 1024)
 SERIES = (
     Series("ring, 1 GiB, simpy", (64, 128, 256), "simpy", "ring"),
-    Series("ring, 1 GiB, fast, equal links", RING, "fast", "ring"),
-    Series("ring, 1 GiB, fast, different links", RING, "fast", "ring", different=True),
+    Series("ring, 1 GiB, fast, equal links", RANKS, "fast", "ring"),
+    Series("ring, 1 GiB, fast, different links", RANKS, "fast", "ring", different=True),
     Series("double binary tree, 1 GiB, simpy", (16, 32, 64), "simpy", "double_binary_tree"),
-    Series("double binary tree, 1 GiB, fast", TREE, "fast", "double_binary_tree"),
+    Series("double binary tree, 1 GiB, fast", RANKS, "fast", "double_binary_tree"),
     Series("double binary tree, 8 B, fast", (1024, 4096, 24_576), "fast", "double_binary_tree", nbytes=8),
     Series("ideal on dgx-h100, 1 GiB", MACHINES, "auto", library="ideal"),
     Series("gloo on dgx-h100, 1 GiB", MACHINES, "auto", library="gloo"),
@@ -133,8 +133,9 @@ def head() -> Iterator[str]:
     yield (
         "One all-reduce a row, each in its own process, single runs. Engines: on a star of "
         f"{BANDWIDTH / 1e9:g} GB/s and {LATENCY * 1e6:g} us; different links have 0.5 to 2 times that. "
-        "Libraries: through the API, all in `play`. Seconds are wall time, imports and loading of compiled "
-        "code apart; MB are peak RSS above these. Growth is fitted to rows of "
+        "Libraries: through the API, all in `play`. Seconds are processor time, which is what a machine "
+        "takes that does nothing else, imports and loading of compiled code apart; MB are peak RSS above "
+        "these. Growth is fitted to rows of "
         f"{SHORT_S:g} s and {SMALL_B / 1e6:g} MB or more. The other simulators' "
         "figures were measured in November 2026 on a machine with 2 cores, start included "
         "(`benchmarks/peers.py`); ours beside them are build, wire and play together."

@@ -1,8 +1,9 @@
 """The fast engine: what `sim.engine.events` does, in its order, on arrays and without SimPy.
 
-Where no two transfers compete, as in a ring, time is a recurrence (`sim.engine.maxplus`). Everything else
-goes through an event loop on arrays (`sim.engine.compiled`), which Numba compiles once. What connections send
-is streamed: by rule where the schedule has one (`sim.streams.Streams`), else step by step as they run dry.
+Where no two transfers compete, as in a ring, time is a recurrence (`sim.engine.maxplus`). Pipelines on a star
+of equal links go rank by rank, in rounds (`sim.engine.rounds`). Everything else goes through an event loop on
+arrays (`sim.engine.compiled`). Numba compiles both once. What connections send is streamed: by rule where the
+schedule has one (`sim.streams.Streams`), else step by step as they run dry.
 """
 
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from sim import jit
-from sim.engine import effort, events, maxplus
+from sim.engine import effort, events, maxplus, rounds
 from sim.engine.run import Run, check_ranks, uncollected
 from sim.engine.wiring import Ints, Wiring, wire
 from sim.schedule import Schedule, ScheduleError, Step
+from sim.streams import Streams
 from topologies import Routes, Topology
 
 _RATES = 8
@@ -39,19 +41,27 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
         if ring:
             return maxplus.simulate(ring, schedule, gamma)
         if jit.available():
-            effort.consider(schedule, graph, "fast")
-            return _loop(schedule, wiring, gamma)
+            star = rounds.star_of(schedule, wiring, gamma)
+            effort.consider(schedule, graph, "rounds" if star else "fast")
+            transfers = int(wiring.count.sum())
+            run = rounds.simulate(star, transfers) if star else _loop(schedule, wiring, gamma)
+            if run.num_transfers < transfers:
+                name = f"{schedule.algorithm} {schedule.collective.kind}"
+                raise ScheduleError(f"{name}: transfers wait for each other")
+            return run
     effort.say("Numba is not here, so SimPy plays this; the extra ringside[fast] installs it")
     return events.simulate(schedule, graph, gamma, routes=routes)
 
 
-def is_compiled() -> bool:
-    """Whether the event loop is ready to begin, compiled on this machine before."""
+def is_compiled(schedule: Schedule) -> bool:
+    """Whether what may play a schedule is ready to begin, compiled on this machine before."""
     if not jit.available():
         return False
     from sim.engine.compiled import loop
+    from sim.engine.compiled import rounds as by_rounds
 
-    return jit.is_kept(loop.play)
+    in_rounds = isinstance(schedule.steps, Streams)
+    return jit.is_kept(loop.play) and (not in_rounds or jit.is_kept(by_rounds.play))
 
 
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
@@ -59,7 +69,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
     from sim.engine.compiled import loop, world
     from sim.engine.compiled.make import World
 
-    if not is_compiled():
+    if not jit.is_kept(loop.play):
         effort.say("compiling the event loop, once on this machine; some 20 seconds")
     generosity, rates = 1, _RATES
     while True:
@@ -77,8 +87,6 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
             generosity *= 4
         else:
             rates *= 4
-    if record["done"] < record["to_do"]:
-        raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
     return Run(float(record["finished"]), int(record["done"]), engine="fast")
 
 

@@ -80,6 +80,15 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     )  # fmt: skip
 
 
+def needs(wiring: Wiring, streams: Streams) -> Ints:
+    """What connections wait for, as in `sim.streams.Needs`: rows (who, whom, shift), by numbers here."""
+    number = np.full(len(streams.src), -1)
+    number[wiring.column] = np.arange(len(wiring.count))
+    rows = np.stack([number[streams.needs.who], number[streams.needs.whom], streams.needs.shift], axis=1)
+    found: Ints = rows[rows[:, 0] >= 0]
+    return found
+
+
 def _crowded(ways: list[tuple[int, ...]], bandwidth: Floats) -> set[int]:
     """The links on which more may meet than they carry: see `sim.network.fifo`."""
     ends: dict[int, tuple[set[int], set[int]]] = {}

@@ -70,7 +70,7 @@ def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> 
     if has_more_than(COMPILED_TRANSFERS, plan, graph):
         able = jit.available() or isinstance(plan.steps, Streams)
     else:
-        able = fast.is_compiled()
+        able = fast.is_compiled(plan)
     return "fast" if able else "simpy"
 
 

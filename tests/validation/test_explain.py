@@ -101,9 +101,10 @@ def test_where_the_family_is_unsure_half_the_cards_are_a_hint() -> None:
 )
 def test_links_at_half_their_rate_are_found(machine: str, least: float) -> None:
     verdict = explained(log(machine, 4, nic=SYSTEMS[machine].nic / 2))
+    named = {one.cause.key: one.value for one in verdict.named}
     assert verdict.clear
-    assert verdict.named[0].cause.key == "link_rate"
-    assert least <= verdict.named[0].value <= 0.6
+    assert named.keys() <= {"link_rate", "cards"}  # half of the cards look the same
+    assert least <= named["link_rate"] <= 0.6
 
 
 @pytest.mark.parametrize(("machine", "protocol"), [("abci-a100", "simple"), ("alps-gh200", "ll")])

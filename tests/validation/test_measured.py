@@ -32,6 +32,7 @@ FOLDS = {
     "abci-v100": ("abci2_v100_all_reduce_n{}_*", (1, 2, 4), (8,), 0.04),
     "abci-a100": ("abci2_a100_all_reduce_n{}_*", (1, 2), (4,), 0.1),
     "alps-gh200": ("alps_gh200_aws1130_all_reduce_n{}_*", (1, 2, 4), (8,), 0.05),
+    "mn5-h100": ("mn5_h100_all_reduce_n{}_*", (4, 8), (16,), 0.18),
 }
 
 

@@ -33,6 +33,7 @@ from sim.engine.compiled.world import (
     leave,
     link_at,
     messages,
+    needed,
     number_at,
     room_for_message,
     waiting,
@@ -279,13 +280,10 @@ def _fed(world: Any, connection: int) -> bool:
     for place in range(way.need, way.need + way.needs):
         need = array_at(world.need_table, place + 1, NEED)[place]
         feeder = connections(world)[need.whom]
-        wanted = way.sent + need.shift
-        if wanted >= feeder.count:
-            wanted -= -(-(wanted - feeder.count + 1) // world.modulus) * world.modulus
         complete = feeder.summed
         if complete == feeder.sums:
             complete += feeder.plain
-        if wanted >= complete:
+        if needed(way.sent + need.shift, feeder.count, world.modulus) >= complete:
             return False
     return True
 

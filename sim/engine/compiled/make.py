@@ -19,7 +19,7 @@ from sim.engine.compiled.world import (
     WAITING,
     WORLD,
 )
-from sim.engine.wiring import Ints, Wiring
+from sim.engine.wiring import Ints, Wiring, needs
 from sim.schedule import Schedule
 from sim.streams import Streams
 
@@ -52,8 +52,8 @@ class World:
         ways = _connections(schedule, wiring, streams)
         ways["order"], record["place_shift"] = _keys(schedule, wiring)
         if streams:
-            needs, wakes = _add_needs(ways, wiring, streams)
-            self.hold(need_table=needs, wake_table=wakes)
+            need_table, wakes = _add_needs(ways, wiring, streams)
+            self.hold(need_table=need_table, wake_table=wakes)
             record["streamed"], record["turn"], record["modulus"] = 1, streams.turn, streams.chunks
         else:
             record["num_dry"] = len(wiring.count)
@@ -125,12 +125,7 @@ def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
 
 def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
     """What each connection's transfers need, and which other connections need its."""
-    count = len(wiring.count)
-    number = np.full(len(streams.src), -1)
-    number[wiring.column] = np.arange(count)
-    needs = streams.needs
-    rows = np.stack([number[needs.who], number[needs.whom], needs.shift], axis=1)
-    rows = rows[rows[:, 0] >= 0]
+    count, rows = len(wiring.count), needs(wiring, streams)
     by_who, by_whom = rows[np.argsort(rows[:, 0])], rows[np.argsort(rows[:, 1])]
     for some, column in (("need", by_who[:, 0]), ("wake", by_whom[:, 1])):
         begin = np.searchsorted(column, np.arange(count + 1))

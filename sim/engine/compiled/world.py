@@ -147,6 +147,14 @@ def number_at(address: int, place: int) -> Any:
 
 
 @compiled
+def needed(number: int, count: int, modulus: int) -> Any:
+    """Which of a connection's transfers is meant: not one past the last but one of an earlier turn."""
+    if number >= count:
+        number -= -(-(number - count + 1) // modulus) * modulus
+    return number
+
+
+@compiled
 def room_for_message(world: Any) -> Any:
     """A place for one more message; 0 where there is none."""
     slot = world.spare

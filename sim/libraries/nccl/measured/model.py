@@ -32,7 +32,7 @@ EIGHTY = 1.2816
 """Standard deviations to either side that hold four of five."""
 
 PER_DOUBLING = 0.15
-"""What a doubling of nodes beyond those measured adds in log time, over how many such counts there are."""
+"""Deviation in log time of a step to twice the nodes that were measured; steps are taken as independent."""
 
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
@@ -49,9 +49,8 @@ AMPLITUDE = 0.4
 LEAST_AMPLITUDE = 0.1
 """What is doubted away from the rows even of a form that leaves nothing at them."""
 
-MESSAGE_OCTAVES = 0.8
-CHANNEL_OCTAVES = 1.0
-"""How far alike reaches."""
+OCTAVES = 1.6
+"""How far alike reaches, over messages and over channels."""
 
 LEAST_MESSAGE = 4.0
 """Bytes below which all messages are alike: a word of LL beside its flag."""
@@ -147,10 +146,10 @@ def _place(work: Work) -> Place:
 
 
 def _alike(a: Place, b: Place) -> Floats:
+    """Matern's covariance of 3/2, which holds a fabric's kinks for less strange than a smoother one would."""
     same = a[0][:, None] == b[0][None, :]
-    message = (a[1][:, None] - b[1][None, :]) / MESSAGE_OCTAVES
-    channels = (a[2][:, None] - b[2][None, :]) / CHANNEL_OCTAVES
-    found: Floats = AMPLITUDE**2 * same * np.exp(-0.5 * (message**2 + channels**2))
+    apart = np.hypot(a[1][:, None] - b[1][None, :], a[2][:, None] - b[2][None, :]) * (np.sqrt(3) / OCTAVES)
+    found: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)
     return found
 
 
@@ -216,11 +215,10 @@ class Measured:
         """Log of microseconds and its standard deviation."""
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
-        beyond = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
-        beyond = beyond / max(sum(count > 1 for count in self.nodes), 1)
+        doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
         # near its rows the correction takes up what the parameters leave open, so these are not added
         open_still = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
-        variance = open_still + self.noise**2 + (PER_DOUBLING * beyond) ** 2
+        variance = open_still + self.noise**2 + PER_DOUBLING**2 * doublings
         mean = bare + corrected
         if self.pooled or self.anchor:
             traits = self.traits(work)

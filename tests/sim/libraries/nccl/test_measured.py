@@ -140,6 +140,8 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
         assert answer.lo_s < answer.time_s < answer.hi_s
         spread.append(float(answer.hi_s[0] / answer.lo_s[0]))
     assert spread[0] < spread[1] < spread[2]
+    measured, once, five_times = np.log(spread) ** 2
+    assert five_times - measured == pytest.approx(5 * (once - measured), rel=0.05)
     sited = bare((2,), pooled=True).predict(
         [Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))]
     )
