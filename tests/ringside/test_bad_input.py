@@ -31,7 +31,7 @@ WORDS = [
     ("simulate all_reduces --cluster star:4", "'all_reduces' is no known collective"),
     (f"{SIMULATE} --algorithm rings", "'rings' is no known algorithm"),
     ("simulate all_gather --cluster star:4 --algorithm tree", "tree does not do all_gather"),
-    (f"{SIMULATE} --library mpi", "'mpi' is no known library"),
+    (f"{SIMULATE} --library mpich", "'mpich' is no known library"),
     (f"{SIMULATE} --engine quick", "'quick' is no known engine"),
     (f"{SIMULATE} --dtype float31", "'float31' is no known dtype"),
     (f"{SIMULATE} --algorithm tree --engine model", "no closed form"),
@@ -76,7 +76,7 @@ WORDS = [
     # what cannot be measured
     (f"{MEASURE} -g 0", "0 ranks"),
     (f"{MEASURE} -n 0", "at least 1"),
-    (f"{MEASURE} --backend mpi", "'mpi' is no known backend"),
+    (f"{MEASURE} --backend mpich", "'mpich' is no known backend"),
     (f"{MEASURE} --backend nccl -g 99", "99 ranks need as many GPUs|needs a CUDA GPU"),
     (f"{MEASURE} --algorithm rings", "'rings' is no known algorithm"),
     (f"{MEASURE} --nnodes 2", "--rdzv-endpoint"),
