@@ -1,34 +1,25 @@
 """What a measurement depends on and should be remembered with it: hardware, versions, settings."""
 
 import os
-import platform
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 
+from real.machine import machine_fingerprint
+
 
 def fingerprint() -> dict[str, str]:
     """CPU, GPU, driver, versions and every NCCL_* and GLOO_* variable of this process."""
-    found = {
-        "host": platform.node(),
-        "cpu": cpu_model(),
-        "cores": str(os.cpu_count()),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "scheduler": scheduler(),
-        "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
-    }
+    found = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
         found["gpus"] = str(torch.cuda.device_count())
         found["cuda"] = str(torch.version.cuda)
         found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
         found["driver"] = _driver()
-    steering = {key: value for key, value in os.environ.items() if key.startswith(("NCCL_", "GLOO_"))}
-    return {**found, **dict(sorted(steering.items()))}
+    return machine_fingerprint("NCCL_", "GLOO_") | found
 
 
 def own_device(backend: str) -> torch.device:
@@ -49,25 +40,6 @@ def run_first() -> None:
     if sys.platform == "linux":
         with suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
-
-
-def scheduler() -> str:
-    """The system's name for the rule that gives this thread a core; empty where it does not say."""
-    if sys.platform != "linux":
-        return ""
-    names = ("SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR")
-    policy = os.sched_getscheduler(0)
-    return next((name for name in names if getattr(os, name) == policy), str(policy))
-
-
-def cpu_model() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _driver() -> str:

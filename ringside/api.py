@@ -9,7 +9,7 @@ from ringside.trained import trained
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
-from sim.libraries.find import Options, default_library, find_library
+from sim.libraries.find import Options, check_pickable, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
@@ -46,8 +46,7 @@ def pick(
     ``network`` is `sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest protocol.
     """
     name = library or default_library(cluster)
-    if name not in ("nccl", "ideal"):
-        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
+    check_pickable(name)
     kind = kind_of(collective)
     libraries = {
         count: find_library(
@@ -58,6 +57,7 @@ def pick(
     default = None
     if name == "nccl":
         check_function(kind)
+    if name != "ideal":
         default = default_of(libraries.__getitem__, kind, dtype, redop)
     words = kind, dtype, redop
     times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)

@@ -19,6 +19,7 @@ from ringside.errors import exit_code, message
 COMMANDS = {
     "topo": "List the named clusters, or describe, draw or write one.",
     "simulate": "Predict how long a collective takes.",
+    "collectives": "List which library answers which collective by which algorithm, and what is proved.",
     "pick": "Say which algorithm wins at every size and node count, and by how much.",
     "train": "Predict a training step: what communication it hides and what stays exposed.",
     "measure": "Measure a collective, or steps of DistributedDataParallel (ddp), for real.",

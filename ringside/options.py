@@ -25,12 +25,19 @@ Factor = Annotated[int, typer.Option("-f", "--factor", min=2, help="From one siz
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size in place of -b, -e and -f.")]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", help="Ranks in all [default: all]")]
 Library = Annotated[
-    str | None, typer.Option(help="ideal, gloo or nccl [default: nccl for machines with GPUs, else ideal]")
+    str | None,
+    typer.Option(help="ideal, gloo, nccl or mpi [default: nccl for machines with GPUs, else ideal]"),
 ]
 Algorithm = Annotated[
-    str, typer.Option(help="ring, tree, double_binary_tree, ... or auto; for nccl what NCCL_ALGO takes.")
+    str,
+    typer.Option(
+        help="ring, tree, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes."
+    ),
 ]
-Protocol = Annotated[str, typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll.")]
+Protocol = Annotated[
+    str,
+    typer.Option(help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll; for mpi eager or rendezvous."),
+]
 Engine = Annotated[str, typer.Option(help="simpy, fast, model, or auto, which says what it took.")]
 Network = Annotated[str, typer.Option(help="How links serve messages: fifo, in turn; or fair, shared.")]
 NcclVersion = Annotated[
@@ -59,6 +66,10 @@ Times = Annotated[
     typer.Option(help="For nccl: tuner, or pipeline, a model of its rings and trees [default: tuner]"),
 ]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
+Export = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE|DIR", help="Write it in another tool's format, by what the name ends in."),
+]
 BucketCap = Annotated[
     float | None, typer.Option(help="ddp: MiB a bucket [default: 25 after a first one of 1]")
 ]

@@ -21,6 +21,7 @@ from topologies.disk import regular, write_file
 from topologies.strict_yaml import complaints
 
 if TYPE_CHECKING:  # who asks a textbook waits for nothing of NCCL's
+    from sim.libraries.mpi.stored import StoredMpi
     from sim.libraries.nccl.measured.stored import Stored
 
 VERSION = 2
@@ -31,7 +32,8 @@ AUTO, NONE, FAMILY = "auto", "none", "family:"
 """What stands for a calibration: the machine's own; the bare belief; another machine's."""
 
 SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
-"""Where those lie that come with Ringside, one file a machine."""
+SHIPPED_MPI = Path(__file__).parent / "libraries" / "mpi" / "shipped"
+"""Where those lie that come with Ringside, one file a machine: NCCL's and MPI's."""
 
 BOXES = {
     "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
@@ -83,7 +85,7 @@ class Fit:
 class Calibration:
     """All fits of one cluster. ``used`` holds the digests of the records that set anything.
 
-    ``nccl`` is what was fitted to NCCL on machines that its model knows, ``fits`` all else.
+    ``nccl`` is what was fitted to NCCL on machines that its model knows, ``mpi`` to MPI, ``fits`` all else.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -96,6 +98,7 @@ class Calibration:
     fits: tuple[Fit, ...]
     used: tuple[str, ...] = field(repr=False)
     nccl: "Stored | None" = None
+    mpi: "StoredMpi | None" = None
 
     def __post_init__(self) -> None:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
@@ -112,7 +115,8 @@ class Calibration:
 
     def write(self, path: Path) -> None:
         """Write the YAML file, whole or not at all."""
-        content = {"calibration": VERSION, **_plain(asdict(self))}
+        found = {key: value for key, value in asdict(self).items() if key != "mpi" or value}
+        content = {"calibration": VERSION, **_plain(found)}
         write_file(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110))
 
 
@@ -155,14 +159,19 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
 
 def measured_machines() -> list[str]:
     """The machines whose calibration comes with Ringside."""
-    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    return sorted(shipped_files())
+
+
+def shipped_files() -> dict[str, Path]:
+    """The calibrations that come with Ringside, by machine."""
+    return {path.stem: path for where in (SHIPPED, SHIPPED_MPI) for path in where.glob("*.yaml")}
 
 
 @cache
 def shipped(machine: str) -> Calibration | None:
     """What is known of a machine, ``None`` if it was not measured."""
-    path = SHIPPED / f"{machine}.yaml"
-    return read_own(path) if machine in measured_machines() else None
+    path = shipped_files().get(machine)
+    return read_own(path) if path else None
 
 
 def why_not(machine: str) -> str:
@@ -185,14 +194,18 @@ def family(text: str) -> Calibration:
 
 
 def _calibration(content: Any, path: Path) -> Calibration:
-    from sim.libraries.nccl.measured.stored import Stored  # what `Calibration.nccl` is annotated with
+    # what `Calibration` is annotated with
+    from sim.libraries.mpi.stored import StoredMpi
+    from sim.libraries.nccl.measured.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
-        allowed = [entry.name for kind in (Calibration, Fit, Parameters, Stored) for entry in fields(kind)]
+        allowed = [
+            entry.name for kind in (Calibration, Fit, Parameters, Stored, StoredMpi) for entry in fields(kind)
+        ]
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 

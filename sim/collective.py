@@ -1,6 +1,6 @@
 """The collectives, in nccl-tests' terms: what each moves, and what its bus bandwidth means."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -92,6 +92,10 @@ def check_redop(redop: str) -> None:
         raise ValueError(f"{redop!r} is no known reduction; write one of {', '.join(REDOPS)}")
 
 
+Splits = tuple[tuple[int, ...], ...]
+"""Elements by sender, then receiver."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective operation over ``ranks`` ranks.
@@ -101,6 +105,10 @@ class Collective:
     scatter. Parts begin at multiples of ``itemsize`` bytes, so that no element is torn; a ``dtype``
     says how many these are, and a library that goes by types takes float32 where there is none.
     ``redop`` is the reduction of those that reduce.
+
+    ``splits`` make an all_to_all uneven: row by row the elements that each rank has for each other, as
+    ``input_split_sizes`` of all_to_all_single say on every rank; `uneven` makes one. ``nbytes`` is then the
+    buffer of who sends most, and a part of no elements is nothing that anybody has to get.
 
     Who has contributed to a block is a set of ranks, written as an integer whose bit r is rank r.
     """
@@ -112,6 +120,7 @@ class Collective:
     root: int = 0
     dtype: str | None = None
     redop: str = "sum"
+    splits: Splits | None = None
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -125,6 +134,8 @@ class Collective:
             raise ValueError(f"a size of {self.nbytes} bytes; write 0 or more")
         if self.itemsize < 1:
             raise ValueError(f"an itemsize of {self.itemsize} bytes; write 1 or more")
+        if self.splits is not None:
+            self._check_splits(self.splits)
         if self.space > MAX_SPACE:
             raise ValueError(
                 f"{self.nbytes} bytes on {self.ranks} ranks are more than 4 EiB in all; write less"
@@ -139,6 +150,39 @@ class Collective:
             raise ValueError(f"an itemsize of {self.itemsize} bytes, but {dtype} has {found}; leave one out")
         return found
 
+    @classmethod
+    def uneven(cls, splits: Sequence[Sequence[int]], dtype: str = "float32") -> "Collective":
+        """An all_to_all in which rank i has ``splits[i][j]`` elements for rank j."""
+        rows = tuple(tuple(row) for row in splits)
+        nbytes = max((sum(row) for row in rows), default=0) * itemsize(dtype)
+        return cls("all_to_all", len(rows), nbytes, dtype=dtype, splits=rows)
+
+    def _check_splits(self, splits: Splits) -> None:
+        if self.kind != "all_to_all":
+            raise ValueError(f"splits of {self.kind}; only all_to_all has them, leave them out")
+        for rank, row in enumerate(splits):
+            if len(row) != self.ranks or len(splits) != self.ranks:
+                raise ValueError(
+                    f"rank {rank} of {len(splits)} splits its data in {len(row)}; write a row for each of "
+                    f"{self.ranks} ranks, with as many counts"
+                )
+            if min(row) < 0:
+                raise ValueError(f"rank {rank} has {min(row)} elements for another; write 0 or more")
+        most = max(map(sum, splits)) * self.itemsize
+        if self.nbytes != most:
+            raise ValueError(f"{self.nbytes} bytes, but by its splits a rank sends {most}; write these")
+
+    @property
+    def busbw_factor(self) -> float:
+        """Bus over algorithm bandwidth; of uneven parts what the busiest port carries of ``nbytes``."""
+        if self.splits is None:
+            return KINDS[self.kind].busbw_factor(self.ranks)
+        own = [row[rank] for rank, row in enumerate(self.splits)]
+        sent = (sum(row) for row in self.splits)
+        received = (sum(column) for column in zip(*self.splits, strict=True))
+        busiest = max(all_ - kept for way in (sent, received) for all_, kept in zip(way, own, strict=True))
+        return busiest * self.itemsize / self.nbytes if self.nbytes else 0.0
+
     @property
     def num_blocks(self) -> int:
         """How many parts of the data have a meaning of their own."""
@@ -147,6 +191,8 @@ class Collective:
     @property
     def space(self) -> int:
         """Bytes of all blocks together."""
+        if self.splits is not None:
+            return sum(map(sum, self.splits)) * self.itemsize
         return int(self.nbytes * self.ranks ** KINDS[self.kind].spaces)
 
     def blocks_before(self, rank: int) -> range:

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sim.collective import Collective
-from sim.steps import CREDITS, Chunks, Ints, Links, ScheduleError, Step
+from sim.steps import CREDITS, Bools, Chunks, Ints, Links, ScheduleError, Step
 from sim.streams import Streams
 
 
@@ -22,6 +24,9 @@ class Plan:
     what ranks send there, or pass it on to many, as NVLink SHARP and SHARP do. Each is named by the
     ranks that its switch joins. It begins with nothing, need not have anything in the end, sends to
     ranks only, and takes no time to add.
+
+    Where ``copies`` is true a rank copies what it sends as soon as that is complete, and adds nothing to it
+    before: what comes in the same step or a later one gathers beside. So two ranks can exchange sums.
     """
 
     collective: Collective
@@ -31,6 +36,7 @@ class Plan:
     credits: int = CREDITS
     after: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     switches: tuple[tuple[int, ...], ...] = ()
+    copies: bool = False
 
     def __post_init__(self) -> None:
         if self.credits < 1:
@@ -49,6 +55,12 @@ class Plan:
     def end(self, number: int) -> str:
         """What to call a rank or a switch."""
         return f"switch {number - self.ranks}" if self.ranks <= number < self.ends else f"rank {number}"
+
+    def is_needed(self, chunks: range) -> Bools:
+        """Which of the chunks somebody has to get: of uneven parts those of some bytes."""
+        sizes = np.diff(self.chunks.bounds[chunks.start : chunks.stop + 1])
+        needed: Bools = (sizes > 0) | (self.collective.splits is None)
+        return needed
 
     def nbytes(self, moved: Step) -> Ints:
         """The bytes of each transfer of a step."""

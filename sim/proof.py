@@ -121,10 +121,11 @@ class _Parts:
 
     def finish(self) -> None:
         """Doubt the chunks of which a rank lacks something at the end."""
+        needed = self._schedule.is_needed(self._chunks)
         held_by_rank = self._count.reshape(-1, len(self._chunks))[: self._schedule.ranks]
         for rank, held in enumerate(held_by_rank):
             wanted = self._in(self._schedule.collective.blocks_after(rank))
-            self.doubtful |= wanted & (held < self._everything)
+            self.doubtful |= wanted & needed & (held < self._everything)
 
     def _in(self, blocks: range) -> Bools:
         """Which of the chunks are in some of the blocks."""
@@ -201,7 +202,10 @@ def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
             held[dst, chunk] = old | new
     for rank in range(schedule.ranks):
         for chunk in chunks:
-            if block[chunk] in collective.blocks_after(rank):
+            if (
+                block[chunk] in collective.blocks_after(rank)
+                and schedule.is_needed(range(chunk, chunk + 1))[0]
+            ):
                 lacking = collective.contributors(block[chunk]) & ~held.get((rank, chunk), 0)
                 if lacking:
                     raise schedule.error(

@@ -6,11 +6,12 @@ to its arrival its source may be read and, if it overwrites, its target be writt
 added waits at the receiver after that, for as long as it likes.
 
 Nothing else is counted on. Credits order no more than that, since they make a transfer wait for others
-of its own connection only. ``after`` delays transfers in the simulated world alone.
+of its own connection only. ``after`` delays transfers in the simulated world alone. Where ranks send
+copies, what is added to a part has not come before the copies that they sent of it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from sim.plan import Plan
@@ -46,12 +47,14 @@ def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
     """Raise `ScheduleError` where one of some chunks depends on which of two transfers is sooner.
 
     What overwrites a rank's part of a chunk must come after all that was read from it, added to it or
-    copied to it earlier in program order, and what adds to it after all but the other sums.
+    copied to it earlier in program order, and what adds to it after all but the other sums, and after what
+    was read only where ranks do not send copies.
     """
     chosen, certain = frozenset(chunks), _Certain()
     followed: list[tuple[int, Transfer]] = []  # the i-th arrives with bit 2i and is complete with bit 2i + 1
     sums: dict[tuple[int, int], int] = defaultdict(int)
-    others: dict[tuple[int, int], int] = defaultdict(int)
+    reads: dict[tuple[int, int], int] = defaultdict(int)
+    copied: dict[tuple[int, int], int] = defaultdict(int)
     for number, moved in enumerate(schedule.steps()):
         now = []
         for transfer in moved.transfers():
@@ -60,22 +63,33 @@ def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
                 arrival = 1 << 2 * len(followed)
                 followed.append((number, transfer))
             for chunk in shared:
-                others[transfer.src, chunk] |= arrival
+                reads[transfer.src, chunk] |= arrival
             certain.arrive(transfer, before | arrival)
             now.append((transfer, before, shared, arrival))
         for transfer, before, shared, arrival in now:
             for chunk in shared:
                 part = transfer.dst, chunk
-                open_ends = (others[part] | (0 if transfer.reduce else sums[part])) & ~before
+                if transfer.reduce:
+                    open_ends = copied[part] | (0 if schedule.copies else reads[part])
+                else:
+                    open_ends = copied[part] | reads[part] | sums[part]
+                open_ends &= ~before
                 if open_ends:
                     first = followed[((open_ends & -open_ends).bit_length() - 1) // 2]
                     raise _race(schedule, chunk, transfer.dst, first, (number, transfer))
                 if transfer.reduce:
                     sums[part] |= arrival << 1
                 else:
-                    others[part] |= arrival
+                    copied[part] |= arrival
         for transfer, before, _, arrival in now:
             certain.complete(transfer, before | arrival | arrival << 1)
+
+
+def _bits(events: int) -> Iterator[int]:
+    while events:
+        lowest = events & -events
+        yield lowest.bit_length() - 1
+        events ^= lowest
 
 
 def _race(schedule: Plan, chunk: int, end: int, *both: tuple[int, Transfer]) -> ScheduleError:
@@ -101,8 +115,9 @@ def refuse_deadlock(schedule: Plan) -> None:
             now.append((transfer, events))
         for transfer, events in now:
             certain.complete(transfer, events)
+    pairs = list(late)
     waits = {
-        pair: [other for other, bit in late.items() if awaited.get(early, 0) & bit]
+        pair: [pairs[number] for number in _bits(awaited.get(early, 0))]
         for pair, early in schedule.after.items()
     }
     try:

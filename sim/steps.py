@@ -131,7 +131,8 @@ def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
     blocks = collective.num_blocks
 
     def cut() -> tuple[Ints, Ints]:
-        return _bounds(collective, blocks * per_block), np.repeat(np.arange(blocks), per_block)
+        bounds = (_bounds if collective.splits is None else _split)(collective, blocks * per_block)
+        return bounds, np.repeat(np.arange(blocks), per_block)
 
     return Chunks.later(blocks * per_block, cut)
 
@@ -153,4 +154,14 @@ def _bounds(collective: Collective, parts: int) -> Ints:
     # index * elements // parts, of which the product would pass 2**63 for a pebibyte in a million parts
     bounds: Ints = (index * each + index * rest // parts) * collective.itemsize
     bounds[-1] = collective.space
+    return bounds
+
+
+def _split(collective: Collective, parts: int) -> Ints:
+    """The same of blocks as large as the splits say."""
+    sizes = np.array(collective.splits, dtype=np.int64).ravel()
+    per_block = parts // len(sizes)
+    first = np.cumsum(sizes) - sizes
+    inside = sizes[:, None] * np.arange(per_block) // per_block
+    bounds: Ints = np.append((first[:, None] + inside).ravel(), sizes.sum()) * collective.itemsize
     return bounds

@@ -59,6 +59,7 @@ COMMANDS = (
     "",
     "topo",
     "simulate",
+    "collectives",
     "pick",
     "train",
     "measure",

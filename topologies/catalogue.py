@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
 
-from topologies import clouds, fabrics, machines, supercomputers
+from topologies import clouds, fabrics, hosts, machines, supercomputers
 from topologies.fabric import MAX_LINKS
 from topologies.graph import Topology, TopologyError, check
 from topologies.refitting import FABRICS, keys_of, parted, refitted
@@ -41,6 +41,8 @@ MAKERS: dict[str, Callable[..., Topology]] = {
     "summit-v100": supercomputers.summit_v100,
     "mn5-h100": supercomputers.mn5_h100,
     "kestrel-h100": supercomputers.kestrel_h100,
+    "mare-nostrum": hosts.mare_nostrum,
+    "leonardo": hosts.leonardo,
     "aws-p4d": clouds.aws_p4d,
     "aws-p4de": clouds.aws_p4de,
     "aws-p5": clouds.aws_p5,

@@ -14,6 +14,7 @@ from validation.fallback import as_run
 from validation.fit import NAMES, fit
 from validation.machines import check_one_cluster
 from validation.measured.calibrate import calibrate_nccl, report_nccl
+from validation.mpi.calibrate import calibrate_mpi, report_mpi
 from validation.rows import Row, rows
 
 MIN_ROWS = 4
@@ -28,7 +29,7 @@ def calibrate(
     *,
     pool_sites: bool = False,
 ) -> Calibration:
-    """Fit NCCL's measured model where the machine is of NCCL's, and of all else each library and algorithm.
+    """Fit NCCL's measured model where the machine is of NCCL's, MPI's, and of all else library and algorithm.
 
     ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests
     for the provenance. Raise `sim.record.RecordError` for records that must not be mixed or are too few.
@@ -37,7 +38,10 @@ def calibrate(
     of_nccl = [record for record in records if record.library == "nccl"] if is_machine(cluster) else []
     ran = as_run(of_nccl, cluster, settings or {})
     nccl = calibrate_nccl(ran, split(cluster)[0], settings or {}) if ran else None
-    others = [record for record in records if record not in of_nccl]
+    of_mpi = [record for record in records if record.library == "mpi"]
+    mpi = calibrate_mpi(of_mpi, cluster, settings or {}) if of_mpi else None
+    apart = {id(record) for record in (*of_nccl, *of_mpi)}
+    others = [record for record in records if id(record) not in apart]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows(others, cluster, settings or {}):
         key = row.record.library, row.record.algorithm, row.record.protocol
@@ -54,6 +58,7 @@ def calibrate(
         fits=tuple(_fit(*key, group) for key, group in groups.items()),
         used=tuple(sorted(digest(record) for record in records)),
         nccl=nccl,
+        mpi=mpi,
     )
 
 
@@ -62,6 +67,8 @@ def report(calibration: Calibration) -> str:
     lines = [f"calibration of {calibration.cluster} as {calibration.topology}"]
     if calibration.nccl:
         lines += report_nccl(calibration.nccl)
+    if calibration.mpi:
+        lines += report_mpi(calibration.mpi)
     for fitted in calibration.fits:
         lines += [
             "",

@@ -5,16 +5,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.calibration import AUTO, Calibration
+from sim.calibration import AUTO, Calibration, shipped
 from sim.engine.laws import check_band
 from sim.libraries.find import shipped_for
 from sim.libraries.nccl.cluster import is_machine
 from sim.network.message import check_network
 from sim.record import Record, digest
+from topologies.catalogue import split
 from validation.fallback import as_run
 from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
 from validation.measured.predict import Libraries
+from validation.mpi.observed import algorithm_of
+from validation.mpi.predict import predictions
 from validation.rows import Row, rows
 
 SETS = ("fitted", "held_out", "unfitted")
@@ -104,7 +107,7 @@ def compare(
     check_one_cluster(records, cluster, pool_sites=pool_sites)
     settings = settings or {}
     if calibration == AUTO:
-        calibration = shipped_for(cluster, settings)[0] if network == "fifo" else None
+        calibration = _shipped(records, cluster, settings) if network == "fifo" else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and network != "fifo":
@@ -117,8 +120,16 @@ def compare(
     ran = as_run(records, cluster, settings)
     is_measured = model is not None and is_machine(cluster)
     of_nccl = [is_measured and is_observable(record) for record in ran]
+    of_mpi = predictions(
+        [record for record in records if record.library == "mpi"], cluster, settings, calibration
+    )
     others = iter(
-        rows([r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one], cluster, settings, network)
+        rows(
+            [r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one and r.library != "mpi"],
+            cluster,
+            settings,
+            network,
+        )
     )
     libraries = Libraries(cluster, settings, model)
     compared = []
@@ -128,10 +139,20 @@ def compare(
             choice, found, has_form = libraries.predict(as_it_ran)
             ends = found.time_s, found.time_lo_s, found.time_hi_s
             row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
+        elif record.library == "mpi":
+            row = Compared(record, *next(of_mpi), fitted if calibration else "unfitted", algorithm_of(record))
         else:
             row = replace(_textbook(next(others), calibration, fitted), record=record)
         compared.append(row)
     return compared
+
+
+def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
+    """What is shipped of the machine to the library that made the records."""
+    if any(record.library == "mpi" for record in records):
+        found = shipped(split(cluster)[0])
+        return found if found and found.mpi else None
+    return shipped_for(cluster, settings)[0]
 
 
 def _textbook(row: Row, calibration: Calibration | None, fitted: str) -> Compared:

@@ -1,9 +1,10 @@
 """What one run is to measure: handed from the launcher to every rank as a JSON file."""
 
 import json
+import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 PING_PONG = "ping_pong"
 """Pairs of ranks that each send one message to and fro; its time is that of one way."""
@@ -50,3 +51,23 @@ class Job:
         """The job in the file."""
         content = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**content, "sizes": tuple(content["sizes"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiJob(Job):
+    """The same under mpirun."""
+
+    worker: ClassVar[str] = "real.mpi.worker"
+
+
+def row_of(nbytes: int, slowest: list[float], fingerprint: dict[str, str]) -> dict[str, Any]:
+    """What rank 0 writes of one size, from seconds of every iteration on its slowest rank."""
+    ordered = sorted(slowest)
+    return {
+        "nbytes": nbytes,
+        "time_s": statistics.median(ordered),
+        "min_s": ordered[0],
+        "max_s": ordered[-1],
+        "p95_s": ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))],
+        "fingerprint": fingerprint,
+    }

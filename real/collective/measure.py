@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from real.collective.job import PING_PONG, Job, check_repeats
+from real.collective.job import PING_PONG, Job, MpiJob, check_repeats
 from real.launch.follow import Row
+from real.launch.mpirun import check_mpi, run_mpi
 from real.launch.torchrun import WorldSpec, run
 from sim.algorithms import schedule
 from sim.collective import KINDS, Collective, itemsize
+from sim.libraries.mpi.names import TYPES, forced
 from sim.record import Record
 from topologies.units import format_size
 
-BACKENDS = ("gloo", "nccl")
+BACKENDS = ("gloo", "nccl", "mpi")
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
 """Those that every backend adds, and in which the contributions and their sums are exact."""
@@ -68,22 +70,43 @@ class Measurement:
                     f"{self.algorithm} has switches that add, which no process can be; "
                     "write another --algorithm"
                 )
+            if ":" in plan.algorithm:  # a record says which grid, or which radix, it is of
+                object.__setattr__(self, "algorithm", plan.algorithm)
         if self.backend == "nccl":
             check_gpus(self.world.per_node)
+        if self.backend == "mpi":
+            self._check_mpi()
+
+    def _check_mpi(self) -> None:
+        """Refuse what mpirun on this machine cannot do, by name."""
+        if self.world.nodes > 1 or self.world.endpoint:
+            raise ValueError("mpirun starts ranks on this machine; leave --nnodes and --rdzv-endpoint out")
+        if self.dtype not in TYPES:
+            raise ValueError(f"MPI has no {self.dtype}; write --dtype with one of {', '.join(TYPES)}")
+        if self.algorithm == PING_PONG:
+            raise ValueError(f"{PING_PONG} runs over gloo and nccl; write --algorithm library")
+        check_mpi()
 
 
 def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
-    """Measure under torchrun; call ``on_record`` with each size's record as soon as it is there.
+    """Measure under torchrun, or mpirun; call ``on_record`` with each size's record as soon as it is there.
 
     Raise `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without rank 0
     there are no records: they are written where rank 0 is.
     """
-    run(job_of(what), what.world, lambda row: on_record(record_of(what, row)))
+
+    def keep(row: Row) -> None:
+        on_record(record_of(what, row))
+
+    if what.backend == "mpi":
+        run_mpi(job_of(what), what.world.ranks, keep)
+    else:
+        run(job_of(what), what.world, keep)
 
 
 def job_of(what: Measurement) -> Job:
     """What every rank is told to do."""
-    return Job(
+    return (MpiJob if what.backend == "mpi" else Job)(
         collective=what.collective,
         algorithm=what.algorithm,
         backend=what.backend,
@@ -135,17 +158,18 @@ def record_of(what: Measurement, row: Row) -> Record:
     """What rank 0 wrote of one size, with all that it was measured under."""
     print_ = row["fingerprint"]
     own = what.algorithm == "library"
-    pinned = own and what.backend == "nccl"
+    algorithm, protocol = _pinned(what, print_) if own else (what.algorithm, "auto")
+    version = {"nccl": print_.get("nccl", ""), "mpi": print_.get("mpi", "")}.get(what.backend)
     return Record(
         source="ringside measure",
         cluster=print_.get("gpu") or print_["cpu"],
         site=print_["host"],
         library=what.backend if own else "ideal",
-        library_version=print_.get("nccl", "") if what.backend == "nccl" else print_["torch"],
+        library_version=print_["torch"] if version is None else version,
         backend=what.backend,
         collective=what.collective,
-        algorithm=_pin("NCCL_ALGO", pinned) if own else what.algorithm,
-        protocol=_pin("NCCL_PROTO", pinned),
+        algorithm=algorithm,
+        protocol=protocol,
         num_nodes=what.world.nodes,
         ranks=what.world.ranks,
         nbytes=row["nbytes"],
@@ -162,9 +186,14 @@ def record_of(what: Measurement, row: Row) -> Record:
     )
 
 
-def _pin(variable: str, applies: bool) -> str:
-    """What an NCCL_ALGO or NCCL_PROTO pin fixes, as a record's word for it."""
-    return os.environ.get(variable, "auto").lower() if applies else "auto"
+def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
+    """What variables fix of a library's own algorithm and protocol, as a record's words for it."""
+    if what.backend == "nccl":
+        algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
+        return algorithm, protocol
+    if what.backend == "mpi":
+        return forced(what.collective, print_), "auto"
+    return "auto", "auto"
 
 
 def check_gpus(per_node: int) -> None:

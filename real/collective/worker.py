@@ -5,7 +5,6 @@ to ROWS.
 """
 
 import json
-import statistics
 import sys
 import time
 from dataclasses import replace
@@ -18,7 +17,7 @@ import torch.distributed as dist
 
 from real.clock import StartingGun
 from real.collective.buffers import Buffers
-from real.collective.job import PING_PONG, Job
+from real.collective.job import PING_PONG, Job, row_of
 from real.collective.library_program import LibraryProgram
 from real.collective.ping_pong import PingPong
 from real.collective.schedule_program import GlooProgram, NcclProgram
@@ -84,15 +83,7 @@ def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows
     *slowest, worst = reached.tolist()
     if worst:
         raise SystemExit(1)
-    slowest.sort()
-    return {
-        "nbytes": nbytes,
-        "time_s": statistics.median(slowest),
-        "min_s": slowest[0],
-        "max_s": slowest[-1],
-        "p95_s": slowest[min(len(slowest) - 1, round(0.95 * (len(slowest) - 1)))],
-        "fingerprint": fingerprint(),
-    }
+    return row_of(nbytes, slowest, fingerprint())
 
 
 def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Program, Buffers]:

@@ -35,7 +35,7 @@ def command(
     ranks: Annotated[
         int | None, typer.Option("-g", "--ranks", help="Ranks on this node [default: 2]; emulated: in all.")
     ] = None,
-    backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs.")] = "gloo",
+    backend: Annotated[str, typer.Option(help="gloo on CPUs, nccl on GPUs, mpi under mpirun.")] = "gloo",
     algorithm: Algorithm = "library",
     begin: options.Begin = "64K",
     end: options.End = "16M",

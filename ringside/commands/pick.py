@@ -13,7 +13,7 @@ from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
 from sim.collective import kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, default_library, find_library
+from sim.libraries.find import Options, as_mpi, check_pickable, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.files.plugin_csv import tuner_csv
@@ -107,13 +107,15 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     kind, counts = kind_of(request.collective), _counts(request.nodes)
     sizes = console.sizes(*request.sweep)
     libraries = _libraries(request, name, counts, options)
-    if csv and name == "ideal":
-        raise ValueError("NCCL's tuner does not know the textbook's algorithms; write --library nccl")
+    if csv and name != "nccl":
+        whose = "MPI's" if name == "mpi" else "the textbook's"
+        raise ValueError(f"NCCL's tuner does not know {whose} algorithms; write --library nccl")
     words = kind, request.dtype, request.redop
     comms, default = {}, None
     if name == "nccl":
         check_function(kind)
         comms = _communicators(request, libraries)
+    if name != "ideal":
         default = default_of(libraries.__getitem__, *words)
     times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)
 
@@ -184,14 +186,15 @@ def _notes(libraries: Mapping[int, Library]) -> list[str]:
             found.append(f"times as measured ({library.calibrated.name})")
         if isinstance(library, Nccl):
             found += library.notes
+        elif (mpi := as_mpi(library)) and mpi.measured:
+            found.append(f"times as measured ({mpi.measured[1]})")
     return found
 
 
 def _libraries(request: PickRequest, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
-    if name not in ("nccl", "ideal"):
-        raise ValueError(f"nothing to pick in {name!r}; write nccl or ideal")
-    if split(request.cluster)[1] is not None or (name == "ideal" and request.algorithm != "auto"):
+    check_pickable(name)
+    if split(request.cluster)[1] is not None or (name in ("ideal", "mpi") and request.algorithm != "auto"):
         raise ValueError(
             f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
         )
@@ -263,7 +266,8 @@ def _print(
             default, best = "/".join(one.default or ()), "/".join(one.pair)
             where = f"{one.nodes} nodes, {format_size(one.nbytes)}"
             sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
-            print(f"# {where}: NCCL's default {default} takes {one.loss:.1%} longer than {best}{sure}")
+            whose = "NCCL" if library == "nccl" else "Open MPI"
+            print(f"# {where}: {whose}'s default {default} takes {one.loss:.1%} longer than {best}{sure}")
 
 
 def _row(one: Pick) -> dict[str, Any]:

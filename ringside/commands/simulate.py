@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.commands.simulate_file import file_of, given
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.pictures.style import check_format
+from ringside.splits import file_of as splits_file
+from ringside.splits import read_splits
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
-from sim.libraries.find import Options, as_nccl, find_library
+from sim.formats.schedule_files import check_format as check_format_of
+from sim.formats.schedule_files import write
+from sim.libraries.find import Options, as_mpi, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.catalogue import split
@@ -54,17 +59,23 @@ class SimulateRequest:
     links: bool
     top: int
     plot: Path | None
+    export: Path | None
+    splits: str | None = None
 
 
 def command(
     context: typer.Context,
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or MSCCL's XML (.xml).")],
     cluster: options.Cluster,
     settings: options.Settings = None,
     begin: options.Begin = "8",
     end: options.End = "128M",
     factor: options.Factor = 2,
     size: options.Size = None,
+    splits: Annotated[
+        str | None,
+        typer.Option(metavar="LIST|FILE", help="Uneven all_to_all: elements from each rank to each, 4,1;1,4"),
+    ] = None,
     ranks: options.Ranks = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
@@ -82,17 +93,20 @@ def command(
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
     plot: options.Plot = None,
+    export: options.Export = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
     console.check_sizes(context)
+    if splits is not None and (sized := console.given(context) & {"size", "begin", "end", "factor"}):
+        raise ValueError(f"--splits says how much goes where; leave --{min(sized)} out")
     if "top" in console.given(context) and not links:
         raise ValueError(f"--top {top} says how many links --links prints; add --links, or leave it out")
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, links, top, plot,
+        times, trace, links, top, plot, export, splits,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -100,7 +114,7 @@ def command(
 
 def run(request: SimulateRequest, *, as_json: bool) -> None:
     """Predict each size and print the rows."""
-    sizes = console.sizes(*request.sweep)
+    sizes = console.sizes(*request.sweep) if request.splits is None else [0]
     _check_outputs(request, sizes)
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
@@ -112,22 +126,27 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
         request.network,
     )  # fmt: skip
-    find = partial(
-        find_library, request.library, request.cluster, values, ranks=request.ranks,
-        options=options, calibration=found,
-    )  # fmt: skip
+    file = file_of(request.collective, request.library)
+    finder = partial(find_library, request.library) if file is None else partial(given, file)
+    find = partial(finder, request.cluster, values, ranks=request.ranks, options=options, calibration=found)
     begun = perf_counter()
     library = find()
-    predictions = _predictions(request, library, sizes)
+    kind = file.kind if file else kind_of(request.collective)
+    predictions = _predictions(request, library, _collectives(request, library, kind, sizes))
     if library.name != "nccl" and not isinstance(found, Calibration):
-        check_growth(predictions)
+        check_growth([one for one in predictions if one.engine != "measured"])
+    lost = []
+    if request.export:
+        candidate = library.choose(predictions[0].collective)
+        plan = library.schedule(predictions[0].collective, candidate)
+        lost = write(plan, request.export, candidate.protocol)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
     idle = []
     if values:
         from ringside.commands.simulate_settings import idle_rates
 
-        others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
+        others = partial(finder, request.cluster, ranks=request.ranks, options=options)
         asked = [one.collective for one in predictions]
         idle = idle_rates(
             library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
@@ -136,31 +155,53 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     links = links_of(library, find, predictions[0], request.engine) if request.links else None
     if request.plot and links:
         draw(links, library, request.plot)
-    _show(request, library, predictions, idle, links, as_json=as_json)
+    _show(request, library, predictions, [*idle, *lost], links, as_json=as_json)
 
 
 def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
-    if request.trace or request.plot:
-        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or ""])
+    if request.trace or request.plot or request.export:
+        splits = splits_file(request.splits) if request.splits else None
+        inputs = [
+            request.collective,
+            split(request.cluster)[0],
+            request.calibration,
+            request.nccl_graph or "",
+            request.anchor or "",
+            splits or "",
+        ]
+        check_format_of(request.export)
+        check_outputs([request.trace, request.plot, request.export], inputs=inputs)
         check_format(request.plot)
     if request.plot and not request.links:
         raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
-    for option, given in (("a trace", request.trace), ("--links", request.links)):
-        if given and len(sizes) > 1:
+    for option, is_given in (
+        ("a trace", request.trace),
+        ("--links", request.links),
+        ("--export", request.export),
+    ):
+        if is_given and len(sizes) > 1:
             raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
 
-def _predictions(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Prediction]:
+def _collectives(request: SimulateRequest, library: Library, kind: str, sizes: list[int]) -> list[Collective]:
+    """One of each size, or the one that the splits are of."""
+    ranks = library.ranks
+    if request.splits is None:
+        return [Collective(kind, ranks, size, dtype=request.dtype, redop=request.redop) for size in sizes]
+    if kind != "all_to_all":
+        raise ValueError(f"--splits of {kind}; only all_to_all has them, leave them out")
+    return [Collective.uneven(read_splits(request.splits, ranks), request.dtype)]
+
+
+def _predictions(
+    request: SimulateRequest, library: Library, collectives: list[Collective]
+) -> list[Prediction]:
     predictions = []
-    with console.simulating("simulating", len(sizes)) as bar:
-        for nbytes in sizes:
-            collective = Collective(
-                kind_of(request.collective), library.ranks, nbytes, dtype=request.dtype, redop=request.redop
-            )
+    with console.simulating("simulating", len(collectives)) as bar:
+        for collective in collectives:
             predictions.append(answer(library, collective, request.engine, traced=request.trace is not None))
-            bar.done(f"simulated {nbytes} B")
+            bar.done(f"simulated {collective.nbytes} B")
     return predictions
 
 
@@ -173,7 +214,10 @@ def _show(
     *,
     as_json: bool,
 ) -> None:
-    inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
+    inputs, rows = (
+        _inputs(request, library, predictions[0].collective.kind),
+        [_row(library, p) for p in predictions],
+    )
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     if idle:
         content["no_effect"] = idle
@@ -188,6 +232,12 @@ def _show(
         heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
         cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
+    if mpi := as_mpi(library):
+        note = mpi.note(request.engine)
+        comments.append(note)
+        content = {"inputs": inputs, "note": note, **content}
+        if any(p.engine == "measured" for p in predictions):
+            heads, cells = [*heads, *BAND], [(*_cells(row), *_band(row)) for row in rows]
     if as_json:
         console.print_json("simulate", content | ({"links": content_of(links, request.top)} if links else {}))
     else:
@@ -209,13 +259,15 @@ def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, Any]:
     """What was asked for, as understood."""
-    ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
+    file = {"file": request.collective} if library.name == "file" else {}
+    ours = {"collective": kind, **file, "library": library.name, "ranks": library.ranks}
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    for key in ("sweep", "trace", "links", "top", "plot"):
+    unsaid = ("splits",) if request.splits is None else ()
+    for key in ("sweep", "trace", "links", "top", "plot", "export", *unsaid):
         del rest[key]
     return rest | ours
 

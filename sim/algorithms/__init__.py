@@ -5,9 +5,28 @@ registered, and for as many as are asked for as they are used.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
-from sim.algorithms import direct, double_binary_tree, halving_doubling, ring, tree
+from sim.algorithms import (
+    binomial,
+    bruck,
+    direct,
+    double_binary_tree,
+    grid,
+    halving_doubling,
+    hierarchical,
+    knomial,
+    neighbor_exchange,
+    pairwise,
+    recursive_doubling,
+    recursive_halving,
+    ring,
+    ring_2d,
+    scatter_all_gather,
+    scatter_all_gather_ring,
+    tree,
+)
 from sim.collective import Collective
 from sim.proof import prove
 from sim.schedule import Schedule
@@ -17,9 +36,19 @@ Build = Callable[[Collective], Schedule]
 ALGORITHMS: dict[str, dict[str, Build]] = {}
 """What there is: algorithm, then collective, then the function that builds the schedule."""
 
+ALSO_CALLED = {"rabenseifner": "halving_doubling", "linear": "direct", "chain": "ring"}
+"""Other names, by which MPI libraries call some."""
+
 MAX_PROVED = 200_000
 """Transfers up to which a registered algorithm's schedule is proved before it is used: a second's work, or,
 where counting does not settle it, half a minute's."""
+
+_PARAMETERS: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
+    "hierarchical": (grid.read, "2x8"),
+    "ring_2d": (grid.read, "4x8"),
+    "knomial": (knomial.read, "4"),
+}
+"""What reads the parameter of those that take one, and an example."""
 
 _REGISTERED: set[tuple[str, str]] = set()
 
@@ -29,6 +58,8 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 
     Its schedules for more ranks are checked as they are used, up to `MAX_PROVED` transfers.
     """
+    if ":" in algorithm or algorithm in ALSO_CALLED or algorithm in _PARAMETERS:
+        raise ValueError(f"{algorithm!r} cannot be registered, because it means another; write another name")
     for ranks in range(1, 9):
         for nbytes in (64, 20_000):  # one chunk and some, where the message is cut for a pipeline
             prove(build(Collective(kind, ranks, nbytes)))
@@ -38,18 +69,47 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 
 
 def schedule(algorithm: str, collective: Collective) -> Schedule:
-    """The schedule by which ``algorithm`` carries out ``collective``; raise where it does not check."""
-    if algorithm not in ALGORITHMS:
+    """The schedule by which ``algorithm`` carries out ``collective``; raise where it does not check.
+
+    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where an algorithm is another one's on so
+    many ranks, as a grid of one row is a ring, the schedule is that one's and has its name.
+    """
+    name, build = _found(algorithm, collective.kind)
+    if (name, collective.kind) in _REGISTERED:
+        _proved(name, collective)
+    return build(collective)
+
+
+def does(algorithm: str, kind: str) -> bool:
+    """Whether the algorithm, which must be one, carries out collectives of the kind."""
+    return kind in ALGORITHMS[_split(algorithm)[0]]
+
+
+def _split(algorithm: str) -> tuple[str, str]:
+    """The name of an algorithm by which it is known here, and what it is given."""
+    name, _, given = algorithm.partition(":")
+    name = ALSO_CALLED.get(name, name)
+    if name not in ALGORITHMS:
         raise ValueError(f"{algorithm!r} is no known algorithm; write one of {', '.join(ALGORITHMS)}")
-    builds = ALGORITHMS[algorithm]
-    if collective.kind not in builds:
+    return name, given
+
+
+def _found(algorithm: str, kind: str) -> tuple[str, Build]:
+    """The algorithm's name and what builds its schedules, with the parameter that is given."""
+    name, given = _split(algorithm)
+    builds = ALGORITHMS[name]
+    if kind not in builds:
         raise ValueError(
-            f"{algorithm} does not do {collective.kind}; it does {', '.join(builds)}, and "
-            f"{collective.kind} is done by {', '.join(algorithms_for(collective.kind))}"
+            f"{name} does not do {kind}; it does {', '.join(builds)}, and "
+            f"{kind} is done by {', '.join(algorithms_for(kind))}"
         )
-    if (algorithm, collective.kind) in _REGISTERED:
-        _proved(algorithm, collective)
-    return builds[collective.kind](collective)
+    if ":" not in algorithm:
+        return name, builds[kind]
+    if name not in _PARAMETERS:
+        takers = " and ".join(f"{other}:{example}" for other, (_, example) in _PARAMETERS.items())
+        raise ValueError(f"{algorithm!r}: {name} takes no parameter, as {takers} do; write {name}")
+    read, _ = _PARAMETERS[name]
+    return name, partial(builds[kind], **read(given))
 
 
 def caveat(algorithm: str, collective: Collective) -> str:
@@ -77,5 +137,22 @@ def algorithms_for(kind: str) -> list[str]:
     return [name for name, builds in ALGORITHMS.items() if kind in builds]
 
 
-for _module in (ring, tree, double_binary_tree, halving_doubling, direct):
+for _module in (
+    ring,
+    tree,
+    double_binary_tree,
+    halving_doubling,
+    direct,
+    recursive_doubling,
+    recursive_halving,
+    neighbor_exchange,
+    bruck,
+    binomial,
+    knomial,
+    scatter_all_gather,
+    scatter_all_gather_ring,
+    pairwise,
+    ring_2d,
+    hierarchical,
+):
     ALGORITHMS[_module.__name__.rpartition(".")[2]] = dict(_module.BUILDS)

@@ -53,6 +53,28 @@ def all_to_all(collective: Collective) -> Schedule:
     return Schedule(collective, "direct", even_chunks(collective), steps)
 
 
+def broadcast(collective: Collective) -> Schedule:
+    """The root gives everything to every other rank, one after another."""
+    ranks, root = collective.ranks, collective.root
+
+    def steps() -> Iterator[Step]:
+        for s in range(1, ranks):
+            yield step(root, (root + s) % ranks, 0, reduce=False)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
+def reduce(collective: Collective) -> Schedule:
+    """Every rank gives everything to the root, which sums."""
+    ranks, root = collective.ranks, collective.root
+    others = (root + np.arange(1, ranks)) % ranks
+
+    def steps() -> Iterator[Step]:
+        yield step(others, root, 0, reduce=True)
+
+    return Schedule(collective, "direct", even_chunks(collective), steps)
+
+
 def gather(collective: Collective) -> Schedule:
     """Every rank gives its part to the root."""
     ranks, root = collective.ranks, collective.root
@@ -91,6 +113,8 @@ BUILDS = {
     "all_reduce": all_reduce,
     "reduce_scatter": reduce_scatter,
     "all_gather": all_gather,
+    "broadcast": broadcast,
+    "reduce": reduce,
     "gather": gather,
     "scatter": scatter,
     "all_to_all": all_to_all,

@@ -1,42 +1,68 @@
 """Recursive halving, then recursive doubling: S/2, S/4, ... to partners ever closer, and back.
 
-Rabenseifner's all-reduce (Thakur, Rabenseifner and Gropp, "Optimization of collective communication
-operations in MPICH", Int. J. High Perform. Comput. Appl. 19, 2005). Where the rank count is no power
-of two, the surplus ranks first hand all their data to a neighbour and get the result from it at the end.
+Rabenseifner's all-reduce and reduce (Thakur, Rabenseifner and Gropp, "Optimization of collective
+communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19, 2005). Where the rank count is
+no power of two, the surplus ranks first hand all their data to a neighbour and get the result from it.
 """
 
 from collections.abc import Iterator
 
-import numpy as np
-
+from sim.algorithms.fold import Fold
 from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from sim.schedule import Ints, Schedule, Step, even_chunks, step
+
+
+def halved(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
+    """Chunk p of those from ``first`` on is summed at place p, whose rank is ``rank[..., p]``."""
+    for distance in fold.halving:
+        partner = fold.place ^ distance
+        begin = partner // distance * distance
+        yield _step(rank, rank[..., partner], first + begin, distance, reduce=True)
+
+
+def doubled(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
+    """What each place has summed goes to all places."""
+    for distance in fold.doubling:
+        partner = fold.place ^ distance
+        begin = fold.place // distance * distance
+        yield _step(rank, rank[..., partner], first + begin, distance, reduce=False)
+
+
+def _step(src: Ints, dst: Ints, chunk: Ints, span: int, *, reduce: bool) -> Step:
+    return step(src.ravel(), dst.ravel(), chunk.ravel(), span=span, reduce=reduce)
 
 
 def all_reduce(collective: Collective) -> Schedule:
     """Reduce-scatter by halving, all-gather by doubling, over the largest power of two of the ranks."""
-    ranks = collective.ranks
-    core = 1 << ranks.bit_length() - 1
-    surplus = ranks - core
-    place = np.arange(core)
-    # the first 2 * surplus ranks pair up: the odd one of each pair works for both
-    rank_at = np.where(place < surplus, 2 * place + 1, place + surplus)
-    idle, helper = 2 * np.arange(surplus), 2 * np.arange(surplus) + 1
+    fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:
-        if surplus:
-            yield step(idle, helper, 0, span=core, reduce=True)
-        distances = [core >> k for k in range(1, core.bit_length())]
-        for distance in distances:
-            partner = place ^ distance
-            yield step(rank_at, rank_at[partner], partner // distance * distance, span=distance, reduce=True)
-        for distance in reversed(distances):
-            partner = place ^ distance
-            yield step(rank_at, rank_at[partner], place // distance * distance, span=distance, reduce=False)
-        if surplus:
-            yield step(helper, idle, 0, span=core, reduce=False)
+        if fold.surplus:
+            yield step(fold.idle, fold.helper, 0, span=fold.core, reduce=True)
+        yield from halved(fold, fold.rank)
+        yield from doubled(fold, fold.rank)
+        if fold.surplus:
+            yield step(fold.helper, fold.idle, 0, span=fold.core, reduce=False)
 
-    return Schedule(collective, "halving_doubling", even_chunks(collective, core), steps)
+    return Schedule(collective, "halving_doubling", even_chunks(collective, fold.core), steps)
 
 
-BUILDS = {"all_reduce": all_reduce}
+def reduce(collective: Collective) -> Schedule:
+    """Reduce-scatter by halving; then a binomial tree gathers the sums at the root."""
+    fold = Fold(collective.ranks)
+    turn = collective.root - fold.rank[0]
+    rank = fold.turned(collective.root)
+
+    def steps() -> Iterator[Step]:
+        if fold.surplus:
+            idle, helper = ((ranks + turn) % collective.ranks for ranks in (fold.idle, fold.helper))
+            yield step(idle, helper, 0, span=fold.core, reduce=True)
+        yield from halved(fold, rank)
+        for distance in fold.doubling:
+            sender = fold.place[distance :: 2 * distance]
+            yield step(rank[sender], rank[sender - distance], sender, span=distance, reduce=False)
+
+    return Schedule(collective, "halving_doubling", even_chunks(collective, fold.core), steps)
+
+
+BUILDS = {"all_reduce": all_reduce, "reduce": reduce}

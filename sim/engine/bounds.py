@@ -66,10 +66,49 @@ def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
     ranks, collective = schedule.ranks, schedule.collective
     if ranks == 1:
         return Bounds(0.0, 0.0)
-    busbw_factor = KINDS[collective.kind].busbw_factor(ranks)
-    hops = {"ring": ranks - 1, "halving_doubling": log2(ranks), "direct": 1}.get(schedule.algorithm, 0)
-    phases = 2 if collective.kind == "all_reduce" else 1
-    return Bounds(busbw_factor * collective.nbytes * parameters.beta, phases * hops * parameters.alpha)
+    way = schedule.algorithm, collective.kind
+    share = _SHARES.get(way, KINDS[collective.kind].busbw_factor)(ranks)
+    hops = _HOPS[schedule.algorithm](ranks) * (2 if way in _THERE_AND_BACK else 1)
+    return Bounds(share * collective.nbytes * parameters.beta, hops * parameters.alpha)
+
+
+def _others(ranks: int) -> float:
+    return ranks - 1
+
+
+_HOPS: dict[str, Callable[[int], float]] = {
+    "ring": _others,
+    "direct": lambda ranks: 1,
+    "pairwise": lambda ranks: 1,
+    "neighbor_exchange": lambda ranks: ranks / 2,
+    "halving_doubling": log2,
+    "recursive_doubling": log2,
+    "recursive_halving": log2,
+    "bruck": log2,
+    "binomial": log2,
+}
+"""Messages of the longest chain in which each sends on what the one before it brought."""
+
+_THERE_AND_BACK = {
+    ("ring", "all_reduce"),
+    ("direct", "all_reduce"),
+    ("binomial", "all_reduce"),
+    ("halving_doubling", "all_reduce"),
+    ("halving_doubling", "reduce"),
+}
+"""What makes so many hops twice."""
+
+_SHARES: dict[tuple[str, str], Callable[[int], float]] = {
+    ("direct", "broadcast"): _others,
+    ("direct", "reduce"): _others,
+    ("binomial", "all_reduce"): log2,
+    ("binomial", "broadcast"): log2,
+    ("binomial", "reduce"): log2,
+    ("recursive_doubling", "all_reduce"): log2,
+    ("halving_doubling", "reduce"): KINDS["all_reduce"].busbw_factor,
+    ("bruck", "all_to_all"): lambda ranks: log2(ranks) / 2,
+}
+"""What the busiest port carries of the size, where it is more than it must."""
 
 
 def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> dict[Hop, float]:

@@ -35,7 +35,6 @@ RATES = {"simpy": 20_000, "fast": 300_000, "rounds": 1_000_000}
 _CONNECTION_BYTES = 2500
 """What the engine keeps for each connection, its transfers on the way included; measured."""
 
-_FEW = 50_000
 _WALK = 10_000
 
 
@@ -132,23 +131,18 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
     """Transfers and connections of a schedule, without a walk through millions of steps.
 
     The first steps are counted. What follows is taken from what each chunk has to travel, which is
-    exact where no transfer spans several chunks.
+    exact where no transfer spans several chunks and none goes through a third rank.
     """
     segments = _segments(plan, graph)
     if isinstance(plan.steps, Streams):
         return Effort(int(plan.steps.count.sum()) + segments, len(plan.steps.order))
-    transfers = _travels(plan) * len(plan.chunks)
-    connections = min(transfers, plan.ranks * (plan.ranks - 1))
-    if transfers > _FEW:
-        transfers, connections = _walked(plan, transfers)
+    transfers, connections = _walked(plan, _travels(plan) * len(plan.chunks))
     return Effort(transfers + segments, connections)
 
 
 def has_more_than(transfers: int, plan: Schedule, graph: Topology) -> bool:
     """Whether a simulation has more transfers, or segments, than so many; looks no further than it must."""
     rest = transfers - _segments(plan, graph)
-    if not isinstance(plan.steps, Streams) and _travels(plan) * len(plan.chunks) <= rest:
-        return False
     return rest < 0 or plan.longer_than(rest)
 
 

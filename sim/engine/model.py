@@ -31,6 +31,50 @@ def _halving_doubling_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
     return 2 * log2(n) * p.alpha + (n - 1) / n * s * (2 * p.beta + p.gamma)
 
 
+def _recursive_doubling_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * (p.alpha + s * (p.beta + p.gamma))
+
+
+def _log_all_gather(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * p.alpha + (n - 1) / n * s * p.beta
+
+
+def _recursive_halving_reduce_scatter(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * p.alpha + (n - 1) / n * s * (p.beta + p.gamma)
+
+
+def _neighbor_exchange_all_gather(n: int, s: float, p: Parameters) -> Seconds:
+    return n / 2 * p.alpha + (n - 1) / n * s * p.beta
+
+
+def _bruck_all_to_all(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * (p.alpha + s / 2 * p.beta)
+
+
+def _binomial_broadcast(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * (p.alpha + s * p.beta)
+
+
+def _binomial_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return log2(n) * (p.alpha + s * (p.beta + p.gamma))
+
+
+def _binomial_all_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return _binomial_reduce(n, s, p) + _binomial_broadcast(n, s, p)
+
+
+def _pairwise_all_to_all(n: int, s: float, p: Parameters) -> Seconds:
+    return (n - 1) * (p.alpha + s / n * p.beta)
+
+
+def _direct_broadcast(n: int, s: float, p: Parameters) -> Seconds:
+    return p.alpha + (n - 1) * s * p.beta if n > 1 else 0.0
+
+
+def _direct_reduce(n: int, s: float, p: Parameters) -> Seconds:
+    return _direct_reduce_scatter(n, n * s, p)
+
+
 def _direct_all_to_all(n: int, s: float, p: Parameters) -> Seconds:
     return p.alpha + (n - 1) / n * s * p.beta if n > 1 else 0.0
 
@@ -60,14 +104,32 @@ CLOSED_FORMS: dict[tuple[str, str], _Form] = {
     ("direct", "scatter"): _direct_all_to_all,
     ("direct", "all_gather"): _direct_all_to_all,
     ("direct", "sendrecv"): _direct_sendrecv,
+    ("direct", "broadcast"): _direct_broadcast,
+    ("direct", "reduce"): _direct_reduce,
+    ("halving_doubling", "reduce"): _halving_doubling_all_reduce,
+    ("recursive_doubling", "all_reduce"): _recursive_doubling_all_reduce,
+    ("recursive_doubling", "all_gather"): _log_all_gather,
+    ("recursive_halving", "reduce_scatter"): _recursive_halving_reduce_scatter,
+    ("neighbor_exchange", "all_gather"): _neighbor_exchange_all_gather,
+    ("bruck", "all_gather"): _log_all_gather,
+    ("bruck", "all_to_all"): _bruck_all_to_all,
+    ("binomial", "all_reduce"): _binomial_all_reduce,
+    ("binomial", "broadcast"): _binomial_broadcast,
+    ("binomial", "reduce"): _binomial_reduce,
+    ("binomial", "gather"): _log_all_gather,
+    ("binomial", "scatter"): _log_all_gather,
+    ("pairwise", "all_to_all"): _pairwise_all_to_all,
 }
 """Seconds by ranks, bytes and parameters, for each algorithm and collective that has a closed form."""
+
+_POWERS_OF_TWO = ("halving_doubling", "recursive_doubling", "recursive_halving", "bruck", "binomial")
+"""What has a closed form only for so many ranks."""
 
 
 def closed_form(algorithm: str, collective: Collective, parameters: Parameters) -> Seconds | None:
     """The closed form's answer on the textbook network, or None where there is none.
 
-    Chunks count as S/n bytes also where elements do not divide so. Halving and doubling have no form
+    Chunks count as S/n bytes also where elements do not divide so. What halves or doubles has no form
     for surplus ranks, whose data compete with the first exchange.
     """
     if not has_closed_form(algorithm, collective):
@@ -78,8 +140,11 @@ def closed_form(algorithm: str, collective: Collective, parameters: Parameters) 
 
 def has_closed_form(algorithm: str, collective: Collective) -> bool:
     """Whether there is a closed form of this algorithm for so many ranks."""
-    surplus = collective.ranks & (collective.ranks - 1)
-    return (algorithm, collective.kind) in CLOSED_FORMS and not (algorithm == "halving_doubling" and surplus)
+    if collective.splits is not None:
+        return False
+    odd, surplus = collective.ranks % 2, collective.ranks & (collective.ranks - 1)
+    without = surplus if algorithm in _POWERS_OF_TWO else odd if algorithm == "neighbor_exchange" else 0
+    return (algorithm, collective.kind) in CLOSED_FORMS and not without
 
 
 def uniform(graph: Topology) -> bool:

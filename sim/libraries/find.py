@@ -13,19 +13,24 @@ from sim.libraries.library import Library
 from sim.network.message import check_network
 from topologies import Topology, load
 from topologies.catalogue import split
+from topologies.graph import name_of
 
 if TYPE_CHECKING:
+    from sim.libraries.mpi.library import Mpi
     from sim.libraries.nccl.communicator import Communicator, Settings
     from sim.libraries.nccl.graph.system import System
     from sim.libraries.nccl.library import Calibrated, Nccl
 
-LIBRARIES = ("ideal", "gloo", "nccl")
+LIBRARIES = ("ideal", "gloo", "nccl", "mpi")
+PICKABLE = ("nccl", "ideal", "mpi")
+"""Libraries that have several ways to carry out a collective."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
 
+    MPI too has a ``protocol``: one of `sim.libraries.mpi.form.PROTOCOLS`.
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
     """
@@ -45,6 +50,12 @@ class Options:
 
         algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
+
+
+def check_pickable(name: str) -> None:
+    """Refuse a library with one way, by name, where the quickest is asked for."""
+    if name not in PICKABLE:
+        raise ValueError(f"nothing to pick in {name!r}; write {', '.join(PICKABLE[:-1])} or {PICKABLE[-1]}")
 
 
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
@@ -86,6 +97,8 @@ def find_library(
     if name == "nccl":
         return _nccl(cluster, values or {}, ranks, options, calibration)
     _refuse_nccls(name, options)
+    if name == "mpi":
+        return _mpi(cluster, values or {}, ranks, options, calibration)
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
@@ -120,10 +133,20 @@ def as_nccl(library: Library) -> "Nccl | None":
     return library
 
 
+def as_mpi(library: Library) -> "Mpi | None":
+    """The library if it is MPI, which says on what its times rest."""
+    if library.name != "mpi":
+        return None
+    from sim.libraries.mpi.library import Mpi
+
+    assert isinstance(library, Mpi)
+    return library
+
+
 def _refuse_nccls(name: str, options: Options) -> None:
     """Refuse what only NCCL understands."""
     given = {
-        "--protocol": options.protocol != "auto",
+        "--protocol": options.protocol != "auto" and name != "mpi",
         "--nccl-version": options.nccl_version is not None,
         "--nccl-graph": options.nccl_graph is not None,
         "--times": options.times is not None,
@@ -131,6 +154,46 @@ def _refuse_nccls(name: str, options: Options) -> None:
     found = ", ".join(option for option, is_given in given.items() if is_given)
     if found:
         raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")
+
+
+def _mpi(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> "Mpi":
+    """MPI as its machine was measured, or with usual figures."""
+    from sim.libraries.mpi.library import Mpi
+
+    graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    if calibration == AUTO:
+        calibration = _shipped_mpi(graph)
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+    if calibration and calibration.mpi is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
+            "library that it was fitted to"
+        )
+    measured = (
+        (calibration.mpi.model(), calibration.mpi.described) if calibration and calibration.mpi else None
+    )
+    return Mpi(
+        graph,
+        ranks,
+        algorithm=options.algorithm,
+        protocol=options.protocol,
+        measured=measured,
+        network=options.network,
+    )
+
+
+def _shipped_mpi(graph: Topology) -> Calibration | None:
+    """What is shipped of a machine whose figures are those that were measured."""
+    changed = set(graph.graph.get("settings", ())) - {"processes"}
+    found = None if changed else shipped(name_of(graph))
+    return found if found and found.mpi else None
 
 
 def _nccl(

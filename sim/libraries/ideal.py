@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sim.algorithms import algorithms_for, caveat, schedule
+from sim.algorithms.grid import squarest
 from sim.collective import Collective
 from sim.engine.effort import estimate, has_more_than
 from sim.engine.laws import ROUNDING
@@ -10,6 +11,7 @@ from sim.libraries import scheduled
 from sim.libraries.library import Candidate
 from sim.libraries.scheduled import Scheduled
 from sim.schedule import Schedule
+from topologies import Topology, num_machines, ranks
 
 MAX_TRANSFERS = 100_000
 """As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
@@ -19,6 +21,44 @@ RECURRENCE = 500
 
 _FIRST = ("halving_doubling", "ring")
 """Weighed first: by what they take, others need not be simulated."""
+
+_NEVER_LESS = {"pairwise": "direct"}
+"""What sends as another does, but waits in between; not weighed."""
+
+_ON_MACHINES = ("hierarchical", "ring_2d")
+"""What takes the machines for the rows of its grid where there are several."""
+
+
+def is_grid_of_machines(count: int, graph: Topology) -> bool:
+    """Whether the first ``count`` ranks are several machines' with as many on each, more than one."""
+    inside = _inside(graph)
+    return count > inside > 1 and count % inside == 0
+
+
+def _inside(graph: Topology) -> int:
+    """How many ranks each machine has, none where that is not told."""
+    each, rest = divmod(len(ranks(graph)), num_machines(graph))
+    return 0 if rest else each
+
+
+def on_machines(name: str, count: int, graph: Topology) -> str:
+    """An algorithm with a machine of the first ``count`` ranks for each row of its grid, if it has a grid.
+
+    A grid that was asked for stays; so does the squarest one of `sim.algorithms.grid` on a single machine.
+    """
+    inside = _inside(graph) if name in _ON_MACHINES else 0
+    if not count > inside > 1:
+        return name
+    if is_grid_of_machines(count, graph):
+        return f"{name}:{count // inside}x{inside}"
+    if name == "hierarchical":
+        rows, columns = squarest(count)
+        raise ValueError(
+            f"hierarchical needs as many ranks on every machine, but {count} ranks are {inside} on each and "
+            f"{count % inside} on the last; write {count - count % inside} ranks, or a grid, for example "
+            f"hierarchical:{rows}x{columns}"
+        )
+    return name
 
 
 class Ideal(Scheduled):
@@ -30,7 +70,7 @@ class Ideal(Scheduled):
         """The algorithms, but for those whose simulation takes too long and is not asked for by name."""
         if self.algorithm != "auto":
             return [Candidate(self.algorithm)]
-        names = sorted(algorithms_for(collective.kind), key=lambda name: name not in _FIRST)
+        names = sorted(self._weighed(collective), key=lambda name: name not in _FIRST)
         if self.calibration:
             fits = self.calibration.fit_for
             names = [name for name in names if fits(self.name, name, "auto")] or names
@@ -54,11 +94,21 @@ class Ideal(Scheduled):
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """The algorithm's schedule, which is proved."""
-        return schedule(candidate.algorithm, collective)
+        return schedule(on_machines(candidate.algorithm, collective.ranks, self.graph), collective)
+
+    def _weighed(self, collective: Collective) -> list[str]:
+        """What may be the quickest, but for what is another algorithm on so many ranks."""
+        names = [name for name in algorithms_for(collective.kind) if name not in _NEVER_LESS]
+        if not is_grid_of_machines(collective.ranks, self.graph):
+            names = [name for name in names if name != "hierarchical"]
+        made = [self.schedule(collective, Candidate(name)).algorithm.partition(":")[0] for name in names]
+        return [
+            name for name, called in zip(names, made, strict=True) if called == name or called not in names
+        ]
 
     def _is_light(self, collective: Collective, name: str) -> bool:
         """Whether ``auto`` has it in seconds: in closed form, by few transfers or by many in recurrence."""
-        plan = schedule(name, collective)
+        plan = self.schedule(collective, Candidate(name))
         if scheduled.has_closed_form(plan, self.graph, self.network):
             return True
         if not has_more_than(MAX_TRANSFERS, plan, self.graph):
@@ -69,7 +119,7 @@ class Ideal(Scheduled):
 
     def _effort(self, collective: Collective, name: str) -> int:
         """Transfers to simulate, of a recurrence as many as an event loop plays in its time."""
-        plan = schedule(name, collective)
+        plan = self.schedule(collective, Candidate(name))
         transfers = estimate(plan, self.graph).transfers
         by_rule = scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
         return transfers // RECURRENCE if by_rule else transfers

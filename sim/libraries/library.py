@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sim.collective import KINDS, Collective
+from sim.collective import Collective
 from sim.engine.laws import check_band, check_monotone
 from sim.engine.timeline import Timeline
 from sim.schedule import Schedule
@@ -91,7 +91,7 @@ class Prediction:
     @property
     def busbw(self) -> float:
         """Bus bandwidth in bytes/s, as nccl-tests defines it."""
-        return self.algbw * KINDS[self.collective.kind].busbw_factor(self.collective.ranks)
+        return self.algbw * self.collective.busbw_factor
 
 
 class Library(Protocol):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sim import jit
 from sim.calibration import Calibration, CalibrationError, Fit
-from sim.collective import Collective
+from sim.collective import KINDS, Collective
 from sim.engine import fast, maxplus, model
 from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
 from sim.engine.effort import consider, has_more_than
@@ -47,10 +47,10 @@ def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> b
     """Whether the schedule has a closed form on this network.
 
     What is sent to a rank directly, and added there, comes in one after another by the closed form, but all
-    at the same time on the ``fair`` network.
+    at the same time on the ``fair`` network; so does what a rank of a binomial tree sends to several.
     """
-    adds = plan.algorithm == "direct" and plan.collective.kind in ("all_reduce", "reduce_scatter")
-    if network == "fair" and adds:
+    adds = plan.algorithm == "direct" and KINDS[plan.collective.kind].reduces
+    if network == "fair" and (adds or plan.algorithm == "binomial"):
         return False
     return model.has_closed_form(plan.algorithm, plan.collective) and model.uniform(graph)
 

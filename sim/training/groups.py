@@ -7,13 +7,14 @@ from typing import Any, Protocol
 
 import simpy
 
-from sim.algorithms import algorithms_for, schedule
+from sim.algorithms import does, schedule
 from sim.collective import Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.effort import consider
 from sim.engine.events import Execution
 from sim.libraries import gloo
 from sim.libraries.gloo import RENDEZVOUS, Gloo
+from sim.libraries.ideal import on_machines
 from sim.libraries.library import Library
 from sim.network.find import make_network
 from sim.network.message import check_network
@@ -121,8 +122,9 @@ class SimulatedGroup:
         """How the library carries out the collective."""
         if self.library == "gloo":
             return gloo.schedule(collective, self.algorithm)
-        known = self.algorithm in algorithms_for(collective.kind)
-        return schedule(self.algorithm if known else "ring", collective)
+        known = self.algorithm != "auto" and does(self.algorithm, collective.kind)
+        name = on_machines(self.algorithm, collective.ranks, self.graph) if known else "ring"
+        return schedule(name, collective)
 
     def bound(self, collective: Collective) -> float:
         """What the busiest link needs for the collective's bytes, and the launch."""

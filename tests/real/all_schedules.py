@@ -15,10 +15,12 @@ SIZES = (0, 4, 12, 1000, 4 * 12_347, 1_000_004)
 def main():
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
+    uneven = Collective.uneven([[(src * dst) % 3 * 5000 for dst in range(ranks)] for src in range(ranks)])
     for algorithm, kinds in ALGORITHMS.items():
         for kind in kinds:
-            for nbytes in SIZES:
-                plan = schedule(algorithm, Collective(kind, ranks, nbytes, itemsize=4))
+            collectives = [Collective(kind, ranks, nbytes, itemsize=4) for nbytes in SIZES]
+            for collective in [*collectives, *([uneven] if kind == "all_to_all" else [])]:
+                plan = schedule(algorithm, collective)
                 prove(plan)
                 buffers = Buffers(plan.collective, plan.chunks, rank, torch.float32, torch.device("cpu"))
                 program = GlooProgram(plan, rank, buffers)
@@ -27,9 +29,9 @@ def main():
                     dist.barrier()
                     program.run()
                     program.collect()
-                    assert buffers.num_wrong() == 0, (algorithm, kind, nbytes)
+                    assert buffers.num_wrong() == 0, (algorithm, collective)
                     if rank == 0:
-                        print("right", algorithm, kind, nbytes, flush=True)
+                        print("right", algorithm, kind, collective.nbytes, flush=True)
     dist.destroy_process_group()
 
 

@@ -139,9 +139,9 @@ def test_what_is_no_result_has_no_row() -> None:
         ringside.rows([7])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("library", ["mpi", "gloo"])
+@pytest.mark.parametrize("library", ["mpich", "gloo"])
 def test_nothing_to_pick_is_said(library: str) -> None:
-    with pytest.raises(ValueError, match="write nccl or ideal"):
+    with pytest.raises(ValueError, match="write nccl, ideal or mpi"):
         ringside.pick("all_reduce", "star", [2], [1024], library=library)
 
 

@@ -43,6 +43,9 @@ QUESTIONS = [
     ("all_gather", "star:4", M, "gloo", "auto", "auto", "float32"),
     ("all_to_all", "star:5", M, "gloo", "auto", "auto", "float32"),
     ("sendrecv", "star:4", M, "gloo", "auto", "auto", "float32"),
+    ("all_reduce", "leonardo:32", M, "mpi", "auto", "auto", "float32"),
+    ("all_gather", "mare-nostrum:8", M, "mpi", "neighbor", "auto", "int32"),
+    ("broadcast", "star:12", M, "mpi", "auto", "rendezvous", "float64"),
 ]
 
 
@@ -239,8 +242,8 @@ def test_a_topology_from_a_file_that_was_changed_by_hand_is_followed(shown):
 
 
 def test_no_library_is_unknown_to_the_door():
-    with pytest.raises(ValueError, match=f"'mpi' is no known library; write one of {', '.join(LIBRARIES)}"):
-        find_library("mpi", "star:4")
+    with pytest.raises(ValueError, match=f"'mpich' is no known library; write one of {', '.join(LIBRARIES)}"):
+        find_library("mpich", "star:4")
 
 
 @pytest.mark.parametrize(

@@ -456,7 +456,7 @@ REFUSED = {
         --model w.yaml --cluster star:4 --optimizer none
         --model w.yaml --cluster star:4 --comm-hook powersgd
         --model w.yaml --cluster star:4 --device abacus
-        --model w.yaml --cluster star:4 --library mpi
+        --model w.yaml --cluster star:4 --library mpich
         --model resnet50 --cluster star:4 --precision float7
         --model resnet50 --cluster star:4 --dtype float7
         --model w.yaml --cluster star:4 -g 0
@@ -581,7 +581,7 @@ REFUSED = {
         all_reduce -o x.jsonl --timeout 0
         all_reduce -o x.jsonl --timeout inf
         all_reduce -o x.jsonl --timeout 1e300
-        all_reduce -o x.jsonl --backend mpi
+        all_reduce -o x.jsonl --backend mpich
         all_reduce -o x.jsonl --algorithm rings
         all_reduce -o x.jsonl --algorithm ping_pong
         all_reduce -o x.jsonl --dtype ''

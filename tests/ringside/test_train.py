@@ -110,7 +110,7 @@ BAD = [
     (("--model", "alexnet"), "'alexnet' is no known model"),
     (("--model", "none.yaml"), "no such file"),
     (("--cluster", "stern:4"), "'stern' is no known cluster"),
-    (("--library", "mpi"), "'mpi' is no known library"),
+    (("--library", "mpich"), "'mpich' is no known library"),
     (("--library", "nccl"), "star"),
     (("-g", "0"), "write 1 rank or more"),
     (("-g", "5"), "5 ranks, but star has 4"),

@@ -2,8 +2,9 @@
 
 It shares nothing with the proof but the schedule: docs/design.md ("What a schedule means") once more,
 as events that happen one at a time. A transfer starts, arrives and, where it adds, is added some time
-later. Its source is read at the start or at the arrival, whichever is drawn. Connections start and
-arrive in order, with `credits` transfers on the way at most.
+later. Its source is read at the start or at the arrival, whichever is drawn; where ranks send copies, when
+what it sends is complete, and nothing is added to that before. Connections start and arrive in order, with
+`credits` transfers on the way at most.
 """
 
 import heapq
@@ -29,6 +30,9 @@ class Program:
         self.waiters: list[list[int]] = []
         self.gates: list[int] = []
         self.connections: dict[Connection, list[int]] = defaultdict(list)
+        self.copies_before: list[list[int]] = []
+        """For each move that adds, where ranks send copies: the moves that copy what it adds to."""
+        readers: dict[tuple[int, int], list[int]] = defaultdict(list)
         writers: dict[tuple[int, int], list[int]] = defaultdict(list)
         for wave in moves(plan):
             numbers = range(len(self.moves), len(self.moves) + len(wave))
@@ -40,6 +44,11 @@ class Program:
                 self.gates.append(len(before))
                 for writer in before:
                     self.waiters[writer].append(number)
+                for chunk in chunks_of(move):
+                    readers[move.src, chunk].append(number)
+            for move in wave:
+                reads = {r for c in chunks_of(move) for r in readers[move.dst, c]}
+                self.copies_before.append(sorted(reads) if plan.copies and move.reduce else [])
             for number, move in zip(numbers, wave, strict=True):
                 for chunk in chunks_of(move):
                     writers[move.dst, chunk].append(number)
@@ -99,6 +108,8 @@ class Execution:
         self.gates = program.gates.copy()
         self.reads_late = [chance.random() < 0.5 for _ in program.moves]
         self.freight: dict[int, list[int]] = {}
+        self.held_back: list[int] = []
+        """Sums that have come before what they are to be added to was copied."""
         self.started = dict.fromkeys(program.connections, 0)
         self.arrived = dict.fromkeys(program.connections, 0)
         # only the simulated world keeps ``after``
@@ -107,6 +118,9 @@ class Execution:
         self.urgency, self.tie = urgency(program, chance), count()
         self.possible: list[tuple[float, int, int, int]] = []
         self.seen: set[int] = set()
+        for transfer, gates in enumerate(self.gates):
+            if not gates:
+                self.copy(transfer)
         for connection in program.connections:
             self.try_start(connection)
         while self.possible:
@@ -129,9 +143,22 @@ class Execution:
         move = self.program.moves[transfer]
         self.freight[transfer] = [self.data[move.src][chunk] for chunk in chunks_of(move)]
 
+    def copy(self, transfer: int) -> None:
+        if self.program.plan.copies:
+            self.read(transfer)
+            held, self.held_back = self.held_back, []
+            for other in held:
+                self.may_add(other)
+
+    def may_add(self, transfer: int) -> None:
+        if all(early in self.freight for early in self.program.copies_before[transfer]):
+            self.may(transfer, ADD)
+        else:
+            self.held_back.append(transfer)
+
     def start(self, transfer: int) -> None:
         connection = connection_of(self.program.moves[transfer])
-        if not self.reads_late[transfer]:
+        if not self.reads_late[transfer] and not self.program.plan.copies:
             self.read(transfer)
         if self.started[connection] == self.arrived[connection]:
             self.may(transfer, ARRIVE)
@@ -141,7 +168,7 @@ class Execution:
     def arrive(self, transfer: int) -> None:
         move = self.program.moves[transfer]
         connection = connection_of(move)
-        if self.reads_late[transfer]:
+        if self.reads_late[transfer] and not self.program.plan.copies:
             self.read(transfer)
         self.arrived[connection] += 1
         if self.arrived[connection] < self.started[connection]:
@@ -152,7 +179,7 @@ class Execution:
             for other in self.program.connections:
                 self.try_start(other)
         if move.reduce:
-            self.may(transfer, ADD)
+            self.may_add(transfer)
         else:
             self.data[move.dst][move.chunk : move.chunk + move.span] = self.freight[transfer]
             self.complete(transfer)
@@ -167,6 +194,8 @@ class Execution:
         self.finished += 1
         for waiter in self.program.waiters[transfer]:
             self.gates[waiter] -= 1
+            if not self.gates[waiter]:
+                self.copy(waiter)
             self.try_start(connection_of(self.program.moves[waiter]))
 
 

@@ -148,6 +148,13 @@ class Simulation:
         self.simultaneous = 0.0 if alike else 1e-8
         self.carry = Link.occupy if alike else Link.carry
         self.counts = Counter(transfer.key[:2] for transfer in self.transfers)
+        self.after = schedule.after
+        self.to_come = Counter((transfer.src, transfer.dst) for transfer in self.transfers)
+        self.later: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        """The connections that wait for all of a pair of ranks."""
+        for connection, pair in {t.key[:2]: (t.src, t.dst) for t in self.transfers}.items():
+            if pair in self.after:
+                self.later[self.after[pair]].append(connection)
         routes = Routes(graph)
         self.paths = {
             (t.src, t.dst): [links[hop] for hop in routes.route(t.src, t.dst)] for t in self.transfers
@@ -193,6 +200,9 @@ class Simulation:
     def advance(self, connection: tuple[int, int], time: float) -> None:
         self.clear[connection] = max(self.clear[connection], time)
         queue = self.waiting[connection]
+        early = self.after.get((queue[0].src, queue[0].dst)) if queue else None
+        if early is not None and self.to_come[early]:
+            return
         while queue and not queue[0].missing and self.credits[connection]:
             self.credits[connection] -= 1
             transfer = queue.popleft()
@@ -217,7 +227,11 @@ class Simulation:
         transfer.pieces -= 1
         if transfer.pieces:
             return
-        connection = transfer.key[:2]
+        connection, pair = transfer.key[:2], (transfer.src, transfer.dst)
+        self.to_come[pair] -= 1
+        if not self.to_come[pair]:
+            for later in self.later[pair]:
+                self.advance(later, time)
         self.credits[connection] += 1
         self.advance(connection, time)
         if transfer.reduce and self.gamma:

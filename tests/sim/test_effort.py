@@ -53,7 +53,6 @@ def test_many_transfers_are_counted(plan: Schedule) -> None:
 
 def test_what_is_not_walked_to_its_end_is_told_by_what_chunks_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = schedule("tree", Collective("all_reduce", 8, 2**34))
-    monkeypatch.setattr(effort, "_FEW", 100)
     monkeypatch.setattr(effort, "_WALK", 100)
     assert estimate(plan, star(8)).transfers == counted(plan)[0]
 

@@ -86,10 +86,13 @@ def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatc
 def test_auto_is_the_quickest_algorithm(kind: str, nbytes: int) -> None:
     for graph in (star(9), star(8, 1e9, 0.0), make("leaf-spine", 2, {"oversubscription": "4"})):
         collective = Collective(kind, 8, nbytes)
-        times = [predict(collective, graph, algorithm=name).time_s for name in algorithms_for(kind)]
+        names = [
+            name for name in algorithms_for(kind) if name != "hierarchical"
+        ]  # no machines of several ranks
+        times = [predict(collective, graph, algorithm=name).time_s for name in names]
         chosen = predict(collective, graph)
         assert chosen.time_s == min(times)
-        assert chosen.algorithm in algorithms_for(kind)
+        assert chosen.algorithm.partition(":")[0] in names
 
 
 @pytest.mark.parametrize("start", [1000, 1024, 1025, 4095])
@@ -127,7 +130,7 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
     ("arguments", "said"),
     [
         ({"engine": "warp"}, "'warp' is no known engine; write one of auto, simpy"),
-        ({"library": "mpi"}, "'mpi' is no known library; write one of ideal, gloo"),
+        ({"library": "mpich"}, "'mpich' is no known library; write one of ideal, gloo"),
         ({"algorithm": "star"}, "'star' is no known algorithm; write one of ring"),
         ({"library": "gloo", "algorithm": "tree"}, "no model of tree all_reduce in gloo"),
     ],

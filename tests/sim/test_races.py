@@ -114,6 +114,21 @@ def test_a_race_goes_well_sometimes(race: str) -> None:
     assert {right(program, chance) for _ in range(200)} == {True, False}
 
 
+def test_two_ranks_that_send_copies_add_to_each_other_what_they_had_before() -> None:
+    exchange = replace(RACES["two ranks add to each other what they had before"][0], copies=True)
+    prove(exchange)
+    program, chance = Program(exchange), random.Random(0)
+    assert all(right(program, chance) for _ in range(200))
+
+
+@pytest.mark.parametrize(
+    "race", [race for race in RACES if race != "two ranks add to each other what they had before"]
+)
+def test_copies_make_no_other_order_certain(race: str) -> None:
+    with pytest.raises(ScheduleError, match="in no certain order"):
+        prove(replace(RACES[race][0], copies=True))
+
+
 def acknowledged(channel: int) -> Schedule:
     """Rank 0 has a part for 3, and 3 tells 1 by another chunk that it came before 1 overwrites it at 0."""
     return all_reduce(

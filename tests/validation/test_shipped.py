@@ -8,7 +8,15 @@ import pytest
 
 import ringside
 import validation.published
-from sim.calibration import SHIPPED, CalibrationError, family, measured_machines, read, shipped, why_not
+from sim.calibration import (
+    CalibrationError,
+    family,
+    measured_machines,
+    read,
+    shipped,
+    shipped_files,
+    why_not,
+)
 from sim.collective import Collective
 from sim.libraries.find import find_library
 from sim.record import RecordError
@@ -16,6 +24,7 @@ from validation import readers
 from validation.calibrate import calibrate, report
 from validation.compare import compare, summaries
 from validation.published.calibrations import calibration, calibrations, of_machine, usable
+from validation.published.mpi import published_mpi
 
 FILES = Path(validation.published.__file__).parent
 
@@ -25,7 +34,8 @@ def rows_of(pattern):
 
 
 def test_every_machine_with_rows_has_a_calibration_and_no_other():
-    assert measured_machines() == sorted({record.cluster for record in usable()})
+    records = [*usable(), *published_mpi()]
+    assert measured_machines() == sorted({record.cluster for record in records})
     assert shipped("aws-p4de") is None
     assert why_not("aws-p4de") == "no measurement of aws-p4de is shipped; family:dgx-a100 has the same box"
     assert family("family:dgx-h100") is shipped("dgx-h100")
@@ -35,7 +45,7 @@ def test_every_machine_with_rows_has_a_calibration_and_no_other():
 
 def test_what_is_shipped_reads_alike_as_a_users_file():
     for machine in measured_machines():
-        assert read(SHIPPED / f"{machine}.yaml") == shipped(machine)
+        assert read(shipped_files()[machine]) == shipped(machine)
 
 
 @pytest.mark.parametrize("machine", ["abci-v100", "summit-v100", "rtx4090-pcie"])

@@ -1,9 +1,9 @@
 """Measurements from any file that people have of them, recognised by what is in it.
 
 Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
-rccl-tests and of NCCL Inspector, and that of published measurements. A row without a usable time (none
-given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped and
-counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
+rccl-tests and of NCCL Inspector, that of published measurements, and PICO's CSV. A row without a usable
+time (none given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped
+and counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
 """
 
 import json
@@ -17,6 +17,7 @@ from topologies.disk import regular
 from validation.readers.inspector import is_operation, read_inspector
 from validation.readers.nccl_tests.json import read_json
 from validation.readers.nccl_tests.text import read_text
+from validation.readers.pico import is_pico, read_pico
 from validation.readers.published import read_published
 from validation.readers.rccl_tests import is_row, read_rccl_tests
 from validation.readers.reading import EXPECTED, Reading, sound
@@ -72,6 +73,8 @@ def text_of(path: Path) -> str:
 def _read(text: str, path: Path) -> Reading:
     if text.lstrip().startswith("[") and _ARRAY.match(text.lstrip()):
         return _lines(objects_of(text, path), path)
+    if is_pico(text):
+        return read_pico(text, path)
     if not text.lstrip().startswith("{"):
         return read_text(text, path)
     if _RECORD.search(text.lstrip().partition("\n")[0]):

@@ -19,7 +19,7 @@ from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, 
 from sim.libraries.nccl.device.crossing import busiest
 from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
-from sim.libraries.nccl.device.p2p import point_to_point
+from sim.libraries.nccl.device.p2p import exchanged, point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import carried_bytes, schedule
@@ -129,7 +129,7 @@ class Nccl:
         if self.comm is None:
             return ALONE
         if collective.kind in POINT_TO_POINT:
-            sent = point_to_point(self.comm, collective.kind, collective.nbytes)
+            sent = point_to_point(self.comm, collective.kind, collective.nbytes, collective)
             return Candidate("p2p", "simple", sent.channels, sent.time_us)
         choice = _table(self.comm, collective).choose(collective.nbytes)
         return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
@@ -312,6 +312,10 @@ def busy(comm: Communicator, collective: Collective) -> tuple[Seconds, Seconds]:
 
 def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:
     """Bytes that must enter or leave the busiest GPU, and the busiest node, one way."""
+    if collective.splits is not None:
+        inside, between = exchanged(comm, collective)
+        of_nodes = between.reshape(2, comm.nodes, comm.gpus).sum(2)
+        return float((inside + between).max()), float(of_nodes.max())
     nbytes, away = collective.nbytes, comm.nodes > 1
     others, other_nodes = (comm.ranks - 1) / comm.ranks, (comm.nodes - 1) / comm.nodes
     match collective.kind:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
+from sim.collective import KINDS, Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.events import Execution, simulate
 from sim.engine.laws import check_time
@@ -147,7 +147,7 @@ def test_where_a_closed_form_is_taken_it_is_what_is_simulated(
     parameters = Parameters(alpha=5e-6, beta=1 / 25e9, gamma=gamma)
     plan = schedule(algorithm, Collective(kind, 8, 8 * 4096))
     simulated, *_ = evaluate(plan, star(8), parameters, "simpy", network="fair")
-    if algorithm == "direct" and kind in ("all_reduce", "reduce_scatter"):
+    if algorithm == "binomial" or (algorithm == "direct" and KINDS[kind].reduces):
         with pytest.raises(ValueError, match="has no closed form; write --engine simpy"):
             evaluate(plan, star(8), parameters, "model", network="fair")
     else:

@@ -9,17 +9,24 @@ for the busiest rank: base and hop are the tuner's figures for rings with the Si
 is a batch of eight peers, and traffic inside the node and over the network goes on at once. Without
 NVLink both pass the GPU's slot, which needs as long as all that it carries. In
 all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has its own NIC
-alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU.
+alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU. Of an uneven
+all_to_all inside and between are what the busiest ranks of each send or receive.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import Collective
 from sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from sim.libraries.nccl.constants import BASE_US
 from sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, nvlink_link, through_cpu
 from sim.libraries.nccl.tuning.figures import hop_us
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")
+
+Floats = NDArray[np.float64]
 
 PEERS_PER_BATCH = 8
 KIB = 1024
@@ -39,13 +46,21 @@ class PointToPoint:
     time_us: float
 
 
-def point_to_point(comm: Communicator, kind: str, nbytes: int) -> PointToPoint:
-    """How ``nbytes`` move: one rank's buffer of all_to_all or sendrecv, the root's of gather or scatter."""
+def point_to_point(
+    comm: Communicator, kind: str, nbytes: int, uneven: Collective | None = None
+) -> PointToPoint:
+    """How ``nbytes`` move: one rank's buffer of all_to_all or sendrecv, the root's of gather or scatter.
+
+    ``uneven`` is an all_to_all whose splits say what each rank has for each other.
+    """
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no point-to-point collective; write one of {', '.join(KINDS)}")
     peers = 1 if kind == "sendrecv" else comm.ranks - 1
     rounds = -(-peers // PEERS_PER_BATCH)
-    inside, between = _bytes_of_busiest(comm, kind, nbytes)
+    if uneven is None or uneven.splits is None:
+        inside, between = _bytes_of_busiest(comm, kind, nbytes)
+    else:
+        inside, between = (float(figures.max()) for figures in exchanged(comm, uneven))
     moving = max(inside / _rate_inside(comm, kind), between / _rate_between(comm, kind) if between else 0.0)
     if kind != "sendrecv" and not comm.system.nvlink:  # of sends to one neighbour, each is inside or between
         moving = max(moving, (inside + between) / comm.system.pcie)
@@ -59,6 +74,16 @@ def _bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float
         return (nbytes if comm.gpus > 1 else 0), (nbytes if comm.nodes > 1 else 0)
     part = nbytes / comm.ranks
     return (comm.gpus - 1) * part, (comm.ranks - comm.gpus) * part
+
+
+def exchanged(comm: Communicator, collective: Collective) -> tuple[Floats, Floats]:
+    """Bytes that each rank sends, and then receives, inside its node, and with other nodes, by its splits."""
+    nbytes = np.array(collective.splits, dtype=np.float64) * collective.itemsize
+    np.fill_diagonal(nbytes, 0)
+    node = np.arange(comm.ranks) // comm.gpus
+    is_inside = node[:, None] == node
+    inside, between = np.where(is_inside, nbytes, 0), np.where(is_inside, 0, nbytes)
+    return np.stack([inside.sum(1), inside.sum(0)]), np.stack([between.sum(1), between.sum(0)])
 
 
 def _rate_inside(comm: Communicator, kind: str) -> float:

@@ -19,7 +19,7 @@ from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.chunks import STEPS
 from sim.libraries.nccl.device.p2p import PEERS_PER_BATCH, PointToPoint, all_channels, point_to_point
 from sim.libraries.nccl.device.schedules import even_pieces
-from sim.schedule import Chunks, Schedule, Step, step
+from sim.schedule import Chunks, Schedule, Step, even_chunks, step
 
 Ints = NDArray[np.int64]
 
@@ -30,31 +30,47 @@ def p2p_schedule(comm: Communicator, collective: Collective) -> Schedule:
         raise ValueError(
             f"a collective of {collective.ranks} ranks on {comm.ranks}; write as many ranks as there are"
         )
-    way = point_to_point(comm, collective.kind, collective.nbytes)
-    elements = collective.space // collective.itemsize
-    blocks = collective.num_blocks
-    starts = np.arange(blocks + 1) * elements // blocks * collective.itemsize
-    starts[-1] = collective.space
-    parts = message_parts(comm, way, -(-elements // blocks) * collective.itemsize, collective.itemsize)
-    consider_chunks(blocks * sum(map(len, parts)))
-    sizes = np.array([size for part in parts for size in part])
-    channel = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    # a block that is an element shorter than others lacks it at its end
-    inside = np.minimum(np.cumsum(sizes) - sizes, np.diff(starts)[:, None])
-    bounds = np.append((starts[:-1, None] + inside).ravel(), collective.space)
-    chunks = Chunks(bounds.astype(np.int64), np.repeat(np.arange(blocks), len(sizes)))
+    way = point_to_point(comm, collective.kind, collective.nbytes, collective)
+    chunks, first, channel = _cut(comm, collective, way)
     peers = rounds(comm)
     sets = max(all_channels(comm) // way.channels, 1)
 
     def steps() -> Iterator[Step]:
         for number, (nodes, locals_) in enumerate(peers):
             src, dst, block = _messages(collective, comm, nodes, locals_)
-            channels = number // PEERS_PER_BATCH % sets * way.channels + np.tile(channel, len(src))
-            pieces = (block[:, None] * len(sizes) + np.arange(len(sizes))).ravel()
-            src, dst = src.repeat(len(sizes)), dst.repeat(len(sizes))
-            yield step(src, dst, pieces, channel=channels, reduce=False)
+            if collective.splits is not None:  # who has nothing for another sends nothing
+                sends = np.diff(chunks.bounds[first])[block] > 0
+                src, dst, block = src[sends], dst[sends], block[sends]
+            many = np.diff(first)[block]
+            pieces = np.repeat(first[block] - np.cumsum(many) + many, many) + np.arange(many.sum())
+            channels = number // PEERS_PER_BATCH % sets * way.channels + channel[pieces]
+            yield step(src.repeat(many), dst.repeat(many), pieces, channel=channels, reduce=False)
 
     return Schedule(collective, "p2p", chunks, steps, STEPS, _waits(comm, collective, peers, sets))
+
+
+def _cut(comm: Communicator, collective: Collective, way: PointToPoint) -> tuple[Chunks, Ints, Ints]:
+    """All chunks, the first chunk of each message, and the channel of each chunk among a message's own.
+
+    Parts of one size are cut alike; one that is an element shorter lacks it at its end.
+    """
+    starts, itemsize = even_chunks(collective).bounds, collective.itemsize
+    most = np.diff(starts)
+    if collective.splits is None:
+        elements = collective.space // itemsize
+        most = np.full(len(most), -(-elements // len(most)) * itemsize)
+    cuts = {}
+    for nbytes in np.unique(most).tolist():
+        parts = message_parts(comm, way, nbytes, itemsize)
+        ends = np.cumsum([size for part in parts for size in part])
+        cuts[nbytes] = ends, np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    counts = np.array([len(cuts[nbytes][0]) for nbytes in most.tolist()])
+    consider_chunks(int(counts.sum()))
+    first = np.append(0, np.cumsum(counts))
+    inside = np.concatenate([cuts[nbytes][0] for nbytes in most.tolist()])
+    ends = starts[:-1].repeat(counts) + np.minimum(inside, np.diff(starts).repeat(counts))
+    chunks = Chunks(np.append(0, ends).astype(np.int64), np.repeat(np.arange(len(most)), counts))
+    return chunks, first, np.concatenate([cuts[nbytes][1] for nbytes in most.tolist()])
 
 
 def rounds(comm: Communicator) -> list[tuple[int, int]]:

@@ -1,0 +1,50 @@
+"""Start mpirun, watch it, and leave nothing of it behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from real.launch.follow import START_S, MeasureError, RankJob, Row, last_lines
+from real.launch.torchrun import started, watched
+
+
+def check_mpi() -> str:
+    """The path of mpirun; refuse where that or mpi4py is missing, with what to install."""
+    found = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    missing = [name for name, there in (("mpirun", found), ("mpi4py", find_spec("mpi4py"))) if not there]
+    if missing or found is None:
+        raise ValueError(
+            f"MPI needs {' and '.join(missing)}, which this Python does not have; install "
+            "'ringside[mpi]', or Debian's openmpi-bin and python3-mpi4py"
+        )
+    return found
+
+
+def run_mpi(job: RankJob, ranks: int, on_row: Callable[[Row], None]) -> None:
+    """Carry out the job under mpirun on this machine; call ``on_row`` with each size's row as it comes.
+
+    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
+    """
+    command = [check_mpi(), *_options(), "-n", str(ranks), sys.executable, "-m", job.worker]
+    with tempfile.TemporaryDirectory(prefix="ringside-") as name:
+        folder = Path(name)
+        job_file, rows_file, log = folder / "job.json", folder / "rows.jsonl", folder / "mpirun.log"
+        job.write(job_file)
+        rows_file.touch()
+        with started([*command, str(job_file), str(rows_file)], log, {}) as process:
+            complaint = watched([process], rows_file, START_S + job.timeout_s, on_row)
+        if complaint:
+            raise MeasureError("\n".join([complaint, *last_lines(log, "mpirun")]))
+
+
+def _options() -> list[str]:
+    """What Open MPI wants to be told; other implementations have none of it."""
+    asked = subprocess.run([check_mpi(), "--version"], capture_output=True, text=True, check=False)
+    if "Open MPI" not in asked.stdout:
+        return []
+    return ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

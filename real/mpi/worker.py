@@ -1,0 +1,105 @@
+"""One rank's work under mpirun: carry out a job over MPI, check every result, write down every time.
+
+Started as ``python -m real.mpi.worker JOB ROWS``; rank 0 appends one JSON line a size to ROWS.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from real.collective.job import Job, row_of
+from real.launch.follow import die_with_parent, show_life
+from real.machine import machine_fingerprint
+from real.mpi.buffers import Buffers
+from real.mpi.programs import LibraryProgram, ScheduleProgram
+from sim.algorithms import schedule
+from sim.collective import Collective
+from sim.proof import prove
+from sim.schedule import even_chunks
+
+_AHEAD_S = 0.002
+
+
+def main() -> None:
+    """Carry out the job on this rank, as one of mpirun's."""
+    die_with_parent()
+    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def carry_out(order: Path, rows: Path) -> None:
+    """Do this rank's part of the job; leave with an error on all ranks where a sum is wrong."""
+    from mpi4py import MPI
+
+    job, communicator = Job.read(order), MPI.COMM_WORLD
+    for nbytes in job.sizes:
+        slowest, wrong = _measured(job, nbytes, communicator, rows)
+        if wrong:
+            print(f"{wrong} elements differ from the exact {job.collective} of {nbytes} B", file=sys.stderr)
+            communicator.Abort(1)
+        if communicator.rank == 0:
+            row = row_of(nbytes, slowest, fingerprint())
+            with rows.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def fingerprint() -> dict[str, str]:
+    """The machine, the MPI library and every variable that steers it."""
+    from mpi4py import MPI
+
+    first = MPI.Get_library_version().partition(",")[0].strip()
+    steering = machine_fingerprint("OMPI_MCA_coll_", "OMPI_MCA_pml", "OMPI_MCA_btl", "UCX_")
+    return steering | {"mpi": first.replace("Open MPI v", "Open MPI ")}
+
+
+def _measured(job: Job, nbytes: int, communicator: Any, rows: Path) -> tuple[list[float], int]:
+    """Seconds of every timed iteration on its slowest rank, and how many elements are wrong in all."""
+    collective = Collective(job.collective, communicator.size, nbytes, dtype=job.dtype)
+    program, buffers = _program(job, collective, communicator)
+    seconds, wrong = [], 0
+    for iteration in range(job.warmup + job.iterations):
+        buffers.reset()
+        if isinstance(program, LibraryProgram):
+            program.prepare()
+        _together(communicator)
+        begun = time.perf_counter()
+        program.run()
+        seconds.append(time.perf_counter() - begun)
+        if communicator.rank == 0:
+            show_life(rows)
+        if iteration in (0, job.warmup + job.iterations - 1):
+            communicator.Barrier()  # a rank that checks its result takes a core from one that is not done
+            program.collect()
+            wrong += buffers.num_wrong()
+    reached = np.array([*seconds[job.warmup :], wrong], dtype=np.float64)
+    *found, worst = np.max(communicator.allgather(reached), axis=0).tolist()
+    return found, int(worst)
+
+
+def _program(
+    job: Job, collective: Collective, communicator: Any
+) -> tuple[ScheduleProgram | LibraryProgram, Buffers]:
+    if job.algorithm == "library":
+        buffers = Buffers(collective, even_chunks(collective), communicator.rank)
+        return LibraryProgram(communicator, collective, buffers), buffers
+    plan = schedule(job.algorithm, collective)
+    prove(plan)
+    buffers = Buffers(collective, plan.chunks, communicator.rank)
+    return ScheduleProgram(communicator, plan, buffers), buffers
+
+
+def _together(communicator: Any) -> None:
+    """Return on all ranks of this machine at the same moment, which the first one names."""
+    communicator.Barrier()
+    ahead = _AHEAD_S * max(1.0, communicator.size / (os.cpu_count() or 1))
+    moment = communicator.bcast(time.monotonic() + ahead, 0)
+    while time.monotonic() < moment:
+        time.sleep(max(moment - time.monotonic() - _AHEAD_S / 4, 0.0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""``ringside collectives``: every collective by every algorithm of every library, proved or refused."""
+
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from ringside import console, options
+from sim.collective import KINDS
+from sim.libraries.coverage import Cell, coverage
+from sim.libraries.find import LIBRARIES, find_library
+
+
+def command(
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME[:COUNT]|FILE", help="On which each is asked for.")
+    ] = "dgx-h100:2",
+    ranks: options.Ranks = None,
+    library: Annotated[str | None, typer.Option(help="One of them alone: ideal, gloo or nccl.")] = None,
+    prove: Annotated[
+        int, typer.Option(min=0, max=64, help="Prove ideal's and gloo's schedules for 1 to so many ranks.")
+    ] = 16,
+    json: options.Json = False,
+) -> None:
+    """List which library answers which collective by which algorithm, and what is proved."""
+    if library is not None and library not in LIBRARIES:
+        raise ValueError(f"{library!r} is no known library; write one of {', '.join(LIBRARIES)}")
+    run(cluster, ranks, (library,) if library else LIBRARIES, prove, as_json=json)
+
+
+def run(cluster: str, ranks: int | None, libraries: tuple[str, ...], prove: int, *, as_json: bool) -> None:
+    """Ask for each and print a table for each library."""
+    find_library("ideal", cluster, ranks=ranks)  # refuses a cluster, or ranks, that there are not
+    cells = []
+    with console.progress("proving", None) as bar:
+        for cell in coverage(cluster, ranks, libraries, prove):
+            cells.append(cell)
+            bar.done(f"{cell.library} {cell.algorithm} {cell.collective}")
+    inputs = {"cluster": cluster, "ranks": ranks, "libraries": list(libraries), "prove": prove}
+    if as_json:
+        console.print_json("collectives", {"inputs": inputs, "rows": [_row(cell) for cell in cells]})
+        return
+    for library, some in groupby(cells, key=lambda cell: cell.library):
+        _show(library, list(some))
+    print("# proved for so many ranks; - is refused by name, and --json has each reason")
+
+
+def _show(library: str, cells: list[Cell]) -> None:
+    refusals = {cell.refused for cell in cells}
+    if len(refusals) == 1 and "" not in refusals:
+        print(f"# {library}: {refusals.pop()}")
+        return
+    rows = [
+        (algorithm, *(_text(cell) for cell in some))
+        for algorithm, some in groupby(cells, key=lambda cell: cell.algorithm)
+    ]
+    console.print_table([library], [("algorithm", ""), *((kind, "(ranks)") for kind in KINDS)], rows)
+
+
+def _text(cell: Cell) -> str:
+    """For how many ranks it is proved, and by what where that is not what was asked for."""
+    if cell.refused:
+        return "-"
+    other = cell.taken if cell.taken.partition(":")[0] != cell.algorithm else ""
+    first, last = cell.proved or (0, 0)
+    proved = f"{first}-{last}" if first < last else str(last) if last else "yes"
+    return f"{other} {proved}".strip()
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    row = {"library": cell.library, "algorithm": cell.algorithm, "collective": cell.collective}
+    if cell.refused:
+        return row | {"refused": cell.refused}
+    return row | {"taken": cell.taken, "proved_ranks": list(cell.proved) if cell.proved else None}

@@ -1,0 +1,54 @@
+"""``--splits``: what each rank has for each other in an uneven all_to_all."""
+
+import re
+from pathlib import Path
+
+from topologies.disk import regular
+
+Rows = tuple[tuple[int, ...], ...]
+
+
+def read_splits(text: str, ranks: int) -> Rows:
+    """Counts of elements by sender, then receiver, for so many ranks.
+
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
+    row alone is what every rank has.
+    """
+    file, where = file_of(text), f"--splits {text}"
+    lines = re.split(r"[;\n]", _content(file) if file else text)
+    rows = [
+        _row(line, f"{where}, {'line' if file else 'row'} {number}")
+        for number, line in enumerate(lines, 1)
+        if line.partition("#")[0].strip()
+    ]
+    if len(rows) == 1:
+        rows *= ranks
+    for number, row in enumerate(rows):
+        if len(rows) != ranks or len(row) != ranks:
+            raise ValueError(
+                f"{where}: sender {number} of {len(rows)} has {len(row)} counts; write one for each of the "
+                f"{ranks} ranks, and one row or {ranks}"
+            )
+    if not rows:
+        raise ValueError(f"{where} says nothing; write a row of counts for each rank")
+    return tuple(rows)
+
+
+def file_of(text: str) -> Path | None:
+    """The file that the text names, if it is no list."""
+    return None if re.fullmatch(r"[\d\s,;]+", text) else Path(text)
+
+
+def _content(path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--splits {path}: {error}; write a list such as 4,1;1,4, or a text file") from None
+
+
+def _row(line: str, where: str) -> tuple[int, ...]:
+    words = line.partition("#")[0].replace(",", " ").split()
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and len(word) < 100):
+            raise ValueError(f"{where}: {word!r} is no count of elements; write 0 or more")
+    return tuple(int(word) for word in words)

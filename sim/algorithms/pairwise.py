@@ -1,0 +1,21 @@
+"""Pairwise exchange: one peer after another, each rank sending so far ahead and receiving from so far behind.
+
+A rank begins with its next peer when it has heard from the last one: (n-1) (alpha + S/n beta) (Thakur,
+Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). `direct` sends to all at once.
+"""
+
+from dataclasses import replace
+
+from sim.algorithms import direct
+from sim.algorithms.turns import Turns
+from sim.collective import Collective
+from sim.schedule import Schedule
+
+
+def all_to_all(collective: Collective) -> Schedule:
+    """What everybody has for everybody, in n-1 turns."""
+    turns = Turns(collective.ranks, range(1, collective.ranks))
+    return replace(direct.all_to_all(collective), algorithm="pairwise", after=turns)
+
+
+BUILDS = {"all_to_all": all_to_all}

@@ -1,0 +1,37 @@
+"""A broadcast as a scatter and an all-gather: some 2 S beta, where a tree takes log2(n) S beta.
+
+The scatter is a binomial tree's, the all-gather recursive doubling: one after the other 2 log2(n) alpha +
+2 (n-1)/n S beta for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005).
+What a rank has of its subtree from the scatter is not sent to it again, and the root, which has all, does not
+wait between the two: its last message of the all-gather may go before the scatter's later ones.
+"""
+
+from collections.abc import Iterator
+
+from sim.algorithms.binomial import handed_down
+from sim.algorithms.fold import Fold
+from sim.collective import Collective
+from sim.schedule import Schedule, Step, even_chunks, step
+
+
+def broadcast(collective: Collective) -> Schedule:
+    """Over the largest power of two of the ranks; who has no place gets everything at the end."""
+    fold = Fold(collective.ranks)
+    rank = fold.turned(collective.root)
+
+    def steps() -> Iterator[Step]:
+        for moved in handed_down(fold.core, 0):
+            yield step(rank[moved.src], rank[moved.dst], moved.chunk, span=moved.span, reduce=False)
+        for distance in fold.doubling:
+            lacks = fold.place[(fold.place ^ distance) % (2 * distance) > 0]
+            begin = lacks // distance * distance
+            yield step(rank[lacks], rank[lacks ^ distance], begin, span=distance, reduce=False)
+        if fold.surplus:
+            turn = rank[0] - fold.rank[0]
+            idle, helper = ((ranks + turn) % collective.ranks for ranks in (fold.idle, fold.helper))
+            yield step(helper, idle, 0, span=fold.core, reduce=False)
+
+    return Schedule(collective, "scatter_all_gather", even_chunks(collective, fold.core), steps)
+
+
+BUILDS = {"broadcast": broadcast}

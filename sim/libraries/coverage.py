@@ -1,0 +1,105 @@
+"""Which library answers which collective by which algorithm, and for how many ranks that is proved."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sim.algorithms import ALGORITHMS, schedule
+from sim.collective import KINDS, Collective
+from sim.libraries import gloo
+from sim.libraries.find import LIBRARIES, Options, find_library
+from sim.libraries.library import Library, answer
+from sim.libraries.mpi import library as mpi
+from sim.libraries.mpi.rounds import ROUNDS
+from sim.proof import prove
+from sim.schedule import Schedule
+from topologies import Topology
+
+NBYTES = 4004
+"""Bytes of what is asked for and proved: some elements that few numbers of ranks divide."""
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""What has a root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One collective by one algorithm of one library: ``refused`` says why not, if it is.
+
+    ``taken`` is what the library took, and ``proved`` for how many ranks its schedule was proved: from 1 on
+    in the textbook, Gloo and MPI, whose schedules know no machine, and for those that were asked for in NCCL;
+    none where MPI has a closed form alone.
+    """
+
+    library: str
+    algorithm: str
+    collective: str
+    taken: str = ""
+    proved: tuple[int, int] | None = None
+    refused: str = ""
+
+
+def algorithms_of(library: str) -> list[str]:
+    """What may be written for ``--algorithm``, ``auto`` where a library has one way of each collective."""
+    if library == "ideal":
+        return list(ALGORITHMS)
+    if library == "nccl":
+        from sim.libraries.nccl.names import ALGORITHMS as NCCLS
+
+        return [*NCCLS, "auto"]
+    if library == "mpi":
+        return list(dict.fromkeys(name for names in ROUNDS.values() for name in names))
+    return ["auto"]
+
+
+def coverage(
+    cluster: "str | Topology",
+    ranks: int | None = None,
+    libraries: Sequence[str] = LIBRARIES,
+    most: int = 0,
+) -> Iterator[Cell]:
+    """Every collective of every library by each of its algorithms, asked for on the cluster's first ranks.
+
+    What knows no machine is proved for 1 to ``most`` ranks, if any.
+    """
+    for name in libraries:
+        for algorithm in algorithms_of(name):
+            for kind in KINDS:
+                yield _cell(cluster, ranks, name, algorithm, kind, most)
+
+
+def _cell(
+    cluster: "str | Topology", ranks: int | None, name: str, algorithm: str, kind: str, most: int
+) -> Cell:
+    cell = Cell(name, algorithm, kind)
+    try:
+        library = find_library(name, cluster, ranks=ranks, options=Options(algorithm), calibration=None)
+        collective = Collective(kind, library.ranks, NBYTES, dtype="float32")
+        taken = answer(library, collective).algorithm
+    except ValueError as error:
+        return replace(cell, refused=str(error))
+    return replace(cell, taken=taken, proved=_proved(library, collective, algorithm, most))
+
+
+def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
+    """For how many ranks the way that a library takes is proved, from and to; what is wrong is raised."""
+    if library.name == "nccl":
+        if library.ranks == 1:
+            return None
+        prove(library.schedule(collective, library.choose(collective)))
+        return library.ranks, library.ranks
+    if library.name == "mpi" and (collective.kind, algorithm) in mpi.WITHOUT:
+        return None
+    for ranks in range(1, most + 1):
+        asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
+        prove(_schedule(library.name, algorithm, asked))
+    return (1, most) if most else None
+
+
+def _schedule(library: str, algorithm: str, collective: Collective) -> Schedule:
+    """The way of a library that knows no machine."""
+    match library:
+        case "ideal":
+            return schedule(algorithm, collective)
+        case "mpi":
+            return mpi.schedule_of(collective, algorithm)
+    return gloo.schedule(collective)

@@ -1,0 +1,183 @@
+"""How long rounds of messages take: MPI's point-to-point protocols, in closed form.
+
+A message costs the software's overhead and the network's latency, which grows with every doubling of the
+distance in ranks. Eager, its bytes are copied on both sides and cross the wire; rendezvous, sender and
+receiver first agree in a round trip, then the wire takes them from buffer to buffer. The library takes what
+is quicker, so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995;
+the protocols: Open UCX, documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import Collective
+from sim.libraries.mpi.rounds import ROUNDS, Round, Rounds
+
+Floats = NDArray[np.float64]
+Values = Mapping[str, float]
+Way = tuple[str, str, str]
+"""Collective, algorithm, and whether a rank is ``alone`` on its node or the node is ``shared``."""
+
+MIB = 2.0**20
+MAPPED = 32 * MIB
+"""Blocks above which malloc asks the system at every call (glibc, DEFAULT_MMAP_THRESHOLD_MAX)."""
+
+FARTHEST = 5.0
+"""Doublings of distance after which latency grows no more: no pair of nodes has more hops than a diameter."""
+
+PROTOCOLS = ("auto", "eager", "rendezvous")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """What ranks are attached by.
+
+    ``rate`` is what one rank's card carries, ``node_rate`` all cards of its node, in GB/s; ``latency_us`` is
+    from node to node. ``per_node`` ranks share a node.
+    """
+
+    rate: float
+    node_rate: float
+    latency_us: float
+    per_node: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A collective by one of its algorithms on ranks behind such ports."""
+
+    collective: Collective
+    algorithm: str
+    port: Port
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """Tasks as arrays: a column for each round, with the task it belongs to, and a figure for each task."""
+
+    task: NDArray[np.int64]
+    nbytes: Floats
+    far: Floats
+    times: Floats
+    peers: Floats
+    exchange: NDArray[np.bool_]
+    queued: NDArray[np.bool_]
+    inward: NDArray[np.bool_]
+    added: Floats
+    across: Floats
+    wire: Floats
+    latency: Floats
+    size: Floats
+    copied: Floats
+    largest: Floats
+    total: Floats
+    touched: Floats
+    ranks: Floats
+    per_node: Floats
+    message: Floats
+    way: tuple[Way, ...]
+
+    def __len__(self) -> int:
+        return len(self.way)
+
+
+def work_of(tasks: Sequence[Task]) -> Work:
+    """The tasks as arrays."""
+    found = [_rounds(task.collective, task.algorithm) for task in tasks]
+    rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, found, strict=True))
+              for one in parts.rounds]  # fmt: skip
+    across = np.array([_across(one.distance, one.exchange, port) for _, port, one in rounds])
+
+    def column(figures: Sequence[float]) -> Floats:
+        return np.array(figures, dtype=np.float64)
+
+    rates = [max(1 / port.rate, part * port.per_node / port.node_rate)
+             for (_, port, _), part in zip(rounds, across, strict=True)]  # fmt: skip
+    return Work(
+        np.array([place for place, _, _ in rounds], dtype=np.int64),
+        column([one.nbytes for _, _, one in rounds]),
+        column([_far(one, port) for _, port, one in rounds]),
+        column([one.times for _, _, one in rounds]),
+        column([one.peers for _, _, one in rounds]),
+        np.array([one.exchange for _, _, one in rounds], dtype=np.bool_),
+        np.array([one.queued for _, _, one in rounds], dtype=np.bool_),
+        np.array([one.inward for _, _, one in rounds], dtype=np.bool_),
+        column([one.added for _, _, one in rounds]),
+        across,
+        column(rates) * 1e-3,
+        column([port.latency_us for _, port, _ in rounds]),
+        column([task.collective.nbytes for task in tasks]),
+        column([parts.copied for parts in found]),
+        column([parts.scratch.largest for parts in found]),
+        column([parts.scratch.total for parts in found]),
+        column([parts.scratch.touched for parts in found]),
+        column([task.collective.ranks for task in tasks]),
+        column([task.port.per_node for task in tasks]),
+        column([max((one.nbytes for one in parts.rounds), default=0.0) for parts in found]),
+        tuple(
+            (task.collective.kind, task.algorithm, "shared" if task.port.per_node > 1 else "alone")
+            for task in tasks
+        ),
+    )
+
+
+def _rounds(collective: Collective, algorithm: str) -> Rounds:
+    """One rank has nobody to send to."""
+    return ROUNDS[collective.kind][algorithm](collective) if collective.ranks > 1 else Rounds(())
+
+
+def _far(one: Round, port: Port) -> float:
+    """Doublings of the distance in nodes; where rounds follow in a row, waiting for it overlaps."""
+    if one.times > 1 or one.distance <= port.per_node:
+        return 0.0
+    return min(math.log2(one.distance / port.per_node), FARTHEST)
+
+
+def _across(distance: int, exchange: bool, port: Port) -> float:
+    """Which part of a node's ranks has its partner on another node, ranks lying in order."""
+    if exchange:
+        return float(distance >= port.per_node)
+    return min(distance / port.per_node, 1.0)
+
+
+def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
+    """Microseconds of each task, by one of `PROTOCOLS`."""
+
+    def summed(figures: Floats) -> Floats:
+        return np.bincount(work.task, figures * work.times, minlength=len(work)).astype(np.float64)
+
+    cold = 1 / (1 + (values["cache_MiB"] * MIB / np.maximum(work.size, 1.0)) ** 2)
+    slowest = np.maximum(1 / values["cold_GBps"], work.per_node / values["memory_GBps"])
+    a_byte = ((1 - cold) / values["warm_GBps"] + cold * slowest) * 1e-3
+    anew = (work.largest > MAPPED) | (
+        (work.total > 1.9 * work.largest) & (work.largest >= values["kept_MiB"] * MIB)
+    )
+    fresh = np.where(anew, work.touched, 0.0) / values["fresh_GBps"] * 1e-3
+    messages = summed(messages_us(work, values, protocol))
+    found: Floats = values["call_us"] + messages + (summed(work.added) + work.copied) * a_byte + fresh
+    return found
+
+
+def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
+    """Microseconds of each round, once."""
+    far = work.far * values["far_us"]
+    outside = values["overhead_us"] + work.latency + far
+    latency = work.across * outside + (1 - work.across) * values["inside_us"]
+    more = work.peers - 1
+    wire = work.nbytes * work.wire / values["link"]
+    inside = work.nbytes / values["inside_GBps"] * 1e-3
+    wire = np.where(work.across > 0, wire, inside)
+    copied = wire + work.nbytes / values["copy_GBps"] * 1e-3
+    agreed = wire + values["handshake_us"] * np.where(work.exchange, 1.0, values["wait"])
+    turns = np.maximum(work.nbytes - values["turns_MiB"] * MIB, 0.0) * work.wire / values["turns"]
+    agreed = agreed + np.where(work.exchange & (work.across > 0), turns, 0.0)
+    quicker = np.minimum(copied, agreed)
+    one = {"auto": quicker, "eager": copied, "rendezvous": agreed}[protocol]
+    a_peer = np.where(work.inward, values["take_us"], values["gap_us"])
+    each = np.where(work.queued, quicker, wire)
+    found: Floats = latency + one + more * (a_peer + each)
+    return found

@@ -1,0 +1,199 @@
+"""MPI as a library: Open MPI's algorithms by name, its choice among them, and how long each takes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sim.algorithms import schedule
+from sim.collective import Collective
+from sim.engine.laws import check_time
+from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from sim.libraries.mpi.decisions import decide
+from sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
+from sim.libraries.mpi.measured import Measured, expected
+from sim.libraries.mpi.names import TYPES
+from sim.libraries.mpi.rounds import ROUNDS
+from sim.libraries.scheduled import Scheduled
+from sim.parameters import Parameters
+from sim.schedule import Schedule
+from topologies import Routes, Topology, num_machines, ranks
+
+SCHEDULES = {
+    ("all_reduce", "nonoverlapping"): "binomial",
+    ("all_gather", "neighbor"): "neighbor_exchange",
+    ("all_to_all", "modified_bruck"): "bruck",
+    ("broadcast", "scatter_allgather"): "scatter_all_gather",
+    ("broadcast", "scatter_allgather_ring"): "scatter_all_gather_ring",
+    ("gather", "linear_sync"): "direct",
+    ("scatter", "linear_nb"): "direct",
+    ("sendrecv", "ring"): "direct",
+}
+"""What the schedules call an algorithm of Open MPI's, where that is another word."""
+
+WITHOUT = (
+    ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
+    ("broadcast", "binary"), ("reduce", "binary"),
+)  # fmt: skip
+"""What has rounds and no schedule."""
+
+
+class Mpi(Scheduled):
+    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words."""
+
+    name = "mpi"
+
+    def __init__(
+        self,
+        graph: Topology,
+        count: int | None = None,
+        *,
+        algorithm: str = "auto",
+        protocol: str = "auto",
+        measured: tuple[Measured, str] | None = None,
+        network: str = "fifo",
+    ) -> None:
+        super().__init__(graph, count, algorithm=algorithm, network=network)
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"{protocol!r} is no protocol of MPI's; write one of {', '.join(PROTOCOLS)}")
+        self.protocol = protocol
+        self.measured = measured
+        self.port = port_of(graph, self.routes)
+
+    def note(self, engine: str = "auto") -> str:
+        """On what the times rest."""
+        if engine in ("simpy", "fast"):
+            return "time_s is the engine's, with MPI's overhead; it is not calibrated"
+        if self.measured and engine == "auto":
+            return f"time_s as measured ({self.measured[1]}); four of five lie from time_lo_s to time_hi_s"
+        return "time_s is by closed form with figures that are usual; it is not calibrated"
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """Every algorithm that Open MPI has for it, or the one asked for."""
+        check_supported(collective)
+        names = ROUNDS[collective.kind]
+        if self.algorithm == "auto":
+            return [Candidate(name, self.protocol) for name in names]
+        if self.algorithm not in names:
+            raise ValueError(
+                f"mpi has no {self.algorithm} for {collective.kind}; write one of {', '.join(names)}"
+            )
+        return [Candidate(self.algorithm, self.protocol)]
+
+    def choose(self, collective: Collective) -> Candidate:
+        """What Open MPI's fixed rules take, or the algorithm asked for."""
+        first, *others = self.candidates(collective)
+        return Candidate(decide(collective), self.protocol) if others else first
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """The algorithm's schedule, which is proved; refuses by name what has none."""
+        return schedule_of(collective, candidate.algorithm)
+
+    def bound(self, collective: Collective, candidate: Candidate) -> float:
+        """Seconds that the cards of a node need for what must cross them, whatever MPI does."""
+        port, nodes = self.port, -(-collective.ranks // self.port.per_node)
+        if nodes == 1:
+            return 0.0
+        if collective.kind in ("all_reduce", "broadcast", "reduce", "sendrecv"):
+            crossing = 1.0
+        else:
+            crossing = 1 - port.per_node / collective.ranks
+        senders = port.per_node if collective.kind == "all_to_all" else 1
+        return collective.nbytes * crossing * senders / port.node_rate * 1e-9
+
+    def time(
+        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
+    ) -> Estimate:
+        """As measured, or by closed form; ``simpy`` and ``fast`` play the schedule over the links instead."""
+        check_engine(engine)
+        check_ranks(self, collective)
+        check_supported(collective)
+        if engine in ("simpy", "fast") or traced:
+            if engine not in ("simpy", "fast"):
+                raise ValueError("MPI's closed form has no timeline; add --engine simpy")
+            return super().time(collective, candidate, engine, traced=traced)
+        if self.network != "fifo":
+            raise ValueError(
+                f"MPI's closed form knows no {self.network} network; simulate with --engine simpy, or leave "
+                "--network out"
+            )
+        task = Task(collective, candidate.algorithm, self.port)
+        if self.measured and engine == "auto":
+            least = self.bound(collective, candidate)
+            times = self.measured[0].seconds([task], candidate.protocol)
+            middle, low, high = (max(float(ends[0]), least) for ends in times)
+            return Estimate(middle, low, high, "measured", candidate.algorithm)
+        values = self.measured[0].values if self.measured else expected()
+        seconds = float(time_us(work_of([task]), values, candidate.protocol)[0]) * 1e-6
+        what = f"MPI's {candidate.algorithm} {collective.kind} of {collective.nbytes} B"
+        check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
+        return Estimate(seconds, seconds, seconds, "model", candidate.algorithm)
+
+    def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
+        """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""
+        if not self.measured:
+            return None
+        return self.measured[0].doubt(*(Task(collective, pair[0], self.port) for pair in (one, other)))
+
+    def _figures(
+        self, collective: Collective, candidate: Candidate
+    ) -> tuple[Parameters, Topology, tuple[float, float]]:
+        """For the engines: a message's overhead and latency, the rate of adding; no protocol, no cache."""
+        values = self.measured[0].values if self.measured else expected()
+        found = replace(
+            self._preset,
+            alpha=self._preset.alpha + values["overhead_us"] * 1e-6,
+            beta=self._preset.beta / values["link"],
+            gamma=1e-9 / values["warm_GBps"],
+            launch=values["call_us"] * 1e-6,
+        )
+        if found not in self._scaled:
+            self._scaled[found] = found.on(self.graph, self.routes)
+        return found, self._scaled[found], (1.0, 1.0)
+
+    def _caveat(self, collective: Collective, candidate: Candidate) -> str:
+        return "played over the links with MPI's overhead, without its protocols, caches and copies"
+
+
+def schedule_of(collective: Collective, algorithm: str) -> Schedule:
+    """The schedule of an algorithm of Open MPI's; refuses by name what has none."""
+    check_supported(collective)
+    way = collective.kind, algorithm
+    if way in WITHOUT:
+        raise ValueError(
+            f"mpi's {algorithm} {collective.kind} has a closed form and no schedule; leave --engine, --trace "
+            "and --links out, or write another --algorithm"
+        )
+    return schedule(SCHEDULES.get(way, algorithm), collective)
+
+
+def check_supported(collective: Collective) -> None:
+    """Refuse by name what torch.distributed does not do over MPI."""
+    if collective.dtype is not None and collective.dtype not in TYPES:
+        raise ValueError(
+            f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
+        )
+    if collective.splits is not None:
+        raise ValueError(
+            "mpi has no time of an uneven all_to_all; leave --splits out, or write --library ideal"
+        )
+    if collective.redop in ("avg", "mulsum"):
+        raise ValueError(
+            f"torch's MPI backend has no {collective.redop}; write --redop with sum, prod, min, max"
+        )
+
+
+def port_of(graph: Topology, routes: Routes) -> Port:
+    """What the ranks of a topology are attached by: the narrowest link between two nodes, and its latency."""
+    every = ranks(graph)
+    nodes = num_machines(graph)
+    each = max(len(every) // nodes, 1)
+    away = each if nodes > 1 else 1
+    if len(every) == 1:
+        return Port(1.0, 1.0, 0.0)
+    links = [graph.edges[hop] for hop in routes.route(0, away)]
+    latency = sum(link["latency"] for link in links) * 1e6
+    rate = min(link["bandwidth"] for link in links) * 1e-9
+    if nodes == 1 or each == 1:
+        return Port(rate, rate, latency)
+    cards = {routes.route(rank, rank + each) for rank in range(each)}
+    narrow = {min(hops, key=lambda hop: graph.edges[hop]["bandwidth"]) for hops in cards}
+    return Port(rate, rate * len(narrow), latency, each)

@@ -1,0 +1,61 @@
+"""Words and numbers: types that go over MPI, and by which variables Open MPI takes one of its algorithms.
+
+The numbers are those of ``ompi_info --param coll tuned --level 9``.
+"""
+
+from collections.abc import Mapping
+
+TYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
+"""What torch.distributed hands to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
+
+CALLS = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+    "broadcast": "bcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+"""What the variables call a collective."""
+
+NUMBERED = {
+    "all_reduce": (
+        "linear",
+        "nonoverlapping",
+        "recursive_doubling",
+        "ring",
+        "segmented_ring",
+        "rabenseifner",
+    ),
+    "all_gather": ("linear", "bruck", "recursive_doubling", "ring", "neighbor", "two_proc"),
+    "reduce_scatter": ("nonoverlapping", "recursive_halving", "ring", "butterfly"),
+    "all_to_all": ("linear", "pairwise", "modified_bruck", "linear_sync", "two_proc"),
+    "broadcast": (
+        *("linear", "chain", "pipeline", "split_binary", "binary", "binomial", "knomial"),
+        *("scatter_allgather", "scatter_allgather_ring"),
+    ),
+    "reduce": ("linear", "chain", "pipeline", "binary", "binomial", "in-order_binary", "rabenseifner"),
+    "gather": ("linear", "binomial", "linear_sync"),
+    "scatter": ("linear", "binomial", "linear_nb"),
+}
+"""Numbered from 1; 0 is the library's own choice."""
+
+
+def variables(kind: str, algorithm: str) -> dict[str, str]:
+    """The variables that make Open MPI take an algorithm."""
+    number = NUMBERED[kind].index(algorithm) + 1
+    return {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        f"OMPI_MCA_coll_tuned_{CALLS[kind]}_algorithm": str(number),
+    }
+
+
+def forced(kind: str, environment: Mapping[str, str]) -> str:
+    """The algorithm that variables force, ``auto`` where they leave the choice to the library."""
+    if kind not in CALLS or environment.get("OMPI_MCA_coll_tuned_use_dynamic_rules") not in ("1", "true"):
+        return "auto"
+    found = environment.get(f"OMPI_MCA_coll_tuned_{CALLS[kind]}_algorithm", "0")
+    names = ("auto", *NUMBERED[kind])
+    return names[int(found)] if found.isdecimal() and int(found) < len(names) else found

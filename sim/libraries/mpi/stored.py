@@ -1,0 +1,75 @@
+"""A measured machine's MPI as a calibration file holds it: figures that people read, and a table as text."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.libraries.mpi.measured import PARAMETERS, Correction, Measured
+from sim.libraries.mpi.rounds import ROUNDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMpi:
+    """A `Measured` in numbers and text.
+
+    ``correction`` has a line for each row fitted: collective, algorithm, ``alone`` on its node or ``shared``,
+    base-2 logarithm of the largest message, what the form left and how sure that is. ``rows`` of ``versions``
+    of MPI were fitted; the errors are of the rows fitted, and ``worst`` names the worst.
+    """
+
+    machine: str
+    rows: int
+    versions: tuple[str, ...]
+    nodes: tuple[int, ...]
+    noise: float
+    kept_MiB: float  # noqa: N815 (the unit is spelled so)
+    median_error: float
+    p90_error: float
+    worst: tuple[str, ...]
+    parameters: dict[str, float]
+    correction: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if set(self.parameters) != set(PARAMETERS):
+            odd = sorted(set(self.parameters) ^ set(PARAMETERS))
+            raise ValueError(f"parameters: {odd[0]} is missing or unknown; make the file anew with calibrate")
+        for name, value in {**self.parameters, "noise": self.noise, "kept_MiB": self.kept_MiB}.items():
+            if not 0 < value < np.inf:
+                raise ValueError(f"{name} is {value}; write a number above 0")
+        if not self.nodes or min(self.nodes) < 1:
+            raise ValueError("nodes must be 1 or more; make the file anew with calibrate")
+        self.model()
+
+    @property
+    def described(self) -> str:
+        """In words, for whoever reads an answer that rests on it."""
+        nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
+        return f"{self.machine}: {self.rows} rows of {', '.join(self.versions)} on {nodes}"
+
+    def model(self) -> Measured:
+        """The model that predicts."""
+        values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
+        return Measured(values, self._correction(), self.noise, self.nodes)
+
+    def _correction(self) -> Correction:
+        try:
+            lines = [line.split() for line in self.correction.splitlines()]
+            ways = tuple((line[0], line[1], line[2]) for line in lines)
+            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 3)
+        except (ValueError, IndexError):
+            raise ValueError("correction cannot be read; make the file anew with calibrate") from None
+        for kind, algorithm, place in ways:
+            if place not in ("alone", "shared") or algorithm not in ROUNDS.get(kind, {}):
+                raise ValueError(f"correction: {kind} {algorithm} {place} is no way of MPI's; leave it out")
+        if not np.all(np.isfinite(figures)) or np.any(figures[:, 2] <= 0):
+            raise ValueError("correction has a figure that is none; make the file anew with calibrate")
+        return Correction(ways, *figures.T)
+
+
+def correction_lines(correction: Correction) -> str:
+    """The table of a correction."""
+    columns = correction.way, correction.message, correction.left, correction.sigma
+    return "".join(
+        f"{' '.join(way)} {message:.4f} {left:.4f} {sigma:.4g}\n"
+        for way, message, left, sigma in zip(*columns, strict=True)
+    )

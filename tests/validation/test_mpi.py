@@ -1,0 +1,186 @@
+"""MPI's model on published rows: what was kept back is predicted, what is shipped is made from them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.calibration import SHIPPED_MPI, CalibrationError, read, shipped
+from sim.libraries.mpi.decisions import decide
+from sim.record import Record, RecordError, collective_of
+from validation.calibrate import calibrate, report
+from validation.compare import compare, summaries
+from validation.mpi.calibrate import calibrate_mpi
+from validation.mpi.observed import is_observable, observed
+from validation.mpi.scorecard import ASKED, Judged, Question, Score, questions, score, winners
+from validation.published.mpi import PICO, published_mpi
+from validation.published.mpi.__main__ import table
+from validation.published.mpi.calibrations import calibrations
+from validation.readers import read as read_file
+
+RECORDS = published_mpi()
+HEADER = "system,nnodes,tasks_per_node,collective,algorithm,dtype,buffer_bytes,median_ns,mpi_lib"
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[tuple[Question, Score]]:
+    """The two questions of a calibration on few nodes."""
+    found = [question for question, _ in zip(questions(RECORDS), ASKED, strict=False)]
+    return [(question, score(question)) for question in found]
+
+
+def test_few_nodes_predict_many_within_15_percent_and_name_the_winner(
+    asked: list[tuple[Question, Score]],
+) -> None:
+    for question, found in asked:
+        assert found.median_error <= 0.15, question.name
+        assert found.won >= 0.85 * found.cells, question.name
+        assert found.cells >= 8
+
+
+def test_no_row_is_judged_by_a_fit_that_it_took_part_in() -> None:
+    for question in questions(RECORDS):
+        assert question.fitted
+        assert not {id(one) for one in question.fitted} & {id(one) for one in question.judged}
+
+
+def test_every_collective_is_predicted_by_the_others_within_a_quarter() -> None:
+    others = [question for question in questions(RECORDS) if "fitted on all others" in question.name]
+    assert {question.judged[0].collective for question in others} >= {"all_reduce", "broadcast", "all_to_all"}
+    for question in others:
+        if question.judged[0].collective in ("all_gather", "all_reduce", "all_to_all"):
+            assert score(question).median_error <= 0.25, question.name
+
+
+def test_the_table_keeps_fitted_and_judged_apart(asked: list[tuple[Question, Score]]) -> None:
+    head, *lines = table([found for _, found in asked])
+    assert head.index("rows fitted") < head.index("|") < head.index("judged")
+    assert all(line.index("|") == head.index("|") for line in lines[:-1])
+
+
+def judged(algorithm: str, measured: float, predicted: float) -> Judged:
+    record = Record(
+        source="test", cluster="star", library="mpi", collective="all_reduce", algorithm=algorithm,
+        num_nodes=4, ranks=4, nbytes=1024, time_s=measured, statistic="median",
+    )  # fmt: skip
+    return Judged(record, predicted, predicted, predicted)
+
+
+def test_a_winner_counts_strictly_and_within_a_tie() -> None:
+    assert winners([judged("ring", 1.0, 1.0), judged("rabenseifner", 1.05, 0.9)]) == (1, 0, 1)
+    assert winners([judged("ring", 1.0, 1.0), judged("rabenseifner", 1.5, 0.9)]) == (1, 0, 0)
+    assert winners([judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.9)]) == (1, 1, 1)
+    assert winners([judged("ring", 1.0, 0.8)]) == (0, 0, 0)
+    # the quicker implementation of an algorithm stands for it
+    again = [judged("ring", 2.0, 0.7), judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.75)]
+    assert winners(again) == (1, 0, 0)
+
+
+def test_open_mpis_own_choice_took_as_long_as_what_the_rules_name() -> None:
+    """Of rows of the default, beside the forced rows of the same job."""
+    forced = {
+        (one.cluster, one.ranks, one.num_nodes, one.collective, one.nbytes, one.algorithm): one.time_s
+        for one in RECORDS
+        if one.algorithm != "auto" and one.fingerprint["algorithm"].endswith("_ompi")
+    }
+    ratios = []
+    for one in RECORDS:
+        key = (one.cluster, one.ranks, one.num_nodes, one.collective, one.nbytes, decide(collective_of(one)))
+        if one.algorithm == "auto" and key in forced:
+            ratios.append(one.time_s / forced[key])
+    near = [ratio for ratio in ratios if 0.9 < ratio < 1.1]
+    assert len(ratios) > 80
+    assert len(near) > 0.9 * len(ratios)
+
+
+def test_what_is_shipped_is_made_from_the_published_rows() -> None:
+    for machine, made in calibrations().items():
+        kept = read(SHIPPED_MPI / f"{machine}.yaml")
+        assert kept.mpi is not None
+        assert made.mpi is not None
+        assert kept.used == made.used
+        assert kept.mpi.parameters == pytest.approx(made.mpi.parameters, rel=0.02)
+        assert kept.mpi.median_error == pytest.approx(made.mpi.median_error, abs=0.005)
+
+
+def test_published_rows_are_predicted_as_calibrated_and_without() -> None:
+    mine = [one for one in RECORDS if one.cluster == "leonardo" and is_observable(one)]
+    as_shipped = summaries(compare(mine, "leonardo"))
+    assert set(as_shipped) == {"fitted", "held_out"}  # Open MPI's own choice was not fitted
+    assert as_shipped["fitted"].median_error < 0.1
+    assert as_shipped["held_out"].typical_factor < 1.2
+    usual = summaries(compare(mine, "leonardo", calibration=None))
+    assert set(usual) == {"unfitted"}
+    assert usual["unfitted"].typical_factor < 1.6
+
+
+def test_a_persons_own_rows_are_calibrated_and_reported(tmp_path: Path) -> None:
+    mine = [one for one in RECORDS if one.cluster == "leonardo" and one.num_nodes <= 8]
+    found = calibrate(mine, "leonardo")
+    assert found.mpi is not None
+    found.write(tmp_path / "mine.yaml")
+    again = read(tmp_path / "mine.yaml")
+    assert again == found
+    text = report(again)
+    assert f"mpi, leonardo: {found.mpi.rows} rows of Open MPI 4.1.6" in text
+    assert "until a rendezvous moves its first byte" in text
+
+
+def test_a_file_of_picos_is_read_as_records() -> None:
+    record = next(one for one in RECORDS if one.fingerprint["algorithm"] == "linear_synch_ompi")
+    assert (record.library, record.algorithm, record.collective) == ("mpi", "linear_sync", "gather")
+    assert (record.cluster, record.ranks, record.num_nodes) == ("mare-nostrum", 32, 32)
+    assert record.library_version == "Open MPI 4.1.5"
+    assert not read_file(PICO).skipped
+
+
+@pytest.mark.parametrize(
+    ("row", "skipped"),
+    [
+        ("fugaku,2x2x2,1,ALLGATHER,default-recursive-doubling,int32,1024,5000,FJMPI 4.0.1", 0),
+        ("leonardo,4,1,BCAST,binomial_ompi,int32,1024,5000,OMPI 4.1.6", 0),
+        ("leonardo,4,1,ALLGATHER,bine_send_over,int32,1024,5000,OMPI 4.1.6", 1),  # no algorithm of MPI's
+        ("leonardo,4,1,ALLGATHER,ring_ompi,int32,1024,0,OMPI 4.1.6", 1),
+    ],
+)
+def test_rows_of_picos_are_told_apart(row: str, skipped: int, tmp_path: Path) -> None:
+    usual = "leonardo,4,1,ALLREDUCE,default_ompi,int32,64,4000,OMPI 4.1.6"
+    (tmp_path / "rows.csv").write_text(f"{HEADER}\n{usual}\n{row}\n")
+    found = read_file(tmp_path / "rows.csv")
+    assert (len(found.records), found.skipped) == (2 - skipped, skipped)
+    if not skipped:
+        assert found.records[1].num_nodes in (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("leonardo,4,1,ALLGATHER,ring,int32,x,5,OMPI", "line 2: bytes is 'x'; expected a number"),
+        ("leonardo,4,1,ALLGATHER,ring,int32,64,nan,OMPI", "line 2: median is 'nan'"),
+        ("leonardo,0,1,ALLGATHER,ring,int32,64,5,OMPI", "0 nodes with 1 tasks each; expected 1 or more"),
+        ("leonardo,4,1,ALLSPIN,ring,int32,64,5,OMPI", "'ALLSPIN' is no known collective"),
+        ("leonardo,4", "median is ''"),
+    ],
+)
+def test_a_broken_row_of_picos_is_refused_with_its_place(row: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"{HEADER}\n{row}\n")
+    with pytest.raises(RecordError, match=complaint):
+        read_file(tmp_path / "rows.csv")
+
+
+def test_a_calibration_of_other_things_is_refused() -> None:
+    mine = [one for one in RECORDS if one.cluster == "leonardo"][:9]
+    nccl = shipped("dgx-h100")
+    with pytest.raises(CalibrationError, match="dgx-h100 has nothing of MPI"):
+        compare(mine, "leonardo", calibration=nccl)
+    with pytest.raises(RecordError, match="too few records of MPI to fit"):
+        calibrate_mpi(mine[:3], "leonardo", {})
+    with pytest.raises(RecordError, match="the records are of leonardo, not of mare-nostrum"):
+        calibrate(mine, "mare-nostrum")
+
+
+def test_rows_on_uneven_nodes_are_refused() -> None:
+    record = next(one for one in RECORDS if is_observable(one))
+    uneven = replace(record, ranks=7, num_nodes=2)
+    with pytest.raises(RecordError, match="7 ranks on 2 nodes"):
+        observed([uneven], "leonardo", {})

@@ -1,0 +1,1 @@
+"""MPI as it was measured: rows become tasks, tasks are fitted, predicted and judged."""

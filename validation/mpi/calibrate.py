@@ -1,0 +1,59 @@
+"""From measured MPI rows to what a calibration file holds, and the report of it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sim.libraries.mpi.measured import EXPECTED, PARAMETERS
+from sim.libraries.mpi.stored import StoredMpi, correction_lines
+from sim.record import Record, RecordError
+from topologies.catalogue import split
+from topologies.units import format_size
+from validation.mpi.fit import fit
+from validation.mpi.observed import is_observable, observed
+
+MIN_ROWS = 4
+WORST_ROWS = 3
+
+
+def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> StoredMpi:
+    """Fit MPI's model to the records of one cluster that it has a form for."""
+    known = [record for record in records if is_observable(record)]
+    if len(known) < MIN_ROWS:
+        raise RecordError(f"too few records of MPI to fit ({len(known)}); measure {MIN_ROWS} sizes or more")
+    rows = observed(known, cluster, settings)
+    model = fit(rows)
+    times = np.array([record.time_s for record in known])
+    off = model.seconds([row.task for row in rows])[0] / times - 1
+    errors = np.abs(off)
+    return StoredMpi(
+        machine=split(cluster)[0],
+        rows=len(rows),
+        versions=tuple(sorted({record.library_version or "MPI" for record in known})),
+        nodes=model.nodes,
+        noise=round(model.noise, 4),
+        kept_MiB=model.values["kept_MiB"],
+        median_error=round(float(np.median(errors)), 4),
+        p90_error=round(float(np.percentile(errors, 90)), 4),
+        worst=tuple(
+            f"{known[i].algorithm} {known[i].collective} of {format_size(known[i].nbytes)} on "
+            f"{known[i].ranks} ranks {off[i]:+.1%}"
+            for i in np.argsort(-errors)[:WORST_ROWS]
+        ),
+        parameters={name: float(f"{model.values[name]:.5g}") for name in PARAMETERS},
+        correction=correction_lines(model.correction),
+    )
+
+
+def report_mpi(stored: StoredMpi) -> list[str]:
+    """What was fitted, beside what was expected, for a person to read."""
+    lines = [
+        "",
+        f"mpi, {stored.described}: error median {stored.median_error:.1%}, 90th percentile "
+        f"{stored.p90_error:.1%}",
+        f"  {'kept_MiB':<13} {stored.kept_MiB:>8.4g}            from where scratch memory is asked for anew",
+    ]
+    for name in PARAMETERS:
+        one = EXPECTED[name]
+        lines.append(f"  {name:<13} {stored.parameters[name]:>8.4g} (of {one.value:>5g}) {one.meaning}")
+    return [*lines, f"  worst rows: {'; '.join(stored.worst)}"]

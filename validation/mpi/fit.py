@@ -1,0 +1,69 @@
+"""The fit: what is expected of a machine's MPI, corrected by its measurements (robust MAP).
+
+Log-normal priors, a soft-L1 loss of log time; whether scratch memory is kept between calls is whichever
+explains the rows better; then the correction for what is left.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from sim.libraries.mpi.form import time_us, work_of
+from sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, Measured, corrected
+from validation.mpi.observed import Observed
+
+Floats = NDArray[np.float64]
+
+SPREAD = 0.08
+"""Log spread of rows about the form."""
+
+LEAST_NOISE = 0.05
+
+SHARED = ("inside_us", "inside_GBps", "memory_GBps")
+"""What only rows with several ranks on a node tell of, and all that these change where there are others."""
+
+
+def fit(rows: Sequence[Observed]) -> Measured:
+    """Fit the machine's parameters to rows of one machine."""
+    work = work_of([row.task for row in rows])
+    log_us = np.log([row.record.time_s * 1e6 for row in rows])
+    values = _values(rows)
+    left = log_us - np.log(time_us(work, values))
+    correction = corrected(work, left, np.full(len(rows), SPREAD))
+    mean, _ = correction.predict(work)
+    noise = max(1.4826 * float(np.median(np.abs(left - mean))), LEAST_NOISE)
+    nodes = tuple(sorted({row.record.num_nodes or row.record.ranks for row in rows}))
+    return Measured(values, correction, noise, nodes)
+
+
+def _values(rows: Sequence[Observed]) -> dict[str, float]:
+    """By the rows of one rank a node first, if there are any; then what is shared, by the others."""
+    usual = {name: one.value for name, one in EXPECTED.items()}
+    alone = [row for row in rows if row.task.port.per_node == 1]
+    trials = [_descend(alone or rows, usual | {"kept_MiB": kept}, PARAMETERS) for kept in KEPT_MIB]
+    _, found = min(trials, key=lambda trial: trial[0])
+    shared = [row for row in rows if row.task.port.per_node > 1]
+    return _descend(shared, found, SHARED)[1] if alone and shared else found
+
+
+def _descend(
+    rows: Sequence[Observed], values: Mapping[str, float], free: Sequence[str]
+) -> tuple[float, dict[str, float]]:
+    """The values of largest posterior, and their cost; what no row asks for stays as it is expected."""
+    work = work_of([row.task for row in rows])
+    log_us = np.log([row.record.time_s * 1e6 for row in rows])
+    centre = np.log([EXPECTED[name].value for name in free])
+    sigma = np.array([EXPECTED[name].sigma for name in free])
+
+    def tried(x: Floats) -> dict[str, float]:
+        return {**values, **dict(zip(free, np.exp(x).tolist(), strict=True))}
+
+    def residuals(x: Floats) -> Floats:
+        off = (np.log(time_us(work, tried(x))) - log_us) / SPREAD
+        soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
+        return np.concatenate([soft, (x - centre) / sigma])
+
+    found = least_squares(residuals, centre, x_scale=sigma)
+    return float(found.cost), tried(found.x)

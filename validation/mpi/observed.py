@@ -1,0 +1,67 @@
+"""Measured MPI rows as the model sees them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from inspect import signature
+
+from sim.libraries.mpi.decisions import decide
+from sim.libraries.mpi.form import Port, Task
+from sim.libraries.mpi.library import port_of
+from sim.libraries.mpi.rounds import ROUNDS
+from sim.record import Record, RecordError, collective_of
+from topologies import Routes, Topology, load
+from topologies.catalogue import MAKERS, split
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A record, and the task that it timed."""
+
+    record: Record
+    task: Task
+
+
+def is_observable(record: Record) -> bool:
+    """Whether MPI's model has a form for what a record timed."""
+    if record.library != "mpi" or record.ranks < 2 or not record.nbytes:
+        return False
+    return algorithm_of(record) in ROUNDS[record.collective]
+
+
+def algorithm_of(record: Record) -> str:
+    """The algorithm that ran; Open MPI's own choice where none was forced."""
+    return decide(collective_of(record)) if record.algorithm == "auto" else record.algorithm
+
+
+def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Observed]:
+    """The records on the cluster's ports; its count of ranks or nodes is each record's own."""
+    name = split(cluster)[0]
+    ports: dict[tuple[int, int], Port] = {}
+    found = []
+    for record in records:
+        nodes = record.num_nodes or record.ranks
+        if record.ranks % nodes:
+            raise RecordError(
+                f"{record.ranks} ranks on {nodes} nodes; MPI's model wants as many on every node"
+            )
+        shape = nodes, record.ranks // nodes
+        if shape not in ports:
+            ports[shape] = _port(name, settings, *shape)
+        collective = collective_of(record)
+        found.append(Observed(record, Task(collective, algorithm_of(record), ports[shape])))
+    return found
+
+
+def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port:
+    """The same for every number of nodes but one, so two are drawn."""
+    graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
+    return port_of(graph, Routes(graph))
+
+
+@cache
+def _drawn(name: str, settings: tuple[tuple[str, str], ...], nodes: int, each: int) -> Topology:
+    values = dict(settings)
+    if name in MAKERS and "processes" in signature(MAKERS[name]).parameters:
+        return load(f"{name}:{nodes}", values | {"processes": str(each)})
+    return load(name, values, ranks=nodes * each, nodes=nodes)

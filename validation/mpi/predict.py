@@ -1,0 +1,33 @@
+"""What MPI's model says of measured rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sim.calibration import Calibration, CalibrationError
+from sim.libraries.mpi.form import time_us, work_of
+from sim.libraries.mpi.measured import expected
+from sim.record import Record, RecordError
+from validation.mpi.observed import is_observable, observed
+
+
+def predictions(
+    records: Sequence[Record], cluster: str, settings: Mapping[str, str], calibration: Calibration | None
+) -> Iterator[tuple[float, float, float]]:
+    """Seconds of each record and the ends of its band, as calibrated or with usual figures."""
+    if not records:
+        return iter(())
+    if calibration and calibration.mpi is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none"
+        )
+    for record in records:
+        if not is_observable(record):
+            raise RecordError(
+                f"mpi has no form for {record.algorithm} {record.collective} of {record.nbytes} B on "
+                f"{record.ranks} ranks; leave such rows out"
+            )
+    tasks = [row.task for row in observed(records, cluster, settings)]
+    if calibration and calibration.mpi:
+        times = calibration.mpi.model().seconds(tasks)
+    else:
+        times = (time_us(work_of(tasks), expected()) * 1e-6,) * 3
+    return ((float(middle), float(low), float(high)) for middle, low, high in zip(*times, strict=True))

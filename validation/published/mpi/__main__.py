@@ -1,0 +1,33 @@
+"""``python -m validation.published.mpi`` prints how far MPI's model is off on published rows kept back."""
+
+from collections.abc import Sequence
+
+from validation.mpi.scorecard import TIED, Score, questions, score
+from validation.published.mpi import published_mpi
+
+HEAD = (
+    f"{'question':58} {'rows fitted':>11} {'median':>7} | {'judged':>6} {'median':>7} {'p90':>6} "
+    f"{'in band':>7} {'winner':>9} {'or tied':>9}"
+)
+
+
+def main() -> None:
+    """Print a line a question."""
+    records = published_mpi()
+    print("\n".join(table([score(question) for question in questions(records)])))
+
+
+def table(scores: Sequence[Score]) -> list[str]:
+    """The scores as lines; left of the bar is what was fitted, right of it what was kept back."""
+    lines = [HEAD]
+    for one in scores:
+        cells = [f"{part:>3} of {one.cells:<2}" if one.cells else "-" for part in (one.won, one.near)]
+        lines.append(
+            f"{one.name:58} {one.fitted:>11} {one.fit_error:>7.1%} | {one.judged:>6} "
+            f"{one.median_error:>7.1%} {one.p90_error:>6.0%} {one.covered:>7.0%} {cells[0]:>9} {cells[1]:>9}"
+        )
+    return [*lines, f"tied: took at most {TIED:.0%} longer than the quickest that was measured"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""PICO's CSV of MPI collectives: a row a system, collective, algorithm and buffer, a median in nanoseconds.
+
+Columns are known by name (github.com/HLC-Lab/pico; its summaries say ``collective_type``, ``algo_name`` and
+``buffer_size``, to which the node count is to be added). A buffer is what a rank has of all blocks together.
+Buffers in a GPU's memory make a site of their own; what MPI's model has no algorithm for is skipped.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sim.libraries.mpi.rounds import ROUNDS
+from sim.record import Record, RecordError
+from validation.readers.reading import EXPECTED, Reading, dtype_of, kind_at, sound
+
+_COLUMNS = {
+    "collective": ("collective", "collective_type"),
+    "algorithm": ("algorithm", "algo_name"),
+    "bytes": ("buffer_bytes", "buffer_size"),
+    "nodes": ("nnodes", "nodes", "Nodes"),
+    "median": ("median_ns", "median"),
+}
+_OPTIONAL = {
+    "each": ("tasks_per_node",),
+    "system": ("system", "System"),
+    "dtype": ("dtype", "datatype"),
+    "gpu": ("gpu",),
+    "mpi": ("mpi_lib",),
+    "version": ("mpi_version",),
+    "iterations": ("iters",),
+}
+
+_NAMES = {"linear_synch": "linear_sync", "neighbor_exchange": "neighbor"}
+_SYSTEMS = {"mare_nostrum": "mare-nostrum"}
+_LIBRARIES = {"OMPI": "Open MPI"}
+STATISTIC = "median over iterations of the slowest rank"
+
+
+def is_pico(text: str) -> bool:
+    """Whether the first line is a header of such a CSV."""
+    return _found(text.partition("\n")[0].strip().split(",")) is not None
+
+
+def read_pico(text: str, path: Path) -> Reading:
+    """All rows; those without a time are counted as skipped."""
+    lines = csv.DictReader(text.splitlines())
+    columns = _found(lines.fieldnames or ())
+    if columns is None:
+        raise RecordError(f"{path}: no CSV of PICO's; {EXPECTED}")
+    records, skipped = [], 0
+    for number, row in enumerate(lines, start=2):
+        record = _record(row, columns, f"{path}, line {number}")
+        if record is None:
+            skipped += 1
+        else:
+            records.append(record)
+    return Reading(tuple(records), skipped)
+
+
+def _found(names: Sequence[str]) -> dict[str, str] | None:
+    """Which column says what; ``None`` where one that is needed is missing."""
+    found = {key: name for key, known in (_COLUMNS | _OPTIONAL).items() for name in known if name in names}
+    return found if set(_COLUMNS) <= set(found) else None
+
+
+def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: str) -> Record | None:
+    cells = {key: (row.get(name) or "").strip() for key, name in columns.items()}
+    time_ns = _number(cells["median"], place, "median")
+    nbytes, nodes = int(_number(cells["bytes"], place, "bytes")), _product(cells["nodes"], place)
+    each = int(_number(cells.get("each") or "1", place, "tasks_per_node"))
+    if time_ns <= 0 or nbytes <= 0:
+        return None
+    if nodes < 1 or each < 1:
+        raise RecordError(f"{place}: {nodes} nodes with {each} tasks each; expected 1 or more")
+    kind, algorithm = _kind(cells["collective"], place), _algorithm(cells["algorithm"])
+    if algorithm not in ("auto", *ROUNDS[kind]):
+        return None
+    system = cells.get("system", "")
+    mpi = _LIBRARIES.get(cells.get("mpi", "").split(" ")[0], cells.get("mpi", "").split(" ")[0])
+    version = cells.get("version") or cells.get("mpi", "").partition(" ")[2]
+    record = Record(
+        source="PICO (github.com/HLC-Lab/pico)",
+        cluster=_SYSTEMS.get(system, system) or "mpi",
+        site=f"{system}, GPU memory" if cells.get("gpu") == "yes" else system,
+        library="mpi",
+        library_version=f"{mpi} {version}".strip(),
+        backend="mpi",
+        collective=kind,
+        algorithm=algorithm,
+        num_nodes=nodes,
+        ranks=nodes * each,
+        nbytes=nbytes,
+        dtype=dtype_of(cells.get("dtype", "")),
+        time_s=time_ns * 1e-9,
+        statistic=STATISTIC,
+        iterations=int(cells["iterations"]) if cells.get("iterations", "").isdecimal() else 0,
+        fingerprint={"algorithm": cells["algorithm"]},
+    )
+    return sound(record, place)
+
+
+def _kind(text: str, place: str) -> str:
+    return kind_at(place, "broadcast" if text.lower() == "bcast" else text)
+
+
+def _product(text: str, place: str) -> int:
+    """A count of nodes, which may be a torus': ``4x4x4``."""
+    return math.prod(int(_number(part, place, "nodes")) for part in text.split("x"))
+
+
+def _algorithm(text: str) -> str:
+    """Open MPI's name of it: without who ran it, the library itself or PICO over send and receive."""
+    bare = text.lower().removeprefix("default-").replace("-", "_")
+    for suffix in ("_ompi", "_over", "_mpich"):
+        bare = bare.removesuffix(suffix)
+    return "auto" if bare == "default" else _NAMES.get(bare, bare)
+
+
+def _number(text: str, place: str, what: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise RecordError(f"{place}: {what} is {text!r}; expected a number")
+    return found
