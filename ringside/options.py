@@ -62,6 +62,10 @@ Times = Annotated[
     typer.Option(help="For nccl: tuner, or pipeline, a model of its rings and trees [default: tuner]"),
 ]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
+Export = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE|DIR", help="Write it in another tool's format, by what the name ends in."),
+]
 BucketCap = Annotated[
     float | None, typer.Option(help="ddp: MiB a bucket [default: 25 after a first one of 1]")
 ]

@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +54,33 @@ def write_file(path: Path, content: str | bytes) -> None:
     except OSError as error:
         unread = error.errno == errno.ENXIO
         raise _refusal(path, "nobody reads from it" if unread else error.strerror) from None
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that could not be made, or that has something in it."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise _refusal(path, "it is there already and not an empty folder")
+    if not (target.parent.is_dir() and os.access(target.parent, os.W_OK)):
+        raise _refusal(path, f"{target.parent} is no folder that can be written to")
+
+
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Make a folder of files, which is there with all of them or not at all."""
+    check_folder(path)
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".ringside.{os.getpid()}")
+    try:
+        beside.mkdir()
+        try:
+            for name, content in files.items():
+                (beside / name).write_bytes(content)
+            beside.replace(target)
+        except BaseException:  # an interrupt too must leave nothing behind
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise _refusal(path, error.strerror) from None
 
 
 def regular(path: Path) -> Path:

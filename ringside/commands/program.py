@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.commands import program_check
+from ringside.commands import program_check, program_source
 from sim.engine.effort import forced
 
 Script = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE.py", help="A script with def main(dist), as for torch.distributed."),
+    typer.Argument(
+        metavar="FILE",
+        help="A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
+    ),
 ]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="How many run it, or each job.")]
 Library = Annotated[
@@ -70,6 +73,7 @@ def command(
     output: Output = None,
     plot: options.Plot = None,
     trace: options.Trace = None,
+    export: options.Export = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -80,20 +84,23 @@ def command(
 
         with forced(force):
             program_on_cluster.run(
-                program_on_cluster.asked(file, ranks, jobs or []), library, cluster, settings or [],
+                program_source.all_asked(file, ranks, jobs or []), library, cluster, settings or [],
                 eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
-                fold=fold, plot=plot, trace=trace, as_json=json,
+                fold=fold, plot=plot, trace=trace, export=export, as_json=json,
             )  # fmt: skip
         return
-    if file is None or ranks is None or jobs:
+    if file is None or jobs:
         raise ValueError("write FILE.py and -g N, its ranks; --job goes with --cluster")
+    job = program_source.asked(file, ranks)
     if not real:
-        program_check.run(file, ranks, library, eager=eager, as_json=json)
+        program_check.run(job, library, eager=eager, export=export, as_json=json)
         return
+    if job.read:
+        raise ValueError(f"{file}: --real runs scripts only; leave it out, or write FILE.py")
     from ringside.commands.program_real import RealRun
 
     RealRun(
-        file=file, ranks=ranks, library=library, eager=eager, emulate=emulate,
+        file=file, ranks=job.ranks, library=library, eager=eager, emulate=emulate,
         settings=tuple(settings or ()), compute=compute, iterations=iterations, warmup=warmup,
         timeout_s=timeout, output=output, trace=trace, force=force,
     ).carry_out(as_json=json)  # fmt: skip
@@ -106,7 +113,9 @@ def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: 
     if misplaced := _words(given & (_OF_SIMULATIONS if real else _OF_REAL_RUNS)):
         other = "--real runs the job and simulates nothing" if real else "only --real runs the job"
         raise ValueError(f"{misplaced}: {other}; leave one or the other out")
-    if only_check and (pictures := _words(given & {"plot", "trace"})):
+    if real and "export" in given:
+        raise ValueError("--export: --real runs the job and writes no other format; leave one of them out")
+    if only_check and (pictures := _words(given & {"plot", "trace", "export"})):
         raise ValueError(f"{pictures}: --check proves and no more; leave one or the other out")
     lost = _words(given & {*_OF_SIMULATIONS, "settings", "trace"})
     if lost and not (real or placed):

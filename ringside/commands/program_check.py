@@ -1,27 +1,48 @@
 """``ringside program``: the verdict on a job, in words or as JSON."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from ringside import console
+from ringside.commands.program_source import Asked, by_default, exported, print_exported
+from sim.formats.program_files import check_export, write
 from sim.program.check import PROVED, Verdict, check
-from sim.program.script import program_of
 
 
-def run(file: Path, ranks: int, library: str, *, eager: bool, as_json: bool) -> None:
-    """Record, prove and print."""
-    verdict = check(program_of(file, ranks, library, eager=eager))
-    told(file, ranks, library, verdict, as_json=as_json)
+def run(job: Asked, library: str, *, eager: bool, export: Path | None, as_json: bool) -> None:
+    """Record or read, prove and print; what is proved is written for others where that is asked for."""
+    check_export(export, (job.file,))
+    program = job.program(library, eager=eager)
+    verdict = check(program)
+    lost = []
+    if export and verdict.verdict == PROVED:
+        lost = write(program, export, by_default)
+    if export is not None and verdict.verdict != PROVED:
+        export = None
+    told(job, library, verdict, export, lost, as_json=as_json)
 
 
-def told(file: Path, ranks: int, library: str, verdict: Verdict, *, as_json: bool) -> None:
-    """Print a verdict; end with exit code 1 unless it is proved."""
+def told(
+    job: Asked,
+    library: str,
+    verdict: Verdict,
+    export: Path | None = None,
+    lost: Sequence[str] = (),
+    *,
+    as_json: bool,
+) -> None:
+    """Print a verdict, and what was written; end with exit code 1 unless it is proved."""
     if as_json:
-        console.print_json("program", content(file, ranks, library, verdict))
+        notes = {"notes": list(job.notes)} if job.notes else {}
+        told = content(job.file, job.ranks, library, verdict)
+        console.print_json("program", told | notes | exported(export, lost))
     else:
-        print_told(file, ranks, library, verdict)
+        print_told(job.file, job.ranks, library, verdict)
+        print("".join(f"# {note}\n" for note in job.notes), end="")
+        print_exported(export, lost)
     if verdict.verdict != PROVED:
         raise typer.Exit(1)
 

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ringside import console
 from ringside.commands.program_check import told
+from ringside.commands.program_source import Asked, exported, print_exported, schedules_of
 from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
+from sim.formats.program_files import check_export, write
 from sim.libraries.find import find_library
 from sim.program.check import PROVED, check
 from sim.program.jobs import Job, placed, simulate
 from sim.program.libraries import Libraries
 from sim.program.roles import roles
-from sim.program.script import program_of
 from sim.program.timeline import ProgramTimeline
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
@@ -31,33 +32,6 @@ HEADS = (
 )
 
 
-class Asked(NamedTuple):
-    """A script, and how many ranks run it."""
-
-    file: Path
-    ranks: int
-
-
-def asked(file: Path | None, ranks: int | None, jobs: Sequence[str]) -> list[Asked]:
-    """The jobs that a command line names: one, or several by ``--job``."""
-    if (file is None) == (not jobs):
-        raise ValueError("write either FILE.py or --job FILE.py for each of several jobs")
-    found = []
-    for text in [str(file)] if file is not None else jobs:
-        name, colon, count = text.rpartition(":")
-        if file is None and colon and count.isdecimal() and not Path(text).is_file():
-            found.append(Asked(Path(name), int(count)))
-        elif ranks is None:
-            raise ValueError(
-                f"{text} on how many ranks? write -g N" + ("" if file else f", or --job {text}:N")
-            )
-        else:
-            found.append(Asked(Path(text), ranks))
-    if any(one.ranks < 1 for one in found):
-        raise ValueError("a job of 0 ranks; write 1 or more")
-    return found
-
-
 def run(
     jobs: list[Asked],
     library: str,
@@ -71,13 +45,18 @@ def run(
     fold: bool,
     plot: Path | None,
     trace: Path | None,
+    export: Path | None,
     as_json: bool,
 ) -> None:
     """Record, prove, simulate and print."""
     check_format(plot)
     check_outputs((plot, trace), [*(str(job.file) for job in jobs), cluster])
-    if (plot or trace) and len(jobs) > 1:
-        raise ValueError("a picture or a trace shows one job; leave --plot and --trace out, or ask for one")
+    check_export(export, (*(str(job.file) for job in jobs), cluster))
+    if (plot or trace or export) and len(jobs) > 1:
+        raise ValueError(
+            "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
+            "--export out"
+        )
     hosts = placed(placement, [job.ranks for job in jobs])
     figures, found_calibration = parse_settings(settings), find_calibration(calibration, cluster)
     count = max(map(max, hosts)) + 1
@@ -87,10 +66,10 @@ def run(
     libraries = Libraries(library, cluster, figures, count, network, found_calibration)
     made = []
     for one, own in zip(jobs, hosts, strict=True):
-        program = program_of(one.file, one.ranks, libraries.rules, eager=eager)
+        program = one.program(libraries.rules, eager=eager)
         verdict = check(program)
         if verdict.verdict != PROVED:
-            told(one.file, one.ranks, libraries.rules, verdict, as_json=as_json)
+            told(one, libraries.rules, verdict, as_json=as_json)
         made.append(Job(program, own, roles(program) if fold else None))
     with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
         found = simulate(made, libraries)
@@ -99,6 +78,7 @@ def run(
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
+    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
     if plot:
         from ringside.pictures.program import draw_program
 
@@ -111,22 +91,27 @@ def run(
         "calibration": calibration, "fold": fold,
     }  # fmt: skip
     if as_json:
-        contents = [_content(*one) for one in zip(found, hosts, alone, strict=True)]
+        notes = [job.notes for job in jobs]
+        contents = [_content(*one) for one in zip(found, hosts, alone, notes, strict=True)]
         first = contents[0] if len(contents) == 1 else {"jobs": contents}
         makespan = max(one.makespan_s for one in found)
-        console.print_json("program", {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first})
+        told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
+        console.print_json("program", told_of | exported(export, lost))
         return
     where = " ".join([cluster, *settings])
     for job, outcome, own, by_itself in zip(jobs, found, hosts, alone, strict=True):
-        _print(job.file, outcome, own, by_itself, f"{library} on {where}", several=len(jobs) > 1)
+        _print(job, outcome, own, by_itself, f"{library} on {where}", several=len(jobs) > 1)
+    print_exported(export, lost)
 
 
-def _content(found: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> dict[str, Any]:
+def _content(
+    found: ProgramTimeline, hosts: tuple[int, ...], alone: float, notes: Sequence[str]
+) -> dict[str, Any]:
     return {
         "name": found.name,
         "makespan_s": found.makespan_s,
         "slowdown": found.makespan_s / alone if alone else 1.0,
-        "assumes": list(found.assumes),
+        "assumes": [*found.assumes, *notes],
         "ranks": [
             {"rank": rank, "host": hosts[rank], "stands_for": found.stands_for[rank], **times._asdict()}
             for rank, times in found.times.items()
@@ -144,12 +129,13 @@ def _content(found: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> di
 
 
 def _print(
-    file: Path, found: ProgramTimeline, hosts: tuple[int, ...], alone: float, where: str, *, several: bool
+    job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float, where: str, *, several: bool
 ) -> None:
     slower = f", {found.makespan_s / alone:.4g} times as long as alone" if several and alone else ""
     comments = [
-        f"{file} on {found.ranks} ranks of {where}: {format_duration(found.makespan_s, 4)}{slower}",
+        f"{job.file} on {found.ranks} ranks of {where}: {format_duration(found.makespan_s, 4)}{slower}",
         *found.assumes,
+        *job.notes,
     ]
     if several:
         comments.append(f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}")

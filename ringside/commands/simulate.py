@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.commands.simulate_file import file_of, given
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.pictures.style import check_format
-from ringside.splits import file_of, read_splits
+from ringside.splits import read_splits, splits_file
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
+from sim.formats.schedule_files import check_format as check_format_of
+from sim.formats.schedule_files import write
 from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
@@ -55,12 +58,13 @@ class SimulateRequest:
     links: bool
     top: int
     plot: Path | None
+    export: Path | None
     splits: str | None = None
 
 
 def command(
     context: typer.Context,
-    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
+    collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or MSCCL's XML (.xml).")],
     cluster: options.Cluster,
     settings: options.Settings = None,
     begin: options.Begin = "8",
@@ -88,6 +92,7 @@ def command(
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
     plot: options.Plot = None,
+    export: options.Export = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -100,7 +105,7 @@ def command(
     request = SimulateRequest(
         collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, links, top, plot, splits,
+        times, trace, links, top, plot, export, splits,
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
@@ -120,22 +125,27 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
         request.network,
     )  # fmt: skip
-    find = partial(
-        find_library, request.library, request.cluster, values, ranks=request.ranks,
-        options=options, calibration=found,
-    )  # fmt: skip
+    file = file_of(request.collective, request.library)
+    finder = partial(find_library, request.library) if file is None else partial(given, file)
+    find = partial(finder, request.cluster, values, ranks=request.ranks, options=options, calibration=found)
     begun = perf_counter()
     library = find()
-    predictions = _predictions(request, library, _collectives(request, library, sizes))
+    kind = file.kind if file else kind_of(request.collective)
+    predictions = _predictions(request, library, _collectives(request, library, kind, sizes))
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth(predictions)
+    lost = []
+    if request.export:
+        candidate = library.choose(predictions[0].collective)
+        plan = library.schedule(predictions[0].collective, candidate)
+        lost = write(plan, request.export, candidate.protocol)
     if request.trace and predictions[0].timeline:
         write_file(request.trace, predictions[0].timeline.dumps())
     idle = []
     if values:
         from ringside.commands.simulate_settings import idle_rates
 
-        others = partial(find_library, request.library, request.cluster, ranks=request.ranks, options=options)
+        others = partial(finder, request.cluster, ranks=request.ranks, options=options)
         asked = [one.collective for one in predictions]
         idle = idle_rates(
             library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
@@ -144,26 +154,36 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     links = links_of(library, find, predictions[0], request.engine) if request.links else None
     if request.plot and links:
         draw(links, library, request.plot)
-    _show(request, library, predictions, idle, links, as_json=as_json)
+    _show(request, library, predictions, [*idle, *lost], links, as_json=as_json)
 
 
 def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
     """Refuse, before any work, what could not be shown or written."""
-    if request.trace or request.plot:
-        inputs = [split(request.cluster)[0], request.calibration, request.nccl_graph or ""]
-        splits = file_of(request.splits) if request.splits else None
-        check_outputs([request.trace, request.plot], inputs=[*inputs, request.anchor or "", splits or ""])
+    if request.trace or request.plot or request.export:
+        inputs = [
+            request.collective,
+            split(request.cluster)[0],
+            request.calibration,
+            request.nccl_graph or "",
+            (splits_file(request.splits) if request.splits else None) or "",
+        ]
+        check_format_of(request.export)
+        check_outputs([request.trace, request.plot, request.export], inputs=[*inputs, request.anchor or ""])
         check_format(request.plot)
     if request.plot and not request.links:
         raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
-    for option, given in (("a trace", request.trace), ("--links", request.links)):
-        if given and len(sizes) > 1:
+    for option, is_given in (
+        ("a trace", request.trace),
+        ("--links", request.links),
+        ("--export", request.export),
+    ):
+        if is_given and len(sizes) > 1:
             raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
 
 
-def _collectives(request: SimulateRequest, library: Library, sizes: list[int]) -> list[Collective]:
+def _collectives(request: SimulateRequest, library: Library, kind: str, sizes: list[int]) -> list[Collective]:
     """One of each size, or the one that the splits are of."""
-    kind, ranks = kind_of(request.collective), library.ranks
+    ranks = library.ranks
     if request.splits is None:
         return [Collective(kind, ranks, size, dtype=request.dtype, redop=request.redop) for size in sizes]
     if kind != "all_to_all":
@@ -191,7 +211,10 @@ def _show(
     *,
     as_json: bool,
 ) -> None:
-    inputs, rows = _inputs(request, library), [_row(library, p) for p in predictions]
+    inputs, rows = (
+        _inputs(request, library, predictions[0].collective.kind),
+        [_row(library, p) for p in predictions],
+    )
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     if idle:
         content["no_effect"] = idle
@@ -227,13 +250,15 @@ def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     return "; ".join((note, *library.notes))
 
 
-def _inputs(request: SimulateRequest, library: Library) -> dict[str, Any]:
+def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, Any]:
     """What was asked for, as understood."""
-    ours = {"collective": kind_of(request.collective), "library": library.name, "ranks": library.ranks}
+    file = {"file": request.collective} if library.name == "file" else {}
+    ours = {"collective": kind, **file, "library": library.name, "ranks": library.ranks}
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    for key in ("sweep", "trace", "links", "top", "plot", *(("splits",) if request.splits is None else ())):
+    left = ("sweep", "trace", "links", "top", "plot", "export")
+    for key in (*left, *(("splits",) if request.splits is None else ())):
         del rest[key]
     return rest | ours
 

@@ -120,7 +120,7 @@ class Operation(NamedTuple):
     """One thing that a rank does.
 
     ``after`` are earlier operations of the same rank, by their places in its list. ``place`` is the
-    file and the line that asked for it, ``category`` a word for timelines.
+    file and the line that asked for it, or 0 where a file has no lines, ``category`` a word for timelines.
     """
 
     action: Action
@@ -133,8 +133,9 @@ class Operation(NamedTuple):
 
     @property
     def where(self) -> str:
-        """``FILE:LINE``, or nothing."""
-        return f"{self.place[0]}:{self.place[1]}" if self.place else ""
+        """``FILE:LINE``, ``FILE`` or nothing."""
+        file, line = self.place or ("", 0)
+        return f"{file}:{line}" if line else file
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""``ringside program``: scripts and files of others that hold its jobs, and what is written for others."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.formats.goal_flatten import ScheduleOf
+from sim.formats.program_files import ProgramFile, holds_program, read
+from sim.libraries import gloo
+from sim.program.libraries import Libraries
+from sim.program.operations import Call, Program
+from sim.program.script import program_of
+from sim.schedule import Schedule
+
+
+class Asked(NamedTuple):
+    """A script and how many ranks run it, or a file that holds all ranks of a job."""
+
+    file: Path
+    ranks: int
+    read: ProgramFile | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was made of parts of the file that a program does not have."""
+        return self.read.notes if self.read else ()
+
+    def program(self, library: str, *, eager: bool) -> Program:
+        """The job by the rules of a library."""
+        if self.read is None:
+            return program_of(self.file, self.ranks, library, eager=eager)
+        if eager:
+            raise ValueError(
+                f"--eager is how a script's groups are made, and {self.file} is none; leave it out"
+            )
+        return self.read.program(library)
+
+
+def asked(file: Path, ranks: int | None) -> Asked:
+    """One job, of as many ranks as its file has, or as are written."""
+    if holds_program(file):
+        found = read(file)
+        if ranks not in (None, found.ranks):
+            raise ValueError(f"-g {ranks}, but {file} has {found.ranks} ranks; leave -g out")
+        return Asked(file, found.ranks, found)
+    if ranks is None:
+        raise ValueError(f"{file} on how many ranks? write -g N")
+    return Asked(file, ranks)
+
+
+def all_asked(file: Path | None, ranks: int | None, jobs: Sequence[str]) -> list[Asked]:
+    """The jobs that a command line names: one, or several by ``--job``."""
+    if (file is None) == (not jobs):
+        raise ValueError("write either FILE.py or --job FILE.py for each of several jobs")
+    if file is not None:
+        return [asked(file, ranks)]
+    found = []
+    for text in jobs:
+        name, colon, count = text.rpartition(":")
+        if colon and count.isdecimal() and not Path(text).is_file():
+            found.append(asked(Path(name), int(count)))
+        elif ranks is None and not holds_program(Path(text)):
+            raise ValueError(f"{text} on how many ranks? write -g N, or --job {text}:N")
+        else:
+            found.append(asked(Path(text), None if holds_program(Path(text)) else ranks))
+    if any(one.ranks < 1 for one in found):
+        raise ValueError("a job of 0 ranks; write 1 or more")
+    return found
+
+
+def by_default(call: Call) -> Schedule:
+    """By which transfers a collective is carried out where no cluster is named: Gloo's own."""
+    if call.group.library != "gloo":
+        raise ValueError(
+            f"{call.name}: how {call.group.library} does it depends on the machines; add --cluster NAME"
+        )
+    return gloo.schedule(call.collective, "auto")
+
+
+def schedules_of(libraries: Libraries, hosts: Sequence[int]) -> ScheduleOf:
+    """By which transfers a job's collectives are carried out on these ranks of a cluster."""
+
+    def schedule_of(call: Call) -> Schedule:
+        library = libraries.of(tuple(hosts[rank] for rank in call.group.ranks))
+        return library.schedule(call.collective, library.choose(call.collective))
+
+    return schedule_of
+
+
+def exported(export: Path | None, lost: Sequence[str]) -> dict[str, Any]:
+    """What was written, for JSON."""
+    return {"export": str(export), "lost": list(lost)} if export else {}
+
+
+def print_exported(export: Path | None, lost: Sequence[str]) -> None:
+    """Say what was written, and what of it was lost."""
+    if export:
+        print("".join(f"# {sentence}\n" for sentence in (f"written to {export}", *lost)), end="")

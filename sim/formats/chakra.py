@@ -1,0 +1,203 @@
+"""One rank's Chakra execution trace: the nodes of a file, in protobuf or in JSON.
+
+A protobuf file is a GlobalMetadata message and then Node messages, each behind its length as a varint. JSON
+is ASTRA-sim's ``workload_graph``. A node begins when all nodes that it depends on have ended.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError
+from typing import Any
+
+from sim.formats import FormatError
+from sim.formats.order import in_order
+from topologies.units import MAX_DURATION
+
+METADATA, LOAD, STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
+"""Types of nodes."""
+
+MAX_NODES = 2_000_000
+"""Nodes of one rank that are read."""
+
+VERSION = "0.0.4"
+"""The schema that is written."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One node; ``depends`` are ids, ``place`` is where it stands in its file."""
+
+    id: int
+    name: str
+    type: int
+    depends: list[int]
+    duration_us: int = 0
+    attributes: dict[str, Any] = field(default_factory=dict)
+    place: str = ""
+
+    def wrong(self, message: str) -> FormatError:
+        """What is wrong with it."""
+        return FormatError(f"{self.place}: {message}")
+
+    def number(self, name: str, most: int, least: int = 0) -> int:
+        """An attribute that must be there, a whole number of ``least`` to ``most``."""
+        value = self.attributes.get(name)
+        if value is None:
+            raise self.wrong(f"no {name}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.wrong(f"{name} is {str(value)[:40]}; allowed: {least} to {most}")
+        return value
+
+
+def loads(data: bytes, name: str) -> list[Node]:
+    """The nodes of a protobuf file, checked, so that each comes after what it depends on."""
+    return _checked(_messages(data, name), name)
+
+
+def _messages(data: bytes, name: str) -> Iterator[Node]:
+    schema, proto, decode_error = _protobuf()
+    stream = io.BytesIO(data)
+    kind: Any = schema.GlobalMetadata
+    while True:
+        place = f"{name}, byte {stream.tell()}"
+        try:
+            message = proto.parse_length_prefixed(kind, stream)
+        except (decode_error, EOFError, ValueError) as error:
+            raise FormatError(f"{place}: no message of a Chakra trace: {error}") from None
+        if message is None:
+            if kind is schema.GlobalMetadata:
+                raise FormatError(f"{name}: an empty file; a Chakra trace begins with its metadata")
+            return
+        if kind is schema.Node:
+            depends = list(dict.fromkeys((*message.ctrl_deps, *message.data_deps)))
+            attributes = {
+                one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr
+            }
+            where = f"{place}, node {message.id}"
+            yield Node(
+                message.id, message.name, message.type, depends, message.duration_micros, attributes, where
+            )
+        kind = schema.Node
+
+
+def loads_json(text: str, name: str) -> tuple[list[Node], int]:
+    """The nodes of a JSON file, and how many dependencies on nodes that it does not have were left out."""
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise FormatError(f"{name}: JSON nested beyond all measure") from None
+    except ValueError as error:
+        raise FormatError(f"{name}: not JSON: {error}") from None
+    graph = content.get("workload_graph") if isinstance(content, dict) else None
+    if not isinstance(graph, list):
+        raise FormatError(f"{name}: no list workload_graph; ASTRA-sim's JSON traces have one")
+    nodes = [
+        _json_node(entry, f"{name}, node {number} of workload_graph") for number, entry in enumerate(graph)
+    ]
+    known = {node.id for node in nodes}
+    left = sum(one not in known for node in nodes for one in node.depends)
+    for node in nodes:
+        node.depends = [one for one in node.depends if one in known]
+    return _checked(nodes, name), left
+
+
+_NAMES = {
+    "Id": "id",
+    "Name": "name",
+    "NodeType": "type",
+    "ctrlDeps": "ctrl_deps",
+    "dataDeps": "data_deps",
+    "runtime": "duration_micros",
+}
+"""Names in JSON files, and those of the schema."""
+
+
+def _json_node(entry: Any, place: str) -> Node:
+    if not isinstance(entry, dict):
+        raise FormatError(f"{place}: no JSON object")
+    held: dict[str, Any] = {str(_NAMES.get(name, name)): value for name, value in entry.items()}
+
+    def whole(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+            raise FormatError(f"{place}: {name} is {str(value)[:40]}, not a whole number of 0 or more")
+        return value
+
+    number, kind = whole("id", held.pop("id", None)), whole("type", held.pop("type", None))
+    name, duration = str(held.pop("name", "")), whole("runtime", held.pop("duration_micros", 0))
+    depends: list[int] = []
+    for key in ("ctrl_deps", "data_deps"):
+        some = held.pop(key, [])
+        if not isinstance(some, list):
+            raise FormatError(f"{place}: {key} is no list")
+        depends += [whole(key, one) for one in some]
+    return Node(number, name, kind, list(dict.fromkeys(depends)), duration, held, f"{place}, id {number}")
+
+
+def _checked(nodes: Iterable[Node], name: str) -> list[Node]:
+    """The nodes in an order in which they can begin, the file's own where that is one."""
+    found: dict[int, Node] = {}
+    for node in nodes:
+        if node.id in found:
+            raise node.wrong(f"a second node {node.id}; the first is at {found[node.id].place}")
+        if node.duration_us > MAX_DURATION * 1e6:
+            raise node.wrong(f"a duration of {node.duration_us} us; allowed: up to {MAX_DURATION:g} s")
+        if not METADATA <= node.type <= COLLECTIVE:
+            raise node.wrong(f"node type {node.type}; allowed: {METADATA} to {COLLECTIVE}")
+        found[node.id] = node
+        if len(found) > MAX_NODES:
+            raise FormatError(f"{name}: more than {MAX_NODES:,} nodes")
+    in_file = list(found.values())
+    place_of = {one: place for place, one in enumerate(found)}
+    for node in in_file:
+        for one in node.depends:
+            if one not in found:
+                raise node.wrong(f"it depends on node {one}, which the file does not have")
+    try:
+        return [
+            in_file[place]
+            for place in in_order([[place_of[one] for one in node.depends] for node in in_file])
+        ]
+    except CycleError as error:
+        raise in_file[error.args[1]].wrong("it waits for itself, by way of what it depends on") from None
+
+
+def _protobuf() -> tuple[Any, Any, type[Exception]]:
+    """The schema's messages, protobuf's way of writing one behind another, and its error."""
+    try:
+        from google.protobuf import proto
+        from google.protobuf.message import DecodeError
+
+        from sim.formats import chakra_schema
+    except ModuleNotFoundError:
+        raise FormatError("Chakra's traces need protobuf; write pip install 'ringside[formats]'") from None
+    return chakra_schema, proto, DecodeError
+
+
+def dumps(nodes: Iterable[Node]) -> bytes:
+    """The protobuf file of one rank's nodes; dependencies are written as those of data."""
+    schema, proto, _ = _protobuf()
+    stream = io.BytesIO()
+    proto.serialize_length_prefixed(schema.GlobalMetadata(version=VERSION), stream)
+    for node in nodes:
+        message = schema.Node(
+            id=node.id,
+            name=node.name,
+            type=node.type,
+            data_deps=node.depends,
+            duration_micros=node.duration_us,
+        )
+        for name, value in node.attributes.items():
+            message.attr.add(name=name, **{_kind(name, value): value})
+        proto.serialize_length_prefixed(message, stream)
+    return stream.getvalue()
+
+
+def _kind(name: str, value: object) -> str:
+    """How an attribute is held: ends and tags as 32 bits, other numbers as 64, as by Chakra's converters."""
+    if isinstance(value, bool):
+        return "bool_val"
+    if isinstance(value, str):
+        return "string_val"
+    return "int32_val" if name in ("comm_src", "comm_dst", "comm_tag") else "int64_val"

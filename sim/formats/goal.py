@@ -1,0 +1,198 @@
+"""GOAL, the text that LogGOPSim reads (github.com/spcl/LogGOPSim, txt2bin.re): sends, receives and work.
+
+A node begins when all that it requires has ended and all that it irequires has begun. Work is in nanoseconds.
+Messages meet by sender, receiver and tag.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError
+
+from sim.collective import MAX_SPACE
+from sim.formats import FormatError
+from sim.formats.order import in_order
+from sim.program.operations import ANY
+from topologies.units import MAX_DURATION
+
+MAX_TAG = 2**32 - 2
+"""Tags are 32 bits wide, and the last one means any."""
+
+MAX_RANKS = 1_000_000
+"""Ranks of a file."""
+
+MAX_NODES = 5_000_000
+"""Nodes of a file that is read or written."""
+
+WORK, SEND, RECV = "calc", "send", "recv"
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of a rank: ``size`` is bytes, or nanoseconds of work; others are named by their places."""
+
+    kind: str
+    size: int
+    peer: int = ANY
+    tag: int = 0
+    requires: list[int] = field(default_factory=list)
+    irequires: list[int] = field(default_factory=list)
+    line: int = 0
+
+
+_LABEL = "[a-zA-Z][a-zA-Z0-9_]*"
+_NODE = re.compile(
+    rf"(?:(?P<label>{_LABEL})\s*:\s*)?(?:"
+    r"calc\s+(?P<work>\d+)(?:\s+cpu\s+(?P<cpu>\d+))?"
+    r"|(?P<kind>send|recv)\s+(?P<size>\d+)\s*b\s+(?P<way>to|from)\s+(?P<peer>-1|\d+)(?:\s+tag\s+(?P<tag>-1|\d+))?"
+    r"(?:\s+cpu\s+(?P<on>\d+))?(?:\s+nic\s+(?P<nic>\d+))?)",
+    re.ASCII,
+)
+_EDGE = re.compile(rf"(?P<later>{_LABEL})\s+(?P<kind>i?requires)\s+(?P<earlier>{_LABEL})", re.ASCII)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_RANK = re.compile(r"rank\s+(\S+?)\s*\{", re.ASCII)
+
+
+@dataclass(slots=True)
+class Goal:
+    """A file's ranks; ``placed`` counts the nodes that ask for a processor or a card other than the first."""
+
+    ranks: list[list[Node]]
+    placed: int = 0
+
+
+def dumps(ranks: Sequence[Sequence[Node]]) -> str:
+    """The text of ranks' nodes, labelled by their places."""
+    return "\n".join(_lines(ranks)) + "\n"
+
+
+def _lines(ranks: Sequence[Sequence[Node]]) -> Iterator[str]:
+    yield f"num_ranks {len(ranks)}"
+    for rank, nodes in enumerate(ranks):
+        yield ""
+        yield f"rank {rank} {{"
+        for place, node in enumerate(nodes, start=1):
+            if node.kind == WORK:
+                yield f"l{place}: calc {node.size}"
+            else:
+                way = "to" if node.kind == SEND else "from"
+                yield f"l{place}: {node.kind} {node.size}b {way} {node.peer} tag {node.tag}"
+            yield from (f"l{place} requires l{other + 1}" for other in node.requires)
+            yield from (f"l{place} irequires l{other + 1}" for other in node.irequires)
+        yield "}"
+
+
+def loads(text: str, name: str) -> Goal:
+    """The ranks of a text, called ``name`` in complaints; nodes come in an order in which they can begin."""
+    return _Reader(name).read(text)
+
+
+class _Reader:
+    """Reads line by line, and says of what is wrong where it stands."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.line = 0
+        self.count = 0
+        self.goal = Goal([])
+        self.found: dict[int, list[Node]] = {}
+
+    def read(self, text: str) -> Goal:
+        """All of it."""
+        # a comment's lines still count
+        text = _COMMENT.sub(lambda found: "\n" * found.group().count("\n") or " ", text)
+        lines = iter(enumerate(text.split("\n"), start=1))
+        ranks = 0
+        for self.line, raw in lines:
+            words = raw.split()
+            if not words:
+                continue
+            if words[0] == "num_ranks" and len(words) == 2 and not ranks:
+                ranks = self._number(words[1], "ranks", MAX_RANKS)
+                if not ranks:
+                    raise self._wrong("num_ranks is 0; write 1 or more")
+            elif ranks and (opened := _RANK.fullmatch(raw.strip())):
+                rank = self._number(opened[1], "a rank", MAX_RANKS)
+                if rank >= ranks:
+                    raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
+                if rank in self.found:
+                    raise self._wrong(f"rank {rank} stands here a second time")
+                self.found[rank] = self._rank(lines, ranks)
+            else:
+                wanted = "rank N {" if ranks else "num_ranks N"
+                raise self._wrong(f"{raw.strip()[:40]!r} where {wanted!r} is expected")
+        if not ranks:
+            raise self._wrong("no num_ranks; a GOAL file begins with num_ranks N")
+        missing = [rank for rank in range(ranks) if rank not in self.found]
+        if missing:
+            raise self._wrong(f"rank {missing[0]} is missing: {len(missing)} of {ranks} ranks have no block")
+        self.goal.ranks = [self.found[rank] for rank in range(ranks)]
+        return self.goal
+
+    def _rank(self, lines: Iterator[tuple[int, str]], ranks: int) -> list[Node]:
+        """What stands in one rank's braces."""
+        nodes: list[Node] = []
+        labels: dict[str, int] = {}
+        for self.line, raw in lines:
+            text = raw.strip()
+            if text == "}":
+                return self._ordered(nodes)
+            if node := _NODE.fullmatch(text):
+                label = node["label"]
+                if label in labels:
+                    raise self._wrong(f"label {label} stands here a second time")
+                if label:
+                    labels[label] = len(nodes)
+                nodes.append(self._node(node, ranks))
+                self.count += 1
+                if self.count > MAX_NODES:
+                    raise self._wrong(f"more than {MAX_NODES:,} nodes")
+            elif edge := _EDGE.fullmatch(text):
+                ends = []
+                for label in (edge["later"], edge["earlier"]):
+                    if label not in labels:
+                        raise self._wrong(f"no label {label} above in this rank")
+                    ends.append(labels[label])
+                later = nodes[ends[0]]
+                (later.requires if edge["kind"] == "requires" else later.irequires).append(ends[1])
+            elif text:
+                raise self._wrong(f"{text[:60]!r} is no send, recv, calc, requires or irequires")
+        raise self._wrong("the file ends inside of a rank; '}' is missing")
+
+    def _node(self, found: "re.Match[str]", ranks: int) -> Node:
+        self.goal.placed += any((found[key] or "").strip("0") for key in ("cpu", "on", "nic"))
+        if found["work"] is not None:
+            return Node(
+                WORK, self._number(found["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line
+            )
+        kind = found["kind"]
+        if found["way"] != ("to" if kind == SEND else "from"):
+            raise self._wrong(f"{kind} {found['way']}; write send ... to, recv ... from")
+        peer = int(found["peer"]) if len(found["peer"]) < 12 else ranks
+        if peer >= ranks or (peer == ANY and kind == SEND):
+            raise self._wrong(f"{kind} {found['way']} rank {found['peer']}; allowed: 0 to {ranks - 1}")
+        if found["tag"] == "-1":
+            raise self._wrong("a receive of any tag, which programs do not have; write the tag")
+        tag = self._number(found["tag"] or "0", "a tag", MAX_TAG)
+        return Node(kind, self._number(found["size"], "bytes", MAX_SPACE), peer, tag, line=self.line)
+
+    def _number(self, text: str, what: str, most: int) -> int:
+        if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > most:
+            raise self._wrong(f"{text[:30]!r} for {what}; write a whole number, 0 to {most}")
+        return int(text)
+
+    def _ordered(self, nodes: list[Node]) -> list[Node]:
+        """The nodes so that each comes after those that it names, otherwise as they stand."""
+        try:
+            order = in_order([(*node.requires, *node.irequires) for node in nodes])
+        except CycleError as error:
+            self.line = nodes[error.args[1]].line
+            raise self._wrong("this node waits for itself, by way of what it requires") from None
+        place_of = {old: new for new, old in enumerate(order)}
+        for node in nodes:
+            node.requires = [place_of[other] for other in node.requires]
+            node.irequires = [place_of[other] for other in node.irequires]
+        return [nodes[old] for old in order]
+
+    def _wrong(self, message: str) -> FormatError:
+        return FormatError(f"{self.name}, line {self.line}: {message}")

@@ -1,0 +1,350 @@
+"""A schedule as the XML that the MSCCL runtime carries out: each GPU's thread blocks, step by step.
+
+Each end of a connection becomes a thread block of its own, so that sending and receiving never wait for each
+other in the order of one block. What a rank holds lies in its input until something is received for it; from
+then on in its output, or in scratch where the collective does not ask for it there. So no input is changed,
+and the same file serves in place, where input and output of a chunk are one.
+
+A step depends on the step that received its chunks last: a send reads what that one wrote, and of two
+receives that add to one chunk the later one waits. A receive waits for what sent its chunks as they were
+before. The limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from sim.formats import FormatError
+from sim.proof import prove
+from sim.schedule import Schedule, Transfer
+
+COLLECTIVES = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "all_to_all": "alltoall",
+}
+"""MSCCL's names of the collectives that it has."""
+
+MAX_STEPS = 256
+"""Steps of a thread block (MSCCL_MAX_NUM_STEPS)."""
+
+MAX_BLOCKS = 216
+"""Thread blocks of a GPU (MSCCL_MAX_NUM_THREAD_BLOCKS)."""
+
+MAX_PEERS = 32
+"""Connections of a GPU on one channel, each way (MSCCL_MAX_NUM_THREAD_BLOCKS_PER_CHANNEL)."""
+
+MAX_CHANNELS = 32
+"""MAXCHANNELS."""
+
+MAX_COUNT = 71
+"""Chunks of one step: fewer than MSCCL_MAX_COUNT."""
+
+MAX_TRANSFERS = 1_000_000
+"""Transfers of a schedule that is written."""
+
+PROTOCOLS = ("Simple", "LL128", "LL")
+"""NCCL's protocols as the runtime spells them."""
+
+
+class Place(NamedTuple):
+    """Where a chunk lies on a GPU: in input, output or scratch (``i``, ``o``, ``s``), and at which place."""
+
+    buffer: str
+    offset: int
+
+    def next(self) -> "Place":
+        """The place behind it."""
+        return self if self.offset < 0 else Place(self.buffer, self.offset + 1)
+
+
+class _Step(NamedTuple):
+    """What a thread block does next; ``after`` names the block and the step that must be over, if any."""
+
+    type: str
+    source: Place
+    target: Place
+    chunks: int
+    after: tuple[int, int] | None
+
+
+@dataclass(slots=True)
+class _Block:
+    """A thread block, with the rank to which it sends or from which it receives."""
+
+    send: int
+    recv: int
+    channel: int
+    steps: list[_Step] = field(default_factory=list)
+
+
+NOWHERE = Place("i", -1)
+
+
+def dumps(plan: Schedule, protocol: str = "Simple") -> str:
+    """The XML of a schedule; raise `FormatError` where MSCCL cannot carry it, with the reason."""
+    _check(plan, protocol)
+    channels = _channels(plan)
+    gpus = [_Gpu(plan, rank, channels) for rank in range(plan.ranks)]
+    for moved in plan.steps():
+        transfers = list(moved.transfers())
+        sources = [[gpus[one.src].held(chunk) for chunk in one.chunks] for one in transfers]
+        pieces = [
+            piece
+            for transfer, held in zip(transfers, sources, strict=True)
+            for piece in _pieces(gpus[transfer.dst], transfer, held)
+        ]
+        for piece in pieces:
+            gpus[piece.connection[0]].send(piece)
+        for piece in pieces:
+            gpus[piece.connection[1]].receive(piece)
+    for gpu in gpus:
+        gpu.copy_own()
+    return "\n".join(_lines(plan, gpus, 1 + max(channels.values(), default=0), protocol)) + "\n"
+
+
+class _Held(NamedTuple):
+    """Where a GPU has a chunk, and by which step of which block it was received, if it was."""
+
+    place: Place
+    by: tuple[int, int] | None
+
+
+class _Piece(NamedTuple):
+    """Neighbouring chunks of one transfer, which lie beside each other at both ends."""
+
+    connection: tuple[int, int, int]
+    chunks: range
+    source: Place
+    sent: list[tuple[int, int]]
+    """By which steps the source received them."""
+    own: Place | None
+    """What is added to them at the target, if anything."""
+    target: Place
+
+
+class _Gpu:
+    """One rank's thread blocks, and where its chunks lie."""
+
+    def __init__(self, plan: Schedule, rank: int, channels: dict[tuple[int, int, int], int]) -> None:
+        self.plan = plan
+        self.rank = rank
+        self.blocks: list[_Block] = []
+        self.scratch: dict[int, int] = {}
+        self.needed: set[tuple[int, int]] = set()
+        """Steps for which others wait."""
+        self._channels = channels
+        self._of_connection: dict[tuple[int, int, int], int] = {}
+        self._written: set[int] = set()
+        self._received: dict[int, tuple[int, int]] = {}
+        """By which step each chunk was received last."""
+        self._sent: dict[int, list[tuple[int, int]]] = {}
+        """By which steps each chunk was sent since."""
+        collective, of_block = plan.collective, plan.chunks.of_block
+        self.inputs = _numbered(of_block[block] for block in collective.blocks_before(rank))
+        self.outputs = _numbered(of_block[block] for block in collective.blocks_after(rank))
+
+    def held(self, chunk: int) -> _Held:
+        """Where the rank has a chunk now."""
+        place = self.target(chunk) if chunk in self._written else Place("i", self.inputs[chunk])
+        return _Held(place, self._received.get(chunk))
+
+    def expect(self, chunks: range) -> None:
+        """From now on the rank has some chunks where it receives them."""
+        self._written.update(chunks)
+
+    def target(self, chunk: int) -> Place:
+        """Where it receives a chunk."""
+        if chunk in self.outputs:
+            return Place("o", self.outputs[chunk])
+        return Place("s", self.scratch.setdefault(chunk, len(self.scratch)))
+
+    def send(self, piece: _Piece) -> None:
+        """Send what was received last before the transfer's step."""
+        block = self._block(piece.connection)
+        step = self._add(block, "s", piece.source, piece.target, len(piece.chunks), piece.sent)
+        for chunk in piece.chunks:
+            self._sent.setdefault(chunk, []).append((block, step))
+
+    def receive(self, piece: _Piece) -> None:
+        """Receive after what was received before, and add to it, and after that was sent."""
+        block = self._block(piece.connection)
+        kind, source = ("rrc", piece.own) if piece.own else ("r", piece.source)
+        before = [self._received[chunk] for chunk in piece.chunks if chunk in self._received]
+        before += [one for chunk in piece.chunks for one in self._sent.pop(chunk, ())]
+        step = self._add(block, kind, source, piece.target, len(piece.chunks), before)
+        self._received.update(dict.fromkeys(piece.chunks, (block, step)))
+
+    def copy_own(self) -> None:
+        """Copy into the output what the rank needs there and never received."""
+        own = [chunk for chunk in self.outputs if chunk not in self._received]
+        for run in _runs(own, [(self.held(chunk).place, self.target(chunk)) for chunk in own]):
+            self._add(
+                self._block((-1, -1, 0)), "cpy", self.held(run[0]).place, self.target(run[0]), len(run), []
+            )
+
+    def _add(
+        self,
+        block: int,
+        kind: str,
+        source: Place,
+        target: Place,
+        count: int,
+        after: Iterable[tuple[int, int]],
+    ) -> int:
+        """One more step of a block, after others of the GPU; its number.
+
+        A step names one other that must be over; steps that do nothing before it name the rest.
+        """
+        last: dict[int, int] = {}
+        for other, step in after:
+            if other != block:
+                last[other] = max(step, last.get(other, 0))
+        self.needed.update(last.items())
+        others = sorted(last.items())
+        final = others.pop() if others else None
+        steps = self.blocks[block].steps
+        steps += [_Step("nop", NOWHERE, Place("o", -1), 0, other) for other in others]
+        steps.append(_Step(kind, source, target, count, final))
+        if len(steps) > MAX_STEPS:
+            raise _refusal(
+                self.plan,
+                f"a thread block has more than {MAX_STEPS} steps; write a smaller size, of fewer chunks",
+            )
+        return len(steps) - 1
+
+    def _block(self, connection: tuple[int, int, int]) -> int:
+        """The thread block at this end of a connection."""
+        if connection not in self._of_connection:
+            src, dst, _ = connection
+            send, recv = (dst, -1) if src == self.rank else (-1, src)
+            self._of_connection[connection] = len(self.blocks)
+            self.blocks.append(_Block(send, recv, self._channels.get(connection, 0)))
+            if len(self.blocks) > MAX_BLOCKS:
+                raise _refusal(
+                    self.plan, f"a GPU has more than {MAX_BLOCKS} thread blocks; write fewer ranks"
+                )
+        return self._of_connection[connection]
+
+
+def _numbered(blocks: Iterable[range]) -> dict[int, int]:
+    """The place of each chunk among those of some blocks."""
+    return {chunk: place for place, chunk in enumerate(chunk for block in blocks for chunk in block)}
+
+
+def _pieces(target: _Gpu, transfer: Transfer, held: list[_Held]) -> Iterator[_Piece]:
+    """A transfer, cut where its chunks do not lie beside each other."""
+    src, dst, chunks, channel, reduce = transfer
+    places = [(one.place, target.target(chunk)) for chunk, one in zip(chunks, held, strict=True)]
+    own = [target.held(chunk).place for chunk in chunks] if reduce else [NOWHERE] * len(chunks)
+    for run in _runs(chunks, [(*pair, there) for pair, there in zip(places, own, strict=True)]):
+        first = run[0] - chunks[0]
+        sent = [one.by for one in held[first : first + len(run)] if one.by]
+        source, there = places[first]
+        yield _Piece((src, dst, channel), run, source, sent, own[first] if reduce else None, there)
+    target.expect(chunks)
+
+
+def _runs(chunks: Iterable[int], places: Iterable[tuple[Place, ...]]) -> Iterator[range]:
+    """Chunks that lie beside each other wherever they lie, as many as one step may have."""
+    run: list[int] = []
+    wanted: tuple[Place, ...] = ()
+    for chunk, here in zip(chunks, places, strict=True):
+        if run and (chunk != run[-1] + 1 or here != wanted or len(run) == MAX_COUNT):
+            yield range(run[0], run[-1] + 1)
+            run = []
+        run.append(chunk)
+        wanted = tuple(place.next() for place in here)
+    if run:
+        yield range(run[0], run[-1] + 1)
+
+
+def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
+    """Each connection's channel: the first from its own on where neither of its GPUs has too many."""
+    found: dict[tuple[int, int, int], int] = {}
+    busy: Counter[tuple[str, int, int]] = Counter()
+    pairs: set[tuple[int, int, int]] = set()
+    for connection in plan.connections():
+        src, dst, channel = connection
+        while (src, dst, channel) in pairs or MAX_PEERS in (busy["s", src, channel], busy["r", dst, channel]):
+            channel += 1
+        if channel >= MAX_CHANNELS:
+            raise _refusal(plan, f"it needs more than {MAX_CHANNELS} channels; write fewer ranks")
+        pairs.add((src, dst, channel))
+        busy.update((("s", src, channel), ("r", dst, channel)))
+        found[connection] = channel
+    return found
+
+
+def _check(plan: Schedule, protocol: str) -> None:
+    """Refuse what MSCCL has no words for, and what is not right in any order."""
+    kind = plan.collective.kind
+    if protocol not in PROTOCOLS:
+        raise FormatError(f"{protocol!r} is no protocol of MSCCL; write one of {', '.join(PROTOCOLS)}")
+    if kind not in COLLECTIVES:
+        raise _refusal(plan, f"MSCCL has no {kind}; it has {', '.join(COLLECTIVES)}")
+    if plan.switches:
+        raise _refusal(plan, "it adds in switches, and MSCCL's steps are of GPUs; write another algorithm")
+    if plan.collective.root:
+        raise _refusal(
+            plan, f"its root is rank {plan.collective.root}, and the file names none; write root 0"
+        )
+    if plan.longer_than(MAX_TRANSFERS):
+        raise _refusal(
+            plan, f"it has more than {MAX_TRANSFERS:,} transfers; write a smaller size or fewer ranks"
+        )
+    if len(set(map(len, plan.chunks.of_block.values()))) > 1:
+        raise _refusal(plan, "its parts have different numbers of chunks, and MSCCL cuts all alike")
+    _, firsts = np.unique(plan.chunks.block, return_index=True)
+    sizes = np.diff(np.append(plan.chunks.bounds[firsts], plan.collective.space))
+    if np.ptp(sizes) > plan.collective.itemsize:
+        raise _refusal(plan, "its parts differ in size, and MSCCL cuts all alike; write equal ones")
+    prove(plan)
+
+
+def _lines(plan: Schedule, gpus: list[_Gpu], channels: int, protocol: str) -> Iterator[str]:
+    kind, per_block = plan.collective.kind, len(plan.chunks.of_block[0])
+    # the runtime's count is one rank's part where all ranks' make up the data, but of gather and scatter
+    whole = len(plan.chunks) if kind in ("all_gather", "reduce_scatter") else per_block
+    whole = plan.ranks * per_block if kind == "all_to_all" else whole
+    name = plan.algorithm.removesuffix(".xml").replace(" ", "_")
+    name += "" if name.endswith(kind) else f"_{kind}"
+    in_place = int(kind != "all_to_all")
+    yield (
+        f'<algo name={quoteattr(name)} proto="{protocol}" nchannels="{channels}" nchunksperloop="{whole}" '
+        f'ngpus="{plan.ranks}" coll="{COLLECTIVES[kind]}" inplace="{in_place}" outofplace="1" '
+        'minBytes="0" maxBytes="0">'
+    )
+    for gpu in gpus:
+        yield (
+            f'  <gpu id="{gpu.rank}" i_chunks="{len(gpu.inputs)}" o_chunks="{len(gpu.outputs)}" '
+            f's_chunks="{len(gpu.scratch)}">'
+        )
+        for number, block in enumerate(gpu.blocks):
+            yield f'    <tb id="{number}" send="{block.send}" recv="{block.recv}" chan="{block.channel}">'
+            for place, step in enumerate(block.steps):
+                before, last = step.after or (-1, -1)
+                yield (
+                    f'      <step s="{place}" type="{step.type}" srcbuf="{step.source.buffer}" '
+                    f'srcoff="{step.source.offset}" dstbuf="{step.target.buffer}" '
+                    f'dstoff="{step.target.offset}" cnt="{step.chunks}" depid="{before}" deps="{last}" '
+                    f'hasdep="{int((number, place) in gpu.needed)}"/>'
+                )
+            yield "    </tb>"
+        yield "  </gpu>"
+    yield "</algo>"
+
+
+def _refusal(plan: Schedule, why: str) -> FormatError:
+    return FormatError(
+        f"{plan.algorithm} {plan.collective.kind} on {plan.ranks} ranks cannot be written for MSCCL: {why}"
+    )

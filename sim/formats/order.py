@@ -1,0 +1,115 @@
+"""The order of things: of a program's operations in so many words, and of a file's nodes."""
+
+import heapq
+from collections.abc import Collection, Sequence
+from graphlib import CycleError
+
+from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together, Wait
+
+BESIDE = 2**31
+"""Operations of a member of a group that may run at once, in programs whose files have no queues."""
+
+
+ARRIVAL = "arrival"
+"""The category of an operation that stands for a receive; the first one that it comes after is the message.
+
+That one waits for nothing: the message is not held back until the receive begins, as of whoever sends
+eagerly.
+"""
+
+
+def folded(operations: Sequence[Operation]) -> set[int]:
+    """The places of messages for which another operation stands."""
+    return {one.after[0] for one in operations if one.category == ARRIVAL}
+
+
+def closed(operations: list[Operation]) -> list[Operation]:
+    """A file's operations, and behind them the host, which waits for those that no other comes after."""
+    awaited = {earlier for one in operations for earlier in one.after}
+    left = tuple(place for place in range(len(operations)) if place not in awaited)
+    return [*operations, Operation(Wait(), None, left, True, "end", "wait")]
+
+
+class Order:
+    """What each operation of a rank comes after; a file has no host, no lanes and no queues to say so.
+
+    To be asked of one operation after another.
+    """
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = operations
+        self._lanes: dict[str | None, int] = {}
+        self._held: int | None = None
+        self._queues: dict[Group, list[int]] = {}
+
+    def before(self, place: int) -> list[int]:
+        """The earlier operations that must be over when the one at ``place`` begins.
+
+        Of a queue in which several run at once it is the last that could not run beside it.
+        """
+        operation = self._operations[place]
+        found = list(operation.after)
+        if operation.lane in self._lanes:
+            found.append(self._lanes[operation.lane])
+        if self._held is not None:
+            found.append(self._held)
+        found += self._queued(place, operation.action)
+        if operation.lane is not None:
+            self._lanes[operation.lane] = place
+        if operation.holds:
+            self._held = place
+        return list(dict.fromkeys(found))
+
+    def _queued(self, place: int, action: object) -> list[int]:
+        if not isinstance(action, Call | Send | Recv | Together):
+            return []
+        if not isinstance(action, Call) and action.group.library != "nccl":
+            return []
+        queue = self._queues.setdefault(action.group, [])
+        queue.append(place)
+        return queue[-1 - action.group.workers :][:1] if len(queue) > action.group.workers else []
+
+
+def in_order(before: Sequence[Collection[int]]) -> list[int]:
+    """Places so that each comes after those that it names, otherwise as they stand.
+
+    Raise `CycleError`, whose second argument is a place that waits for itself, where there is no such order.
+    """
+    later: list[list[int]] = [[] for _ in before]
+    waits = [len(set(names)) for names in before]
+    for place, names in enumerate(before):
+        for name in set(names):
+            later[name].append(place)
+    ready = [place for place, count in enumerate(waits) if not count]
+    found: list[int] = []
+    while ready:
+        place = heapq.heappop(ready)
+        found.append(place)
+        for one in later[place]:
+            waits[one] -= 1
+            if not waits[one]:
+                heapq.heappush(ready, one)
+    if len(found) < len(waits):
+        place = next(place for place, count in enumerate(waits) if count)
+        seen: set[int] = set()
+        while place not in seen:
+            seen.add(place)
+            place = next(name for name in before[place] if waits[name])
+        raise CycleError("a cycle", place)
+    return found
+
+
+def loses_queue(program: Program) -> bool:
+    """Whether collectives that wait for nobody's host stand in queues of which several run at once.
+
+    `Order` then lets each wait for the last that could not run beside it, though another may end sooner.
+    """
+    return any(
+        isinstance(one.action, Call) and 1 < one.action.group.workers < BESIDE and not one.holds
+        for rank in range(program.ranks)
+        for one in program.operations(rank)
+    )
+
+
+QUEUE_LOST = "a collective of a group waits for the last but one before it: the format has no queues"
+"""What is said where `loses_queue`."""

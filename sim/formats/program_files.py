@@ -1,0 +1,145 @@
+"""Files and folders that hold a program, by what their names end in: GOAL, and Chakra's traces."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sim.formats import FormatError, chakra, chakra_program, goal, goal_flatten, goal_program
+from sim.formats.goal_flatten import ScheduleOf
+from sim.formats.text import bytes_of, text_of
+from sim.program.operations import Program
+from topologies.disk import check_folder, check_outputs, write_file, write_folder
+
+GROUPS = "comm_groups.json"
+"""Beside Chakra's traces: the ranks of each ``pg_name``, as ASTRA-sim reads them."""
+
+_TRACE = re.compile(r"(?P<stem>.*)\.(?P<rank>\d+)\.(?P<ending>et|json)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A program that was read; ``program`` makes it by the rules of a library."""
+
+    ranks: int
+    program: Callable[[str], Program]
+    notes: tuple[str, ...] = ()
+    """What was made of parts that a program does not have, in sentences."""
+
+
+def holds_program(path: Path) -> bool:
+    """Whether a file or a folder is one of those that are read here, by its name."""
+    return path.suffix == ".goal" or _TRACE.fullmatch(path.name) is not None or path.is_dir()
+
+
+def read(path: Path) -> ProgramFile:
+    """The program in a GOAL file, in a folder of Chakra's traces, or in a trace and those beside it.
+
+    Raise `FormatError` that says where something is wrong.
+    """
+    if path.suffix == ".goal":
+        found = goal.loads(text_of(path), str(path))
+        placed = (
+            f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
+        )
+        of_library = partial(goal_program.program_of, found, str(path))
+        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else ())
+    traces = _traces(path)
+    groups = _groups(traces[0].with_name(GROUPS), len(traces))
+    left, ranks = 0, []
+    for trace in traces:
+        if trace.suffix == ".json":
+            nodes, missing = chakra.loads_json(text_of(trace), str(trace))
+            left += missing
+        else:
+            nodes = chakra.loads(bytes_of(trace), str(trace))
+        ranks.append(nodes)
+    stem = traces[0].name.removesuffix(f".0{traces[0].suffix}")
+    _, notes = chakra_program.program_of(ranks, groups, stem, "gloo")
+    if left:
+        notes.append(f"{left} dependencies on nodes that the files do not have are left out")
+
+    def make(library: str) -> Program:
+        return chakra_program.program_of(ranks, groups, stem, library)[0]
+
+    return ProgramFile(len(ranks), make, tuple(notes))
+
+
+def _traces(path: Path) -> list[Path]:
+    """The traces of all ranks, of which one or the folder is named."""
+    folder, named = (path, None) if path.is_dir() else (path.parent, _TRACE.fullmatch(path.name))
+    if named and not path.exists():
+        raise FormatError(f"{path}: no such file")
+    found: dict[tuple[str, str], dict[int, Path]] = {}
+    for file in sorted(folder.iterdir()):
+        if (match := _TRACE.fullmatch(file.name)) and len(match["rank"]) < 8:
+            found.setdefault((match["stem"], match["ending"]), {})[int(match["rank"])] = file
+    if named:
+        found = {key: files for key, files in found.items() if key == (named["stem"], named["ending"])}
+    if not found:
+        raise FormatError(f"{path}: a folder without Chakra traces; they are called NAME.RANK.et")
+    if len(found) > 1:
+        names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(found)[:4])
+        raise FormatError(f"{path}: traces of several jobs ({names}); name one of the files")
+    files = next(iter(found.values()))
+    missing = [rank for rank in range(max(files) + 1) if rank not in files]
+    if missing:
+        some = ", ".join(map(str, missing[:4])) + (", ..." if len(missing) > 4 else "")
+        raise FormatError(
+            f"{path}: {len(files)} traces, but none of rank {some}; each rank from 0 on has one"
+        )
+    return [files[rank] for rank in range(len(files))]
+
+
+def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
+    """The ranks of each group, if there is such a file."""
+    if not path.exists():
+        return {}
+    text = text_of(path)
+    try:
+        content: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FormatError(f"{path}: not JSON") from None
+    if not isinstance(content, dict):
+        raise FormatError(f"{path}: no JSON object of groups and their ranks")
+    for name, members in content.items():
+        sound = isinstance(members, list) and members and all(type(one) is int for one in members)
+        if not sound or len(set(members)) < len(members) or not all(0 <= one < ranks for one in members):
+            raise FormatError(
+                f"{path}: group {name} is no list of ranks; allowed: each of 0 to {ranks - 1} once"
+            )
+    return content
+
+
+def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None:
+    """Refuse, before any work, a file or a folder that a program could not be written to."""
+    if path is None:
+        return
+    if path.suffix == ".goal":
+        check_outputs([path], inputs)
+    elif path.suffix:
+        raise FormatError(
+            f"{path}: no format of programs; write FILE.goal, or a new folder for Chakra's traces"
+        )
+    else:
+        check_folder(path)
+
+
+def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
+    """Write a program, whole or not at all; what is lost, in sentences.
+
+    A name without an ending is a folder of Chakra's traces, one for each rank.
+    """
+    if path.suffix == ".goal":
+        write_file(path, goal.dumps(goal_flatten.of_program(program, schedule_of)))
+        return goal_flatten.losses(program)
+    ranks, groups = chakra_program.nodes_of(program)
+    name = Path(program.name).name.removesuffix(".py").removesuffix(".goal") or "program"
+    files = {f"{name}.{rank}.et": chakra.dumps(nodes) for rank, nodes in enumerate(ranks)}
+    if groups:
+        files[GROUPS] = (json.dumps(groups) + "\n").encode()
+    write_folder(path, files)
+    return chakra_program.losses(program)

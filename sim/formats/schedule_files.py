@@ -1,0 +1,60 @@
+"""Files that hold a schedule, by what their names end in: MSCCL's XML, and GOAL."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.collective import Collective
+from sim.formats import FormatError, goal, goal_flatten, msccl_read, msccl_schedule, msccl_write
+from sim.formats.text import text_of
+from sim.schedule import Schedule
+from topologies.disk import write_file
+
+PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
+"""NCCL's protocols as MSCCL spells them."""
+
+LOST = {
+    ".xml": "the size (chunks are alike), the type, and how many transfers may be on their way",
+    ".goal": "the type, the reduction, how long adding takes, and how many transfers may be on their way",
+}
+"""What each format does not say of a schedule."""
+
+
+def check_format(path: Path | None) -> None:
+    """Refuse a name that says no format."""
+    if path and path.suffix not in LOST:
+        raise FormatError(f"{path}: no format of schedules; write a name that ends in {', '.join(LOST)}")
+
+
+def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
+    """Write a schedule, whole or not at all; what was written and what is lost, in sentences.
+
+    Raise `FormatError` where the format cannot carry it, with the reason.
+    """
+    check_format(path)
+    if path.suffix == ".xml":
+        text = msccl_write.dumps(plan, PROTOCOLS.get(protocol, "Simple"))
+    else:
+        text = goal.dumps(goal_flatten.of_schedule(plan))
+    write_file(path, text)
+    return [f"written to {path}; lost are {LOST[path.suffix]}"]
+
+
+class ScheduleFile(NamedTuple):
+    """A schedule that was read, and proved: ``build`` makes it for any size of its collective."""
+
+    name: str
+    kind: str
+    ranks: int
+    build: Callable[[Collective], Schedule]
+
+
+def holds_schedule(name: str) -> bool:
+    """Whether a name is that of a file which is read here."""
+    return name.endswith(".xml")
+
+
+def read(path: Path) -> ScheduleFile:
+    """The schedule in MSCCL's XML; raise `FormatError` that says on which line something is wrong."""
+    found = msccl_read.loads(text_of(path), str(path))
+    return ScheduleFile(found.name, found.kind, found.ranks, msccl_schedule.build(found))

@@ -1,0 +1,28 @@
+"""What stands in a file, as bytes or as text."""
+
+from pathlib import Path
+
+from sim.formats import FormatError
+from topologies.disk import regular
+
+MAX_BYTES = 2**30
+"""Bytes of a file that is read."""
+
+
+def bytes_of(path: Path) -> bytes:
+    """All of a file; raise `FormatError` where there is none, or too much."""
+    try:
+        size = regular(path).stat().st_size
+        if size > MAX_BYTES:
+            raise FormatError(f"{path}: {size:,} bytes; allowed: up to {MAX_BYTES:,}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise FormatError(f"{path}: no such file") from None
+
+
+def text_of(path: Path) -> str:
+    """All of a text file."""
+    try:
+        return bytes_of(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}, byte {error.start}: not text in UTF-8") from None

@@ -1,0 +1,35 @@
+"""A library that knows one way for one collective: somebody's schedule, on as many ranks as it is of."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from sim.collective import Collective
+from sim.libraries.library import Candidate
+from sim.libraries.scheduled import Scheduled
+from sim.schedule import Schedule
+from topologies import Topology
+
+
+class Given(Scheduled):
+    """The schedule that ``build`` makes of a collective, by its file's name."""
+
+    name: ClassVar[str] = "file"
+
+    def __init__(
+        self, graph: Topology, count: int, way: str, build: Callable[[Collective], Schedule], network: str
+    ) -> None:
+        super().__init__(graph, count, network=network)
+        self._way = Candidate(way)
+        self._build = build
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """The only one."""
+        return [self._way]
+
+    def choose(self, collective: Collective) -> Candidate:
+        """The only one."""
+        return self._way
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """As the file has it."""
+        return self._build(collective)

@@ -1,0 +1,73 @@
+"""The samples, and programs made at random."""
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from sim.formats import FormatError
+from sim.program.distributed import record
+
+DATA = Path(__file__).parent / "data"
+
+KINDS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+)
+
+
+def complaint(do):
+    """What is said where something is refused; nothing where it is not."""
+    try:
+        do()
+    except FormatError as error:
+        return str(error)
+    return ""
+
+
+events = st.one_of(
+    st.tuples(st.just("compute"), st.integers(0, 3), st.integers(0, 5000)),
+    st.tuples(st.just("call"), st.sampled_from(KINDS), st.booleans(), st.integers(0, 2), st.integers(0, 9)),
+    st.tuples(
+        st.just("message"),
+        st.permutations(range(4)),
+        st.integers(0, 10_000),
+        st.integers(0, 2),
+        st.integers(0, 2),
+    ),
+)
+
+
+@st.composite
+def programs(draw, *, library="gloo", asynchronous=True, messages=True):
+    """A job of four ranks that ends: what is asked for without waiting is waited for in the end."""
+    script = draw(st.lists(events, max_size=12))
+    script = [event for event in script if messages or event[0] != "message"]
+
+    def main(dist):
+        groups = [None, dist.new_group([0, 1, 2, 3]), dist.new_group([1, 3])]
+        rank, works = dist.get_rank(), []
+        for kind, *event in script:
+            if kind == "compute" and event[0] == rank:
+                dist.compute(event[1] * 1e-6)
+            elif kind == "call":
+                name, is_async, group, size = event
+                if group < 2 or rank in (1, 3):
+                    work = getattr(dist, name)(
+                        size * 64, group=groups[group], async_op=is_async and asynchronous
+                    )
+                    works += [work] if work else []
+            elif kind == "message":
+                (src, dst, *_), size, tag, group = event
+                if rank in (src, dst) and (group < 2 or {src, dst} == {1, 3}):
+                    ask, peer = (dist.isend, dst) if rank == src else (dist.irecv, src)
+                    works.append(ask(size, peer, groups[group], tag))
+        for work in works:
+            work.wait()
+
+    return record(main, 4, library)
