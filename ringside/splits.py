@@ -14,7 +14,7 @@ def read_splits(text: str, ranks: int) -> Rows:
     The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
     row alone is what every rank has.
     """
-    file, where = file_of(text), f"--splits {text}"
+    file, where = splits_file(text), f"--splits {text}"
     lines = re.split(r"[;\n]", _content(file) if file else text)
     rows = [
         _row(line, f"{where}, {'line' if file else 'row'} {number}")
@@ -34,7 +34,7 @@ def read_splits(text: str, ranks: int) -> Rows:
     return tuple(rows)
 
 
-def file_of(text: str) -> Path | None:
+def splits_file(text: str) -> Path | None:
     """The file that the text names, if it is no list."""
     return None if re.fullmatch(r"[\d\s,;]+", text) else Path(text)
 

@@ -13,8 +13,7 @@ from ringside import console, options
 from ringside.commands.simulate_file import file_of, given
 from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
 from ringside.pictures.style import check_format
-from ringside.splits import file_of as splits_file
-from ringside.splits import read_splits
+from ringside.splits import read_splits, splits_file
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
 from sim.engine.effort import forced
@@ -266,8 +265,8 @@ def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, 
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    unsaid = ("splits",) if request.splits is None else ()
-    for key in ("sweep", "trace", "links", "top", "plot", "export", *unsaid):
+    left = ("sweep", "trace", "links", "top", "plot", "export")
+    for key in (*left, *(("splits",) if request.splits is None else ())):
         del rest[key]
     return rest | ours
 
