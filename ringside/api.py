@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from real.model.find import Training, sized_workload
+from real.model.find import Training
+from ringside.trained import trained
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
 from sim.libraries.find import Options, check_pickable, default_library, find_library
+from sim.libraries.library import Library
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
 from sim.record import Record
-from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import process_group
-from sim.training.memory import find_optimizer
 from sim.training.step import TrainingStep
-from sim.workload.architecture import MEMORY_EFFICIENCY
 from sim.workload.devices import device as find_device
 from sim.workload.devices import device_of
 from validation import readers
@@ -75,36 +75,41 @@ def train(
     device: str | None = None,
     precision: str | None = None,
     dtype: str | None = None,
+    compute_efficiency: float | None = None,
+    measured: tuple[float, int] | None = None,
     optimizer: str = "adam",
     ddp: DataParallel | None = None,
     slowdown: Mapping[int, float] | None = None,
-    contention: float = 0.0,
+    spread: float | None = None,
+    contention: float | None = None,
     network: str = "fifo",
     calibration: Calibration | str | None = "auto",
 ) -> TrainingStep:
     """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
-    measured steps. ``batch`` is of one rank and pass. ``slowdown`` are stragglers: the factor by which a
-    rank takes longer; ``contention`` is `sim.training.ddp.job.Costs`'. ``network`` and
-    ``calibration`` are as `pick`'s.
+    measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
+    ranks together) and the ranks it was measured on, which then sets the pace of compute. ``slowdown``
+    are stragglers: the factor by which a rank takes longer; ``spread`` and
+    ``contention`` are `real.model.find.Training`'s. ``network`` and ``calibration`` are as `pick`'s.
     """
-    training = Training(
-        model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
-        ddp=ddp or DataParallel(),
-    )  # fmt: skip
     gpu = find_device(device or device_of(cluster, settings))
-    work = sized_workload(training, gpu)(batch)
-    bandwidth = gpu.memory_bandwidth * MEMORY_EFFICIENCY
-    costs = Costs(
-        memory_bandwidth=bandwidth, contention=contention, slowdown=slowdown or {},
-        optimizer_s=find_optimizer(optimizer).time_s(work, bandwidth),
+
+    def group(count: int | None) -> Library:
+        return find_library(
+            None if library == "auto" else library, cluster, settings, ranks=count,
+            options=Options(network=network), calibration=calibration,
+        )  # fmt: skip
+
+    found = group(ranks)
+    training = Training(
+        model=model, batch=batch, device=device, precision=precision, dtype=dtype,
+        compute_efficiency=compute_efficiency, measured=measured, optimizer=optimizer,
+        ddp=ddp or DataParallel(), slowdown=slowdown or {}, spread=spread,
+        contention=contention,
     )  # fmt: skip
-    found = find_library(
-        None if library == "auto" else library, cluster, settings, ranks=ranks,
-        options=Options(network=network), calibration=calibration,
-    )  # fmt: skip
-    return simulate_step(work, process_group(found), training.ddp, costs)
+    what = trained(training, gpu, group)
+    return simulate_step(what.sized(None), process_group(found), training.ddp, what.costs_on(found))
 
 
 def measure(

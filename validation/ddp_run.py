@@ -43,12 +43,18 @@ def record(
         return DdpRecord(
             workload=measured.workload,
             ranks=ranks,
-            ddp=DataParallel(bucketing=job.bucketing, gradient_as_bucket_view=job.gradient_as_bucket_view),
+            ddp=DataParallel(
+                bucketing=job.bucketing,
+                gradient_as_bucket_view=job.gradient_as_bucket_view,
+                comm_hook="allreduce",  # what watches the buckets divides as that does
+            ),
             workers=job.workers,
             wires=wires,
             memory_bandwidth=measured.memory_bandwidth if isinstance(model, str) else None,
             steps=measured.steps,
             fingerprint=measured.fingerprint,
+            contention=measured.contention,
+            crowding=measured.crowding,
         )
 
     network = cluster.network if cluster else None

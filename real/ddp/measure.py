@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median_low
+from statistics import median, median_low
 from typing import Any
 
 from real.ddp.job import DdpJob
@@ -30,7 +30,8 @@ class Measured:
 
     ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
     run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.clock`;
-    ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran.
+    ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran. ``contention`` is
+    the share of its pace that compute loses beside them, ``crowding`` what they lose beside compute.
     """
 
     workload: Workload
@@ -39,6 +40,8 @@ class Measured:
     memory_bandwidth: float
     all_reduces: tuple[tuple[int, float], ...]
     fingerprint: dict[str, str]
+    contention: float = 0.0
+    crowding: float = 0.0
 
     @property
     def median(self) -> TrainingStep:
@@ -100,7 +103,22 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
         for b in first["ranks"][0]["buckets"]
     )
     all_reduces = tuple((nbytes, seconds) for nbytes, seconds in first["all_reduce"])
-    return Measured(workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"])
+    return Measured(
+        workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"],
+        *_losses([row["ranks"] for row in rows], dict(all_reduces)),
+    )  # fmt: skip
+
+
+def _losses(rows: Sequence[Sequence[dict[str, Any]]], all_reduces: dict[int, float]) -> tuple[float, float]:
+    """What share of their pace compute and all-reduces lose beside each other; none where nobody looked."""
+    both = [ranks for ranks in rows if "beside" in ranks[0]]
+    if not both:
+        return 0.0, 0.0
+    alone = median(max(rank["alone"]["end"] for rank in ranks) for ranks in both)
+    beside = median(max(rank["beside"]["end"] for rank in ranks) for ranks in both)
+    each = [(ranks[0]["beside"]["nbytes"], ranks[0]["beside"]["all_reduce"]) for ranks in both]
+    paces = [all_reduces[nbytes] / seconds for nbytes, seconds in each if seconds]
+    return max(1 - alone / beside, 0.0), max(1 - median(paces), 0.0) if paces else 0.0
 
 
 def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> TrainingStep:

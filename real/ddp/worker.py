@@ -6,9 +6,12 @@ monotonic clock.
 """
 
 import json
+import math
 import os
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -124,16 +127,39 @@ class Trainee:
             found.append((nbytes, float(slowest.median())))
         return found
 
+    def beside(self, nbytes: int, count: int, gun: StartingGun, device: torch.device) -> dict[str, Any]:
+        """A pass of all ranks that shares nothing, while all-reduces follow one another beside it."""
+        data, ends = torch.ones(nbytes // 4, device=device), []
+
+        def reduce() -> None:
+            for _ in range(count):
+                self._group.allreduce([data]).wait()
+                ends.append(time.monotonic())
+
+        thread = threading.Thread(target=reduce)
+
+        def begun() -> None:
+            ends.append(time.monotonic())
+            thread.start()
+
+        seen, seconds = self._pass(self.subject.module, gun, begun), self._clock.seconds
+        thread.join()
+        until = seconds(seen.end)
+        done = [end for end in ends if end <= until]
+        each = (done[-1] - done[0]) / (len(done) - 1) if len(done) > 1 else None
+        return {"end": until - seconds(seen.begin), "nbytes": nbytes, "all_reduce": each}
+
     def close(self) -> None:
         """Let go of the process group: its threads must end before the interpreter does."""
         del self._group
 
-    def _pass(self, model: nn.Module, gun: StartingGun) -> Seen:
+    def _pass(self, model: nn.Module, gun: StartingGun, begun: Callable[[], None] = lambda: None) -> Seen:
         seen = self._seen = Seen()
         model.zero_grad(set_to_none=True)
         self.subject.prepare()
         gun.wait()
         self._clock.begin()
+        begun()
         seen.begin = self._clock.now()
         self.subject.begin()
         outputs = model(*self.subject.inputs)
@@ -180,16 +206,17 @@ def main() -> None:
 
 def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
     trainee, gun = Trainee(job, _group(job), device), StartingGun(device)
-    alone = {
-        "memory_bandwidth": memory_bandwidth(device),
-        "all_reduce": trainee.all_reduces(job.all_reduces, gun, device),
-    }
+    all_reduces = trainee.all_reduces(job.all_reduces, gun, device)
+    alone = {"memory_bandwidth": memory_bandwidth(device), "all_reduce": all_reduces}
     for iteration in range(job.warmup + job.iterations):
         seen = trainee.step(gun)
         dist.barrier()  # a rank that checks its gradients takes a core from one that is not done
         seen["wrong"] = trainee.subject.wrong()
         if job.model and iteration >= job.warmup:
             seen["alone"] = trainee.alone(gun)
+            if job.backend == "gloo" and all_reduces:
+                nbytes, count = _company(seen, all_reduces)
+                seen["beside"] = trainee.beside(nbytes, count, gun, device)
         everybody: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everybody, seen)
         if any(own["wrong"] for own in everybody):
@@ -201,6 +228,15 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
             with rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
     trainee.close()
+
+
+def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> tuple[int, int]:
+    """Which all-reduce to run beside a pass, like its buckets in size, and how often, to outlast it."""
+    usual = sum(bucket["nbytes"] for bucket in seen["buckets"]) / len(seen["buckets"])
+    nbytes, seconds = min(all_reduces, key=lambda one: abs(math.log(one[0] / usual)))
+    count = [math.ceil(3 * seen["alone"]["end"] / seconds)]
+    dist.broadcast_object_list(count, 0)
+    return nbytes, count[0]
 
 
 def _group(job: DdpJob) -> Any:

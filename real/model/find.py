@@ -1,15 +1,15 @@
 """What ``ringside train`` trains: from a table, a module of the user's own, or a file of timed layers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from real.ddp.job import is_model
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.record import workload_of
-from sim.workload.architecture import Architecture
+from sim.workload.architecture import Architecture, usual_precision
 from sim.workload.architecture import workload as roofline
-from sim.workload.devices import Device
+from sim.workload.devices import Device, full_name
 from sim.workload.models import architecture
 from sim.workload.workload import Workload, rebatched
 
@@ -18,36 +18,49 @@ from sim.workload.workload import Workload, rebatched
 class Training:
     """What is trained, and how: the words of the command line.
 
-    ``batch`` is of one rank and one pass, None for 32 or the file's own. ``slowdown`` are
-    ``RANK=FACTOR`` texts; ``contention`` is `sim.training.ddp.job.Costs`'.
+    ``batch`` is of one rank and one pass, None for the model's own. ``precision``, ``dtype`` and
+    ``compute_efficiency`` are `sim.workload.architecture.workload`'s. ``measured`` is a throughput
+    (samples/s of all ranks) and on how many ranks it was measured, which sets the pace of compute.
+    ``slowdown``, ``spread`` and ``contention`` are `sim.training.ddp.job.Costs`'. Without a spread it is
+    `sim.training.ddp.usual.SPREAD`, or none where layers are timed; without a contention that of
+    `sim.training.ddp.usual.contention`.
     """
 
     model: str
-    batch: int | None
-    device: str | None
-    precision: str | None
-    dtype: str | None
-    optimizer: str
-    ddp: DataParallel
-    slowdown: tuple[str, ...] = ()
-    contention: float = 0.0
+    batch: int | None = None
+    device: str | None = None
+    precision: str | None = None
+    dtype: str | None = None
+    compute_efficiency: float | None = None
+    measured: tuple[float, int] | None = None
+    optimizer: str = "adam"
+    ddp: DataParallel = field(default_factory=DataParallel)
+    slowdown: Mapping[int, float] = field(default_factory=dict)
+    spread: float | None = None
+    contention: float | None = None
 
 
-def sized_workload(training: Training, gpu: Device) -> Callable[[int | None], Workload]:
-    """The workload as a function of a rank's batch; None is the batch that was asked for."""
+def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | None], Workload], str | None]:
+    """The workload as a function of a rank's batch, and what products are computed in.
+
+    None is the batch that was asked for, and the precision where layers are timed.
+    """
     if training.batch is not None and training.batch < 1:
         raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
     path = Path(training.model)
     if is_timed(training.model):
-        if training.precision or training.dtype:
-            raise ValueError(f"{path} is timed and typed already; leave --precision and --dtype out")
+        if training.precision or training.dtype or training.compute_efficiency:
+            raise ValueError(
+                f"{path} is timed and typed already; leave --precision, --dtype and --compute-efficiency out"
+            )
         whole = workload_of(path)
         asked = rebatched(whole, training.batch or whole.batch)
-        return lambda batch: rebatched(asked, batch or asked.batch)
+        return lambda batch: rebatched(asked, batch or asked.batch), None
     model = _architecture(training.model)
-    return lambda batch: roofline(
-        model, gpu, batch or training.batch or 32, training.precision or "float32", training.dtype
-    )
+    usual = training.batch or model.batch
+    precision = full_name(training.precision) or usual_precision(model, gpu)
+    words = precision, full_name(training.dtype), training.compute_efficiency
+    return lambda batch: roofline(model, gpu, batch or usual, *words), precision
 
 
 def is_timed(model: str) -> bool:

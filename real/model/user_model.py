@@ -1,15 +1,17 @@
 """A model of the user's own: ``FILE.py:NAME``, a function that returns a module and what to call it with."""
 
-import importlib
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-_EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
+EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
+"""What a model of the user's own looks like."""
 
 
 def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
@@ -19,19 +21,34 @@ def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
     """
     path, _, name = text.partition(":")
     if not Path(path).is_file():
-        raise ValueError(f"{path}: no such file; {_EXAMPLE}")
-    folder, name_of_file = str(Path(path).resolve().parent), Path(path).stem
-    sys.path.insert(0, folder)  # its neighbours are its own to import
+        raise ValueError(f"{path}: no such file; {EXAMPLE}")
     try:
-        made = getattr(importlib.import_module(name_of_file), name)()
+        made = getattr(_imported(Path(path).resolve()), name)()
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{text}: {type(error).__name__}: {error}; {_EXAMPLE}") from error
-    finally:
-        sys.path.remove(folder)
+        raise ValueError(f"{text}: {type(error).__name__}: {error}; {EXAMPLE}") from error
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
-        raise ValueError(f"{text} returns {type(made).__name__}; {_EXAMPLE}")
+        raise ValueError(f"{text} returns {type(made).__name__}; {EXAMPLE}")
     module, inputs = made
     return module, inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+def _imported(file: Path) -> ModuleType:
+    """The file as a module, whatever other modules are called; its neighbours are its own to import."""
+    name = f"{file.stem} of {file.parent}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, file)
+        assert spec
+        assert spec.loader
+        sys.modules[name] = module = module_from_spec(spec)
+        sys.path.insert(0, str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        finally:
+            sys.path.remove(str(file.parent))
+    return sys.modules[name]
 
 
 def build_light(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
@@ -44,9 +61,12 @@ def build_light(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def batch_of(inputs: Any) -> int:
-    """Samples of the first input that has any; 1 where none has."""
+    """Samples of the first input that has any dimension; 1 where none has."""
     tensors = (leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.dim())
-    return max(next((tensor.shape[0] for tensor in tensors), 1), 1)
+    batch = next((tensor.shape[0] for tensor in tensors), 1)
+    if not batch:
+        raise ValueError(f"inputs without a sample; {EXAMPLE}, one sample or more, batch first")
+    return batch
 
 
 def loss(outputs: Any) -> torch.Tensor:

@@ -78,7 +78,7 @@ def command(
             iterations=iterations, timeout_s=timeout,
         )  # fmt: skip
         measure_ddp.run(
-            model, output, job, ranks=2 if ranks is None else ranks, emulate=emulate, settings=settings,
+            model, output, job, ranks=ranks, emulate=emulate, settings=settings,
             plot=plot, trace=trace, force=force,
         )  # fmt: skip
         return

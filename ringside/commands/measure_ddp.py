@@ -12,7 +12,8 @@ from ringside.pictures.style import check_format
 from sim.record import is_ddp_record
 from sim.training.ddp.record import DdpRecord, workload_of
 from sim.workload.workload import Workload
-from topologies import load, parse_settings
+from topologies import Topology, load, parse_settings
+from topologies import ranks as ranks_of
 from topologies.disk import check_outputs, is_stream, write_file
 from validation.ddp_run import emulated_wires, record
 from validation.emulated.training import sleeping_layers
@@ -35,7 +36,7 @@ def run(
     output: Path,
     job: DdpJob,
     *,
-    ranks: int,
+    ranks: int | None,
     emulate: str | None = None,
     settings: list[str] | None = None,
     plot: Path | None = None,
@@ -45,10 +46,14 @@ def run(
     """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
     The file holds the steps so far, whatever happens; a device or a pipe gets them all at the end.
-    ``emulate`` names the topology to emulate; without one ranks run under torchrun on this machine.
+    ``emulate`` names the topology to emulate, all of whose ranks take part unless fewer are asked for;
+    without one ranks run under torchrun on this machine, two unless told.
     """
     check_format(plot)
     check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
+    graph = _emulated(job, emulate, settings or [], ranks)
+    if ranks is None:
+        ranks = 2 if graph is None else len(ranks_of(graph))
     if not force:
         check_room(ranks, 0)
     grows = not is_stream(output)
@@ -61,7 +66,7 @@ def run(
                 write_file(output, record.dumps())
             bar.done("steps")
 
-        found = _measured(_model(model, job), job, ranks, emulate, settings or [], keep)
+        found = _measured(_model(model, job), job, ranks, graph, keep)
     step = found.median
     if not grows:
         write_file(output, found.dumps())
@@ -92,18 +97,26 @@ def _measured(
     model: Workload | str,
     job: DdpJob,
     ranks: int,
-    emulate: str | None,
-    settings: list[str],
+    graph: "Topology | None",
     keep: Callable[[DdpRecord], None],
 ) -> DdpRecord:
-    if emulate:
-        if job.backend != "gloo":
-            raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
-        with cluster(load(emulate, parse_settings(settings), ranks=ranks)) as built:
-            return record(model, job, ranks, built, emulated_wires(built, ranks), keep)
-    if settings:
-        raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
-    return record(model, job, ranks, on_record=keep)
+    if graph is None:
+        return record(model, job, ranks, on_record=keep)
+    with cluster(graph) as built:
+        return record(model, job, ranks, built, emulated_wires(built, ranks), keep)
+
+
+def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int | None) -> "Topology | None":
+    """The topology to emulate, if any."""
+    if emulate is None:
+        if settings:
+            raise ValueError(
+                f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star"
+            )
+        return None
+    if job.backend != "gloo":
+        raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
+    return load(emulate, parse_settings(settings), ranks=ranks)
 
 
 def _print(found: DdpRecord, output: Path) -> None:

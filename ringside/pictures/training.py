@@ -29,7 +29,7 @@ def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
         axes = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         for (title, step), panel in zip(steps.items(), axes, strict=True):
             _draw_step(panel, step, rows[title])
-            panel.set_title(f"{title}: {format_duration(step.step_s, 3)}", loc="left", fontsize=10)
+            panel.set_title(f"{title}: {format_duration(step.step_s, 5)}", loc="left", fontsize=10)
         axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
         axes[-1].set_xlabel("time from the step's start")
         _legend(figure)

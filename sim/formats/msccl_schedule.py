@@ -52,7 +52,9 @@ def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
     def schedule(collective: Collective) -> Schedule:
         chunks = even_chunks(collective, algorithm.per_block)
         # not a name of ours, by which engines would know its closed form
-        return Schedule(collective, f"{algorithm.name}.xml", chunks, lambda: iter(steps))
+        return Schedule(
+            collective, f"{algorithm.name}.xml", chunks, lambda: iter(steps), copies=run.exchanges
+        )
 
     try:
         prove(schedule(Collective(algorithm.kind, algorithm.ranks, algorithm.ranks * algorithm.per_block)))
@@ -79,6 +81,8 @@ class _Run:
         """Of each transfer that has been written: whether it was added."""
         self.writes: dict[tuple[int, int], list[int]] = {}
         """The transfers that wrote each rank's part of a chunk, in order."""
+        self.exchanges = False
+        """Whether ranks send each other sums, known when there are steps."""
         self._messages = 0
         self._links: dict[tuple[int, int, int], deque[list[int]]] = {}
         self._done = [dict.fromkeys(blocks, 0) for blocks in algorithm.blocks]
@@ -93,6 +97,7 @@ class _Run:
         order.add_edges_from((*strict, *weak))
         together = nx.condensation(order)
         group = together.graph["mapping"]
+        self.exchanges = len(together) < len(order)
         beyond = {(group[one], group[other]) for one, other in strict}
         level: dict[int, int] = {}
         for one in nx.topological_sort(together):

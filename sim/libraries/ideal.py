@@ -96,6 +96,10 @@ class Ideal(Scheduled):
         """The algorithm's schedule, which is proved."""
         return schedule(on_machines(candidate.algorithm, collective.ranks, self.graph), collective)
 
+    def _word(self, candidate: Candidate, plan: Schedule) -> str:
+        """By its name alone where the machines make its grid, as a ranking over node counts has it."""
+        return candidate.algorithm if candidate.algorithm in _ON_MACHINES else plan.algorithm
+
     def _weighed(self, collective: Collective) -> list[str]:
         """What may be the quickest, but for what is another algorithm on so many ranks."""
         names = [name for name in algorithms_for(collective.kind) if name not in _NEVER_LESS]

@@ -235,9 +235,13 @@ class Scheduled:
             network=self.network,
         )  # fmt: skip
         return Estimate(
-            seconds, seconds * low, seconds * high, taken, plan.algorithm, timeline=timeline,
+            seconds, seconds * low, seconds * high, taken, self._word(candidate, plan), timeline=timeline,
             caveat=self._caveat(collective, candidate),
         )  # fmt: skip
+
+    def _word(self, candidate: Candidate, plan: Schedule) -> str:
+        """How the answer calls what was taken."""
+        return plan.algorithm
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return ""

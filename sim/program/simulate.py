@@ -65,8 +65,7 @@ class Simulation:
         self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         """When the last of those had come who take part in a collective, a message, the making of a group."""
-        self._contention = contention
-        self._units = [Units(env, contention) for _ in self.played]
+        self.units = [Units(env, contention) for _ in self.played]
         self._same: dict[tuple[int, Group], object] = {}
         self._joins: dict[object, list[tuple[int, int]]] = {}
         self._sends: dict[tuple[object, int, int], list[Side]] = {}
@@ -111,8 +110,8 @@ class Simulation:
         operation = self._play.ranks[index].operations[place]
         action = operation.action
         if type(action) is Compute:
-            if self._contention and operation.lane is not None:
-                self._units[index].work(action.seconds, partial(self._end, index, place))
+            if self.units[index].matters and operation.lane is not None:
+                self.units[index].work(action.seconds, partial(self._end, index, place))
             else:
                 event = self._env.timeout(action.seconds)
                 event.callbacks.append(partial(self._end, index, place))
@@ -144,7 +143,7 @@ class Simulation:
             meeting.begin = self._env.now
             for other, its in meeting.present.items():
                 self.start[self._index[other]][its] = self._env.now
-                self._units[self._index[other]].take(1)
+                self.units[self._index[other]].take(1)
         self._carrier.arrive(meeting, rank)
 
     def _leave(self, meeting: Meeting, rank: int) -> None:
@@ -152,7 +151,7 @@ class Simulation:
         if meeting.missing:
             self.start[index][place] = self._env.now
         else:
-            self._units[index].take(-1)
+            self.units[index].take(-1)
         meeting.end = self._env.now
         self._end(index, place)
 

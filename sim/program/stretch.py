@@ -47,7 +47,8 @@ class Work:
 class Units:
     """One rank's compute units, of which collectives that are under way take the share ``contention``.
 
-    NCCL takes about one SM for each channel, so the share is channels / SMs.
+    NCCL takes about one SM for each channel, so the share is channels / SMs. Whoever is in ``watchers`` is
+    called when work begins where there was none, and when the last of it has ended.
     """
 
     def __init__(self, env: simpy.Environment, contention: float) -> None:
@@ -55,16 +56,29 @@ class Units:
         self._contention = contention
         self._active = 0
         self._works: list[Work] = []
+        self.watchers: list[Callable[[], None]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether the rank computes."""
+        return bool(self._works)
+
+    @property
+    def matters(self) -> bool:
+        """Whether anybody is slower for its work, or it for anybody's."""
+        return bool(self._contention or self.watchers)
 
     def work(self, seconds: float, done: Callable[[], None]) -> None:
         """Call ``done`` when so many seconds of work are done, later where collectives are under way."""
 
         def ended() -> None:
             self._works.remove(work)
+            self._tell(1 - len(self._works))
             done()
 
         work = Work(self._env, seconds, ended)
         self._works.append(work)
+        self._tell(len(self._works))
         work.go_on(self._pace)
 
     def take(self, by: int) -> None:
@@ -72,6 +86,11 @@ class Units:
         self._active += by
         for work in list(self._works):
             work.go_on(self._pace)
+
+    def _tell(self, first: int) -> None:
+        if first == 1:
+            for watcher in self.watchers:
+                watcher()
 
     @property
     def _pace(self) -> float:

@@ -62,12 +62,14 @@ class TimedGroup:
     """Collectives of which only the time is known: ``time(collective)`` seconds each.
 
     With more than one worker those that overlap do not slow each other down, so ``time`` should then
-    be of collectives that share their links.
+    be of collectives that share their links; unless there is a ``crowding``, the share of its pace that a
+    collective loses while a rank computes, for then they share what carries them.
     """
 
     ranks: int
     time: CollectiveTime
     workers: int = NCCL_WORKERS
+    crowding: float = 0.0
 
     def __post_init__(self) -> None:
         _check(self.ranks, self.workers)
@@ -147,6 +149,18 @@ class SimulatedGroup:
                 yield env.timeout(execution.finished - env.now)
 
         return carry
+
+
+def time_alone(group: ProcessGroup) -> CollectiveTime:
+    """What each collective takes in the group when it is the only one."""
+
+    @lru_cache(maxsize=4096)
+    def time(collective: Collective, /) -> float:
+        env = simpy.Environment()
+        env.run(env.process(group.carrier(env)(collective)))
+        return float(env.now)
+
+    return time
 
 
 def process_group(library: Library) -> ProcessGroup:

@@ -76,14 +76,20 @@ def strong_scaling(
     steps = []
     for count in nodes:
         ranks = group(count)
-        share, rest = divmod(batch, ranks.ranks * (ddp or DataParallel()).accumulation)
-        if rest or not share:
-            raise ValueError(
-                f"a batch of {batch} on {ranks.ranks} ranks with {(ddp or DataParallel()).accumulation} "
-                f"accumulation steps does not divide; write a multiple of their product"
-            )
+        share = share_of(batch, ranks.ranks, (ddp or DataParallel()).accumulation)
         steps.append((count, simulate_step(workload(share), ranks, ddp, costs)))
     return _scaled(steps)
+
+
+def share_of(batch: int, ranks: int, accumulation: int) -> int:
+    """Samples of a rank and pass where all ranks share so many in a step."""
+    share, rest = divmod(batch, ranks * accumulation)
+    if rest or share < 1:
+        raise ValueError(
+            f"a batch of {batch} on {ranks} ranks with {accumulation} accumulation steps does not divide; "
+            f"write a multiple of {ranks * accumulation}"
+        )
+    return share
 
 
 def _scaled(steps: Sequence[tuple[int, TrainingStep]]) -> list[Scaled]:

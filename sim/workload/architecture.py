@@ -6,12 +6,12 @@ as long as the slower of its arithmetic and its memory traffic,
     forward = max(flops / (peak x efficiency), bytes / (memory bandwidth x efficiency))
 
 and backward, which does the work of forward once for the gradient of the input and once for that of
-the weights, twice as long. Only matrix products and convolutions count as flops (a multiply-add is two);
-everything else is memory traffic, in the compute precision. Launch overheads, the optimizer and the
-input pipeline are not in it, so small batches are faster here than in life. With the efficiencies
-below NVIDIA's published one-GPU throughputs of ResNet-50 and BERT (V100 and A100, large batches) come
-out between 0.56 and 1.25 of what was measured (tests/sim/test_models.py): where the scale matters,
-measure one GPU and set the efficiency by it.
+the weights, twice as long: less where gradients are not asked for, more where forward is done anew. Only
+matrix products and convolutions count as flops (a multiply-add is two); everything else is memory traffic,
+in the compute precision. Launch overheads, the optimizer and the input pipeline are not in it, so small
+batches are faster here than in life. With the efficiencies below NVIDIA's published one-GPU throughputs of
+ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25 of what was measured
+(tests/sim/test_models.py): where the scale matters, measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,6 @@ from sim.collective import ITEMSIZE
 from sim.workload.devices import STORED, Device
 from sim.workload.workload import Layer, Tensor, Workload
 
-COMPUTE_EFFICIENCY = 0.5
-"""Share of peak FLOP/s that matrix products reach, a round figure: published utilisations of whole models
-lie at 0.21 to 0.52 (PaLM, arXiv:2204.02311, table 3; Megatron-LM, arXiv:2104.04473, table 1)."""
-
-MEMORY_EFFICIENCY = 0.8
-"""Share of data-sheet memory bandwidth that streaming kernels reach, a round figure."""
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -35,7 +28,9 @@ class Block:
 
     ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are
     read and written; ``kept``, those that stay for backward; ``gradients``, positions in
-    `Architecture.parameters` in the order in which backward finishes them.
+    `Architecture.parameters` in the order in which backward finishes them. ``backward`` is its time
+    over forward's: 1 for each gradient, the input's and the weights', and 1 where forward is done anew.
+    ``convolves`` says that its flops are a convolution's.
     """
 
     name: str
@@ -43,14 +38,17 @@ class Block:
     flops: float = 0.0
     traffic: float = 0.0
     kept: float = 0.0
+    backward: float = 2.0
+    convolves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """A model: parameters in definition order, buffers, and blocks in forward order.
 
-    ``frozen_nbytes`` are parameters that are held and not trained. Their layers are taken to need a
-    whole backward, which is too much where nothing before them is trained.
+    ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is that of a pass where
+    nobody asks for another; ``mixed`` says that it is then trained under torch.autocast. ``reentrant`` is
+    `sim.workload.workload.Workload`'s.
     """
 
     name: str
@@ -59,6 +57,9 @@ class Architecture:
     blocks: tuple[Block, ...]
     buffers: tuple[Tensor, ...] = ()
     frozen_nbytes: int = 0
+    batch: int = 32
+    mixed: bool = False
+    reentrant: bool = False
 
     @property
     def num_parameters(self) -> int:
@@ -77,6 +78,7 @@ class Module:
 
     ``parameters`` stand in definition order; backward finishes the last one first where
     ``reversed_arrival``, as autograd does for a linear layer's weight and bias, else the first one.
+    ``convolves`` is `Block`'s.
     """
 
     name: str
@@ -86,12 +88,13 @@ class Module:
     traffic: float = 0.0
     kept: float = 0.0
     reversed_arrival: bool = False
+    convolves: bool = False
 
 
 def assemble(
-    name: str, sample: str, modules: Sequence[Module], definition: Sequence[str] = ()
+    name: str, sample: str, modules: Sequence[Module], definition: Sequence[str] = (), *, mixed: bool = False
 ) -> Architecture:
-    """An architecture of modules in forward order.
+    """An architecture of modules in forward order; ``mixed`` is `Architecture`'s.
 
     Their tensors are defined in that order too, unless ``definition`` names all modules that have any
     in another one.
@@ -115,10 +118,12 @@ def assemble(
                 flops=module.flops,
                 traffic=module.traffic,
                 kept=module.kept,
+                convolves=module.convolves,
             )
             for module in modules
         ),
         buffers=tuple(tensor for module in defined for tensor in module.buffers),
+        mixed=mixed,
     )
 
 
@@ -126,33 +131,41 @@ def workload(
     architecture: Architecture,
     device: Device,
     batch: int,
-    precision: str = "float32",
+    precision: str | None = None,
     dtype: str | None = None,
-    compute_efficiency: float = COMPUTE_EFFICIENCY,
-    memory_efficiency: float = MEMORY_EFFICIENCY,
+    compute_efficiency: float | None = None,
+    memory_efficiency: float | None = None,
 ) -> Workload:
     """One training step of ``batch`` samples on ``device``.
 
-    ``precision`` is what products are computed in, ``dtype`` what parameters and gradients are stored
-    in, each in its own where none is given: float16 and float32 is what torch.autocast does, bfloat16
-    and bfloat16 a model cast as a whole.
+    ``precision`` is what products are computed in: without one torch's own float32, in which convolutions
+    are tfloat32 where there is that, or what torch.autocast takes where the model is usually trained so.
+    ``dtype`` is what parameters and gradients are stored in, each in its own where none is given:
+    bfloat16 and bfloat16 is a model cast as a whole. Efficiencies are shares of the device's peaks.
     """
+    precision = precision or usual_precision(architecture, device)
     if dtype is not None and "float" not in dtype:
         raise ValueError(f"{dtype!r} has no gradients; write for example float32 or bfloat16")
-    for what, share in (("compute", compute_efficiency), ("memory", memory_efficiency)):
+    computes = device.compute_efficiency if compute_efficiency is None else compute_efficiency
+    streams = device.memory_efficiency if memory_efficiency is None else memory_efficiency
+    for what, share in (("compute", computes), ("memory", streams)):
         if not 0 < share <= 1:
             raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
-    flops_per_s = device.peak(precision) * compute_efficiency
-    bytes_per_s = device.memory_bandwidth * memory_efficiency
+    products = device.peak(precision) * computes
+    convolutions = products
+    if precision == "float32" and "tfloat32" in device.flops_per_s:
+        convolutions = device.peak("tfloat32") * computes
+    bytes_per_s = device.memory_bandwidth * streams
     itemsize = ITEMSIZE[STORED[precision]]
 
     def layer(block: Block) -> Layer:
         tensors = [architecture.parameters[index] for index in block.gradients]
         weights = sum(tensor.count for tensor in tensors if not tensor.sparse)
         nbytes = (block.traffic * batch + weights) * itemsize
+        flops_per_s = convolutions if block.convolves else products
         forward_s = max(block.flops * batch / flops_per_s, nbytes / bytes_per_s)
         kept = round(block.kept * batch * itemsize)
-        return Layer(block.name, block.gradients, forward_s, 2 * forward_s, kept)
+        return Layer(block.name, block.gradients, forward_s, block.backward * forward_s, kept)
 
     return Workload(
         name=architecture.name,
@@ -160,6 +173,12 @@ def workload(
         layers=tuple(layer(block) for block in reversed(architecture.blocks)),
         buffers=architecture.buffers,
         frozen_nbytes=architecture.frozen_nbytes,
+        reentrant=architecture.reentrant,
         batch=batch,
         sample=architecture.sample,
     )
+
+
+def usual_precision(architecture: Architecture, device: Device) -> str:
+    """What the model's products are computed in where nobody says."""
+    return device.mixed if architecture.mixed else "float32"

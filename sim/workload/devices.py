@@ -1,8 +1,9 @@
 """GPUs as a roofline sees them: peak rates and sizes, from their data sheets.
 
 Rates are dense (without 2:4 sparsity) and those of the tensor cores where there are any for the
-precision. ``tfloat32`` is what PyTorch uses for convolutions of float32 tensors on A100 and later,
-and for matrix products after ``torch.set_float32_matmul_precision("high")``.
+precision. ``tfloat32`` is what PyTorch uses unasked for convolutions of float32 tensors on A100 and later
+(``torch.backends.cudnn.allow_tf32``), and for matrix products after
+``torch.set_float32_matmul_precision("high")``.
 """
 
 from collections.abc import Mapping
@@ -16,15 +17,37 @@ GIB = 2**30
 STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
 """The type in which activations are kept, by the precision that one computes in."""
 
+SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
+"""Other words for precisions and types."""
+
+
+def full_name(text: str | None) -> str | None:
+    """The precision or type that ``bf16``, ``bfloat16`` or nothing names."""
+    return SHORT.get(text, text) if text else None
+
+
+COMPUTE_EFFICIENCY = 0.5
+"""Share of peak FLOP/s that matrix products reach, a round figure: published utilisations of whole models
+lie at 0.21 to 0.52 (PaLM, arXiv:2204.02311, table 3; Megatron-LM, arXiv:2104.04473, table 1)."""
+
+MEMORY_EFFICIENCY = 0.8
+"""Share of data-sheet memory bandwidth that streaming kernels reach, a round figure."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU: FLOP/s by precision, and the bandwidth (bytes/s) and size (bytes) of its memory."""
+    """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
+
+    The efficiencies are the shares of both that training usually reaches.
+    """
 
     name: str
     flops_per_s: Mapping[str, float]
     memory_bandwidth: float
     memory: int
+    multiprocessors: int
+    compute_efficiency: float = COMPUTE_EFFICIENCY
+    memory_efficiency: float = MEMORY_EFFICIENCY
 
     def peak(self, precision: str) -> float:
         """FLOP/s in ``precision``."""
@@ -33,37 +56,66 @@ class Device:
             raise ValueError(f"{self.name} has no peak for {precision!r}; write one of {allowed}")
         return self.flops_per_s[precision]
 
+    @property
+    def mixed(self) -> str:
+        """What torch.autocast is told to compute in on it."""
+        return next(name for name in ("bfloat16", "float16", "float32") if name in self.flops_per_s)
 
-_A100 = {"float32": 19.5e12, "tfloat32": 156e12, "bfloat16": 312e12, "float16": 312e12}
+    @property
+    def streaming(self) -> float:
+        """Bytes/s that kernels reach which do nothing but read and write."""
+        return self.memory_bandwidth * self.memory_efficiency
+
+
+def _rates(**tera: float) -> dict[str, float]:
+    return {SHORT[short]: rate * 1e12 for short, rate in tera.items()}
+
+
+_A100 = _rates(fp32=19.5, tf32=156, bf16=312, fp16=312)
+_HOPPER = _rates(fp32=67, tf32=494.5, bf16=989.5, fp16=989.5)
+
+# what H100 reached of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, which
+# waits for memory, and 301 to 311 sequences/s of BERT-large, which computes, where the usual shares would
+# have made 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
+_HOPPER_COMPUTES, _HOPPER_STREAMS = 0.33, 0.49
 
 DEVICES = {
     device.name: device
     for device in (
+        # NVIDIA Tesla P40 data sheet (2017); its float16 is slower than its float32
+        Device("p40", _rates(fp32=12), 346e9, 24 * GIB, 30),
+        # NVIDIA Tesla P100 data sheet (2016), SXM2 column
+        Device("p100", _rates(fp32=10.6, fp16=21.2), 732e9, 16 * GIB, 56),
         # NVIDIA V100 data sheet (January 2020), SXM2 column: 32 GB
-        Device("v100", {"float32": 15.7e12, "float16": 125e12}, 900e9, 32 * GIB),
+        Device("v100", _rates(fp32=15.7, fp16=125), 900e9, 32 * GIB, 80),
+        # NVIDIA T4 data sheet (2019)
+        Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 16 * GIB, 40),
         # NVIDIA A100 data sheet (June 2021), A100 80GB SXM column
-        Device("a100", _A100, 2039e9, 80 * GIB),
+        Device("a100", _A100, 2039e9, 80 * GIB, 108),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
-        Device("a100-40gb", _A100, 1555e9, 40 * GIB),
+        Device("a100-40gb", _A100, 1555e9, 40 * GIB, 108),
+        # NVIDIA A10 data sheet (2021)
+        Device("a10", _rates(fp32=31.2, tf32=62.5, bf16=125, fp16=125), 600e9, 24 * GIB, 72),
         # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
-        Device(
-            "rtx3090",
-            {"float32": 35.6e12, "tfloat32": 35.6e12, "bfloat16": 71e12, "float16": 71e12},
-            936e9,
-            24 * GIB,
-        ),
+        Device("rtx3090", _rates(fp32=35.6, tf32=35.6, bf16=71, fp16=71), 936e9, 24 * GIB, 82),
+        # NVIDIA Ada GPU architecture white paper (2022), table of GeForce RTX 4090, adding up in float32
+        Device("rtx4090", _rates(fp32=82.6, tf32=82.6, bf16=165.2, fp16=165.2), 1008e9, 24 * GIB, 128),
+        # NVIDIA L40S data sheet (2023), tensor-core rates without sparsity
+        Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 48 * GIB, 142),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
-        Device(
-            "h100",
-            {"float32": 67e12, "tfloat32": 494.5e12, "bfloat16": 989.5e12, "float16": 989.5e12},
-            3.35e12,
-            80 * GIB,
-        ),
+        Device("h100", _HOPPER, 3.35e12, 80 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS),
+        # NVIDIA H200 data sheet (2023), SXM column: an H100 with another memory
+        Device("h200", _HOPPER, 4.8e12, 141 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS),
+        # NVIDIA DGX B200 data sheet (2024), an eighth of it, tensor-core rates without sparsity
+        Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 180 * GIB, 148),
+        # AMD Instinct MI300X data sheet (2023), matrix rates without sparsity
+        Device("mi300x", _rates(fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4), 5.3e12, 192 * GIB, 304),
     )
 }
 """Every known GPU by name."""
 
-_BY_CAPABILITY = {70: "v100", 80: "a100", 86: "rtx3090", 90: "h100"}
+_BY_CAPABILITY = {60: "p100", 61: "p40", 70: "v100", 75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090",
+                  90: "h100", 94: "mi300x", 100: "b200"}  # fmt: skip
 """The usual GPU of a compute capability, where a topology tells no more."""
 
 

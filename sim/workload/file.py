@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 
 from sim.workload.workload import Layer, Tensor, Workload, WorkloadError
 from topologies import strict_yaml
@@ -35,7 +35,7 @@ class _Strict(BaseModel):
 
 
 class _Tensor(_Strict):
-    count: int
+    count: StrictInt
     dtype: str = "float32"
     sparse: bool = False
 
@@ -50,7 +50,7 @@ class _Layer(_Strict):
 
 class _File(_Strict):
     name: str
-    batch: int = 1
+    batch: StrictInt = 1
     sample: str = "sample"
     parameters: dict[str, _Tensor]
     buffers: dict[str, _Tensor] = {}

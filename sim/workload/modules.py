@@ -44,6 +44,7 @@ def conv2d(
         flops=2 * inputs * kernel**2 * outputs * side**2,
         traffic=read + outputs * side**2,
         kept=read,
+        convolves=True,
     )
 
 

@@ -21,7 +21,7 @@ def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architectur
     modules = list(_bert(layers, width, vocabulary=30522, tokens=sequence))
     definition = [module.name for module in modules if module.name != "cls.predictions"]
     definition.insert(definition.index("cls.predictions.transform.dense"), "cls.predictions")
-    return assemble(name, f"sequence of {sequence} tokens", modules, definition)
+    return assemble(name, f"sequence of {sequence} tokens", modules, definition, mixed=True)
 
 
 def gpt2(name: str, layers: int, width: int, sequence: int = 1024) -> Architecture:
@@ -32,7 +32,7 @@ def gpt2(name: str, layers: int, width: int, sequence: int = 1024) -> Architectu
     which correct the paper's column.
     """
     _check_sequence(sequence, 1024)
-    return assemble(name, f"sequence of {sequence} tokens", list(_gpt2(layers, width, sequence)))
+    return assemble(name, f"sequence of {sequence} tokens", list(_gpt2(layers, width, sequence)), mixed=True)
 
 
 def llama2(
@@ -45,7 +45,9 @@ def llama2(
     """
     _check_sequence(sequence, 4096)
     modules = list(_llama(layers, width, hidden, key_value, sequence))
-    return assemble(name, f"sequence of {sequence} tokens", modules, list(_llama_definition(layers)))
+    return assemble(
+        name, f"sequence of {sequence} tokens", modules, list(_llama_definition(layers)), mixed=True
+    )
 
 
 bert_base = partial(bert, "bert-base", 12, 768)

@@ -61,7 +61,8 @@ class Workload:
 
     ``parameters`` are those that are trained, in definition order, which is how DistributedDataParallel
     counts them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
-    ``frozen_nbytes`` are parameters that are held and not trained.
+    ``frozen_nbytes`` are parameters that are held and not trained. ``reentrant`` says that checkpoints
+    enter backward anew inside backward.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Workload:
     batch: int = 1
     sample: str = "sample"
     frozen_nbytes: int = 0
+    reentrant: bool = False
 
     def __post_init__(self) -> None:
         complaints = [
@@ -80,6 +82,12 @@ class Workload:
                 else [f"a batch of {shown(self.batch)}; write 1 to {MOST} samples"]
             ),
             *(text for tensor in (*self.parameters, *self.buffers) for text in _tensor_complaints(tensor)),
+            *(
+                f"parameter {tensor.name!r} is of {tensor.dtype}, which has no gradients; write for example "
+                "float32, or name it under buffers"
+                for tensor in self.parameters
+                if tensor.dtype in ITEMSIZE and "float" not in tensor.dtype
+            ),
             *_repeated("parameter", [tensor.name for tensor in self.parameters]),
             *_repeated("buffer", [tensor.name for tensor in self.buffers]),
             *(text for layer in self.layers for text in _layer_complaints(layer, len(self.parameters))),

@@ -1,11 +1,14 @@
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from real.model.architecture import architecture
+from real.model.architecture import architecture, architecture_of
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.workload import Tensor as Described
+from tests.sim.training.unusual_models import Checkpointed, Scaling
 
 
 class ConvNet(nn.Module):
@@ -102,7 +105,7 @@ def test_without_inputs_there_is_only_the_list() -> None:
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"ConvNet does not run on the meta device.*write inputs"):
+    with pytest.raises(ValueError, match=r"ConvNet does not run with these inputs.*write inputs"):
         architecture(ConvNet(), torch.randn(5, 7))
 
 
@@ -123,5 +126,59 @@ def test_a_module_that_fails_is_refused_with_its_own_words() -> None:
         def forward(self, value: torch.Tensor) -> torch.Tensor:
             raise KeyError
 
-    with pytest.raises(ValueError, match="does not run on the meta device with these inputs: KeyError"):
+    with pytest.raises(ValueError, match="does not run with these inputs: KeyError"):
         architecture(Failing(3, 3), torch.randn(1, 3))
+
+
+def test_backward_does_what_gradients_are_asked_for() -> None:
+    def ratios(module: nn.Module, *inputs: Tensor) -> list[float]:
+        return [block.backward for block in architecture(module, *inputs).blocks]
+
+    chain = nn.Sequential(*[nn.Linear(8, 8) for _ in range(3)])
+    assert ratios(chain, torch.randn(2, 8)) == [1, 2, 2], "nobody asks for the gradient of the input"
+    chain[0].requires_grad_(False)
+    assert ratios(chain, torch.randn(2, 8)) == [0.5, 2], "a frozen first one, counted with the next, has none"
+    chain[0].requires_grad_(True)
+    chain[1].requires_grad_(False)
+    assert ratios(chain, torch.randn(2, 8)) == [2 / 2, 2], (
+        "a frozen one between, counted with the one before, passes its input's gradient on"
+    )
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointed_layers_run_forward_once_more(use_reentrant: bool) -> None:
+    found = architecture(Checkpointed(use_reentrant), torch.randn(2, 64))
+    plain = architecture(Checkpointed(None), torch.randn(2, 64))
+    wide = [block for block in found.blocks if block.flops and block.name.startswith("blocks")]
+
+    assert [block.backward for block in wide] == ([3, 3] if use_reentrant else [3, 2]) * 4, (
+        "without use_reentrant what ends a checkpoint is not redone: nothing needs it"
+    )
+    assert sum(block.kept for block in found.blocks) < sum(block.kept for block in plain.blocks) / 2
+    assert found.reentrant == use_reentrant
+    assert not plain.reentrant
+
+
+def test_recurrent_layers_have_their_products_counted() -> None:
+    found = architecture(nn.LSTM(16, 32, batch_first=True), torch.randn(5, 7, 16))
+    assert found.flops == 7 * 2 * 4 * 32 * (16 + 32)
+    cells = architecture(nn.GRU(16, 32, batch_first=True), torch.randn(5, 7, 16))
+    assert cells.flops == 7 * 2 * 3 * 32 * (16 + 32)
+
+
+def test_models_that_read_numbers_run_with_them() -> None:
+    assert architecture(Scaling(), torch.randn(2, 64)).flops == 2 * 2 * 64 * 700
+    with torch.device("meta"):
+        module, inputs = Scaling(), torch.randn(2, 64)
+    with pytest.raises(ValueError, match="Scaling does not run on the meta device"):
+        architecture(module, inputs)
+
+
+def test_a_model_file_may_be_called_like_any_module(tmp_path: Path) -> None:
+    file = tmp_path / "random.py"
+    text = "from torch import nn, randn\ndef model(): return nn.Linear(4, 4), randn({}, 4)\n"
+    file.write_text(text.format(3))
+    assert architecture_of(f"{file}:model").batch == 3
+    (tmp_path / "none.py").write_text(text.format(0))
+    with pytest.raises(ValueError, match="inputs without a sample"):
+        architecture_of(f"{tmp_path / 'none.py'}:model")

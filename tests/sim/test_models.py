@@ -107,8 +107,8 @@ def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
 
 def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
     model = architecture("resnet50")
-    with pytest.raises(ValueError, match="'b200' is no known GPU; write one of v100, a100"):
-        device("b200")
+    with pytest.raises(ValueError, match="'b100' is no known GPU; write one of p40, p100, v100"):
+        device("b100")
     with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write one of float32, float16"):
         workload(model, device("v100"), 1, "bfloat16")
     with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share above 0 and up to 1"):

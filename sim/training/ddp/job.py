@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from sim.training.ddp.buckets import Bucketing
 
-COMM_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
-"""Hooks that reduce gradients in another dtype, and in which (``torch...ddp_comm_hooks.default_hooks``)."""
+COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16"}
+"""Hooks of ``torch...ddp_comm_hooks.default_hooks``, and in which dtype they reduce, None for the same."""
 
 NCCL_WORKERS = 1
 """ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
@@ -31,7 +32,8 @@ class DataParallel:
 
     ``accumulation`` is how many forward and backward passes make a step, all but the last under
     ``no_sync()``. ``comm_hook`` is one of `COMM_HOOKS`. ``iteration``, counted from 1, chooses the
-    bucket layout: the first ones have another (`sim.training.ddp.buckets`).
+    bucket layout: the first ones have another (`sim.training.ddp.buckets`). ``set_to_none`` is that of
+    ``zero_grad``, after which gradients are made anew in every step and are views of no bucket.
     """
 
     bucketing: Bucketing = field(default_factory=Bucketing)
@@ -40,6 +42,7 @@ class DataParallel:
     comm_hook: str | None = None
     accumulation: int = 1
     iteration: int = STEADY
+    set_to_none: bool = True
 
     def __post_init__(self) -> None:
         if self.comm_hook is not None and self.comm_hook not in COMM_HOOKS:
@@ -66,6 +69,7 @@ class Costs:
     memory_bandwidth: float = math.inf
     contention: float = 0.0
     optimizer_s: float = 0.0
+    spread: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,6 +79,8 @@ class Costs:
                 raise ValueError(f"{name} is {seconds} s; write 0 or more")
         if not self.memory_bandwidth > 0:
             raise ValueError(f"a memory bandwidth of {self.memory_bandwidth} bytes/s; write more than 0")
+        if not 0 <= self.spread < 1:
+            raise ValueError(f"a spread of {self.spread}; write a share from 0 to below 1, for example 0.02")
         if not 0 <= self.contention < 1:
             raise ValueError(f"a contention of {self.contention}; write a share from 0 to below 1")
         for rank, factor in self.slowdown.items():
@@ -91,4 +97,14 @@ class Costs:
         paces: dict[float, list[int]] = {}
         for rank in range(ranks):
             paces.setdefault(self.slowdown.get(rank, 1.0), []).append(rank)
-        return {tuple(alike): factor for factor, alike in paces.items()}
+        slowest = 1 + self.spread * expected_maximum(ranks)
+        return {tuple(alike): factor * slowest for factor, alike in paces.items()}
+
+
+def expected_maximum(draws: int) -> float:
+    """The mean of the largest of so many draws from the standard normal distribution.
+
+    Blom's approximation ("Statistical Estimates and Transformed Beta-Variables", 1958), 4 % above for two
+    draws and under 1 % off from eight on.
+    """
+    return NormalDist().inv_cdf((draws - 0.375) / (draws + 0.25))

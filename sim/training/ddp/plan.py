@@ -19,10 +19,10 @@ BROADCASTS_IN_FLIGHT = 2
 class StepPlan:
     """One step of a workload on ``ranks`` ranks, all of its times in seconds but nothing timed yet.
 
-    A gradient is read and written once on its way into its bucket, even where it is a view of it,
-    for it is divided there; a comm hook divides for itself, so views then cost nothing. Back from the
-    bucket it is copied unless it is a view. Casts are the hook's: torch's compression hooks cast,
-    divide in place, reduce, cast back.
+    A gradient is read and written once on its way into its bucket, which divides it; where it is a view of
+    it already (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides for
+    itself, once more for each byte, and then views cost nothing on their way. Back from the bucket it is
+    copied unless it became a view. torch's compression hooks cast, divide in place, reduce, cast back.
     """
 
     workload: Workload
@@ -43,7 +43,7 @@ class StepPlan:
 
     def reduction(self, bucket: Bucket) -> Collective:
         """The all-reduce of a bucket."""
-        dtype = COMM_HOOKS[self.ddp.comm_hook] if self.ddp.comm_hook else bucket.dtype
+        dtype = self._reduced_in(bucket)
         nbytes = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[dtype]
         return Collective("all_reduce", self.ranks, nbytes, dtype=dtype)
 
@@ -69,7 +69,7 @@ class StepPlan:
 
     def into_bucket_s(self, parameter: int) -> float:
         """Time to bring one gradient into its bucket."""
-        if self.ddp.gradient_as_bucket_view and self.ddp.comm_hook:
+        if self.ddp.gradient_as_bucket_view and not self.ddp.set_to_none and self.ddp.comm_hook:
             return 0.0
         return self._moving(2 * self.workload.parameters[parameter].nbytes)
 
@@ -82,12 +82,17 @@ class StepPlan:
         if not self.ddp.comm_hook:
             return 0.0
         narrow = self.reduction(bucket).nbytes
-        cast = 0 if bucket.dtype == COMM_HOOKS[self.ddp.comm_hook] else bucket.nbytes + narrow
+        cast = 0 if bucket.dtype == self._reduced_in(bucket) else bucket.nbytes + narrow
         return self._moving(cast + 2 * narrow)
 
     def unpack_s(self, bucket: Bucket) -> float:
-        """Time a comm hook takes to cast the sum back into the bucket."""
-        return self._moving(self.reduction(bucket).nbytes + bucket.nbytes) if self.ddp.comm_hook else 0.0
+        """Time a comm hook takes to cast the sum back into the bucket, or to copy it there."""
+        if self.ddp.comm_hook in (None, "allreduce"):
+            return 0.0
+        return self._moving(self.reduction(bucket).nbytes + bucket.nbytes)
+
+    def _reduced_in(self, bucket: Bucket) -> str:
+        return COMM_HOOKS.get(self.ddp.comm_hook or "") or bucket.dtype
 
     def _moving(self, nbytes: int) -> float:
         return nbytes / self.costs.memory_bandwidth
@@ -100,6 +105,11 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
     if not workload.arrival:
         raise ValueError(f"{workload.name}: no layer names a gradient, so there is nothing to reduce")
     bucketing = ddp.bucketing
+    if workload.reentrant and bucketing.find_unused_parameters and not bucketing.static_graph:
+        raise ValueError(
+            f"{workload.name} checkpoints with use_reentrant: find_unused_parameters finds gradients ready "
+            "twice, which stops DistributedDataParallel; write use_reentrant=False, or static_graph"
+        )
     if ddp.iteration == 1 and not bucketing.find_unused_parameters:
         layout(workload, bucketing, 2)  # what stops the second iteration is refused in the first
     return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.iteration))

@@ -5,7 +5,7 @@ import math
 from sim.training.ddp.job import Costs
 from sim.training.ddp.record import DdpRecord
 from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup
+from sim.training.groups import SimulatedGroup, TimedGroup, time_alone
 from sim.training.step import TrainingStep
 from topologies.file import loads
 
@@ -17,5 +17,8 @@ def predict(record: DdpRecord) -> TrainingStep:
         loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,
         algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=record.workers,
     )  # fmt: skip
-    costs = Costs(memory_bandwidth=record.memory_bandwidth or math.inf)
-    return simulate_step(record.workload, group, record.ddp, costs)
+    costs = Costs(memory_bandwidth=record.memory_bandwidth or math.inf, contention=record.contention)
+    if not record.crowding:
+        return simulate_step(record.workload, group, record.ddp, costs)
+    crowded = TimedGroup(record.ranks, time_alone(group), record.workers, record.crowding)
+    return simulate_step(record.workload, crowded, record.ddp, costs)

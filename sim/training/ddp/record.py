@@ -43,7 +43,8 @@ class DdpRecord:
 
     ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
-    that. ``workers`` are those of `sim.training.ddp.job`.
+    that. ``workers`` are those of `sim.training.ddp.job`. ``contention`` is the share of its pace that
+    compute was seen to lose beside a collective, ``crowding`` what a collective lost beside compute.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
@@ -56,6 +57,8 @@ class DdpRecord:
     memory_bandwidth: float | None
     steps: tuple[TrainingStep, ...]
     fingerprint: dict[str, str]
+    contention: float = 0.0
+    crowding: float = 0.0
 
     @property
     def median(self) -> TrainingStep:

@@ -22,11 +22,12 @@ import simpy
 from sim.engine.laws import check_step, check_time
 from sim.program import Compute
 from sim.program.carry import AtOnce
+from sim.program.crowded import Crowded
 from sim.program.simulate import Simulation
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.plan import StepPlan, plan
 from sim.training.ddp.program import STREAM, RankStep, StepProgram, step_program
-from sim.training.groups import ProcessGroup
+from sim.training.groups import ProcessGroup, TimedGroup
 from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.workload import Workload
 
@@ -41,10 +42,15 @@ def simulate_step(
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)
     env = simpy.Environment()
+    crowded = None
+    if isinstance(group, TimedGroup) and group.crowding:
+        crowded = Crowded(env, group.time, group.crowding)
     simulation = Simulation(
-        env, made.program, AtOnce(env, group.carrier(env)), roles=made.roles,
+        env, made.program, crowded or AtOnce(env, group.carrier(env)), roles=made.roles,
         contention=job.costs.contention,
     )  # fmt: skip
+    if crowded:
+        crowded.watch(simulation.units)
     simulation.run()
     env.run()
     simulation.check_ended()

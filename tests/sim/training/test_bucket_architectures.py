@@ -8,6 +8,7 @@ from torch import nn
 
 from real.model.architecture import architecture
 from sim.training.ddp.buckets import Bucket, Bucketing, first_layout, layout, rebuilt_layout
+from tests.sim.training.unusual_models import UNUSUAL
 
 Inputs = tuple[torch.Tensor, ...]
 Watch = Callable[..., Any]
@@ -214,25 +215,29 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def arrivals() -> dict[str, tuple[int, ...]]:
-    """The order of gradients that `real.model.architecture` foresees, by tracing without data."""
+    """The order of gradients that `real.model.architecture` foresees, without data."""
     found = {}
-    for name, make in ARCHITECTURES.items():
+    for name, make in (ARCHITECTURES | UNUSUAL).items():
         module, inputs = make()
         blocks = architecture(module, *inputs).blocks
         found[name] = tuple(index for block in reversed(blocks) for index in block.gradients)
     return found
 
 
-@pytest.mark.parametrize("bucketing", FLAGS, ids=str)
-@pytest.mark.parametrize("name", ARCHITECTURES)
+CASES = [
+    *((name, bucketing) for name in ARCHITECTURES for bucketing in FLAGS),
+    *((name, bucketing) for name in UNUSUAL for bucketing in (Bucketing(bucket_cap_mb=1), FLAGS[-1])),
+]
+
+
+@pytest.mark.parametrize(("name", "bucketing"), CASES, ids=str)
 def test_architectures_are_bucketed_as_by_ddp(
     name: str, bucketing: Bucketing, arrivals: dict[str, tuple[int, ...]], watch: Watch
 ) -> None:
-    watched = watch(*ARCHITECTURES[name](), bucketing)
+    watched = watch(*(ARCHITECTURES | UNUSUAL)[name](), bucketing)
 
     workload = watched.workload
-    if name != "lstm":  # whose fused kernel finishes its gradients in another order than single steps do
-        assert workload.arrival == arrivals[name]
+    assert workload.arrival == arrivals[name]
     for iteration, reduced in enumerate(watched.buckets, 1):
         assert reduced == [bucket.parameters for bucket in layout(workload, bucketing, iteration)]
     assert watched.log["bucket_sizes"] == sizes(first_layout(workload.parameters, bucketing))

@@ -1,11 +1,12 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sim.libraries import nccl
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
 from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import SimulatedGroup, TimedGroup, library_time
 from sim.training.step import TrainingStep
@@ -139,8 +140,24 @@ def test_views_of_the_bucket_spare_the_copy_back_and_with_a_hook_the_copy_in() -
     costs = Costs(memory_bandwidth=1e11)
     copied, viewed = run(costs=costs), run(DataParallel(gradient_as_bucket_view=True), costs)
     assert copied.copy_s == pytest.approx(2 * viewed.copy_s) == pytest.approx(67_174_400 * 4 / 1e11)
-    hooked = run(DataParallel(gradient_as_bucket_view=True, comm_hook="fp16_compress"), costs)
-    assert hooked.copy_s == pytest.approx(67_174_400 * 2.5 / 1e11)
+    anew = DataParallel(gradient_as_bucket_view=True, comm_hook="fp16_compress")
+    assert run(anew, costs).copy_s == pytest.approx(67_174_400 * 4.5 / 1e11), "gradients are made anew"
+    assert run(replace(anew, set_to_none=False), costs).copy_s == pytest.approx(67_174_400 * 2.5 / 1e11)
+
+
+def test_a_hook_that_only_divides_goes_over_each_bucket_once_more() -> None:
+    costs = Costs(memory_bandwidth=1e11)
+    hooked = run(DataParallel(comm_hook="allreduce"), costs)
+    assert hooked.copy_s == pytest.approx(67_174_400 * 6 / 1e11)
+    assert [bucket.nbytes for bucket in hooked.buckets] == [bucket.nbytes for bucket in run().buckets]
+
+
+def test_all_wait_for_the_slowest_of_many_that_are_alike() -> None:
+    even, spread = run(), run(costs=Costs(spread=0.02))
+    assert spread.compute_s == pytest.approx(even.compute_s * (1 + 0.02 * expected_maximum(even.ranks)))
+    draws = np.random.default_rng(0).standard_normal((100_000, 8)).max(axis=1)
+    assert expected_maximum(8) == pytest.approx(draws.mean(), rel=0.02)
+    assert expected_maximum(1) == pytest.approx(0, abs=1e-12)
 
 
 def test_launch_delays_the_collective_and_not_the_compute() -> None:
@@ -174,7 +191,7 @@ def test_the_tuners_time_stands_in_for_nccl() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DataParallel(comm_hook="powerSGD"), "write one of fp16_compress, bf16_compress"),
+        (lambda: DataParallel(comm_hook="powerSGD"), "write one of allreduce, fp16_compress, bf16_compress"),
         (lambda: DataParallel(accumulation=0), "write 1 to 10000"),
         (lambda: DataParallel(iteration=0), "counted from 1"),
         (lambda: Costs(launch_s=-1), "launch_s is -1 s"),

@@ -1,0 +1,260 @@
+"""One pass of a module forward and backward, watched: each layer's work, and the order of the gradients.
+
+The pass runs on a copy whose tensors have a shape, a type and a device (the CPU), and no memory
+(torch's FakeTensorMode): the kernels, and with them the order of the gradients, are those that real
+tensors would meet on a CPU. A module that looks at numbers (``.item()``, ``nonzero``) cannot run so;
+then a copy with memory runs.
+"""
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+
+from real.model.user_model import loss
+from topologies.units import format_size
+
+MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+"""Bytes that the parameters of a module may have which must run with memory: a quarter of the machine's."""
+
+
+@dataclass(slots=True)
+class Count:
+    """FLOPs of products, those of convolutions among them, and elements moved by everything."""
+
+    flops: float = 0.0
+    traffic: float = 0.0
+    convolved: float = 0.0
+
+    def add(self, other: "Count", times: int = 1) -> None:
+        """Count what is like ``other``, several times."""
+        self.flops += times * other.flops
+        self.traffic += times * other.traffic
+        self.convolved += times * other.convolved
+
+
+@dataclass(slots=True)
+class Work:
+    """What the modules of one layer did, on the whole batch; ``kept`` are elements that stay for backward.
+
+    ``redone`` is what checkpointing has to do again. ``wanted`` is what backward does for the
+    gradients that are asked for, as far as forward tells, ``wanted_anew`` as far as what is redone tells: a
+    checkpoint that enters backward anew (``use_reentrant``) asks for none in forward.
+    """
+
+    forward: Count = field(default_factory=Count)
+    redone: Count = field(default_factory=Count)
+    wanted: Count = field(default_factory=Count)
+    wanted_anew: Count = field(default_factory=Count)
+    kept: float = 0.0
+
+    def add(self, other: "Work") -> None:
+        """Count another layer's work as this one's."""
+        for name in ("forward", "redone", "wanted", "wanted_anew"):
+            getattr(self, name).add(getattr(other, name))
+        self.kept += other.kept
+
+    @property
+    def backward(self) -> float:
+        """Backward's work over forward's: of products, else of elements moved; 2 where there is none."""
+        for what in ("flops", "traffic"):
+            if forward := getattr(self.forward, what):
+                wanted = max(getattr(self.wanted, what), getattr(self.wanted_anew, what))
+                return float((wanted + getattr(self.redone, what)) / forward)
+        return 2.0
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was seen: the work after each module's call, in call order, and the order of the gradients."""
+
+    work: dict[str, Work] = field(default_factory=dict)
+    arrival: list[str] = field(default_factory=list)
+    current: Work = field(default_factory=Work)
+    backward: bool = False
+
+    @property
+    def reentrant(self) -> bool:
+        """Whether backward is entered anew inside backward, by checkpointing with ``use_reentrant``."""
+        return any(work.wanted_anew.traffic > work.wanted.traffic for work in self.work.values())
+
+    def call(self, name: str) -> None:
+        """A module is called; what follows is its work, until the next is."""
+        self.current = self.work.setdefault(name, Work())
+
+    def count(self, done: Count, gradients: int) -> None:
+        """An operation; its backward makes ``gradients`` of its kind if they are asked for."""
+        asked = torch.is_grad_enabled()
+        if not self.backward:
+            self.current.forward.add(done)
+            if asked:
+                self.current.wanted.add(done, gradients)
+        elif asked:  # plain backward asks for no gradients of its own
+            self.current.redone.add(done)
+            self.current.wanted_anew.add(done, gradients)
+
+
+def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
+    """Run a copy of the module on ``inputs`` like these; raise ValueError where it does not run."""
+    try:
+        with FakeTensorMode() as shapes:
+            return _run(module, inputs, lambda tensor: _shape_of(tensor, shapes), shapes)
+    except Exception as error:  # the module's own code runs here
+        tensors = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
+        nbytes = sum(tensor.nbytes for tensor in tensors)
+        if any(tensor.is_meta for tensor in tensors):
+            raise _refused(module, error, "on the meta device") from error
+        if nbytes > MEMORY:
+            without = f"without its numbers, and its {format_size(nbytes)} are too much to run with them"
+            raise _refused(module, error, without) from error
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return _run(module, inputs, _with_memory, nullcontext())
+    except Exception as error:
+        raise _refused(module, error, "with these inputs") from error
+
+
+def _run(
+    module: nn.Module,
+    inputs: Sequence[Any],
+    stand_in: Callable[[torch.Tensor], torch.Tensor],
+    tensors: AbstractContextManager[Any],
+) -> Trace:
+    seen = Trace()
+    own = {id(tensor): tensor for part in module.modules() for tensor in _tensors(vars(part))}
+    memo: dict[int, Any] = {key: stand_in(tensor) for key, tensor in own.items()}
+    double = copy.deepcopy(module, memo)
+    for name, tensor in double.named_parameters():
+        if tensor.requires_grad:
+            tensor.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda _, name=name: seen.arrival.append(name)
+            )
+    for layer in sparse(double).values():
+        layer.sparse = False  # a shape alone cannot be sparse
+    for name, part in double.named_modules():
+        part.register_forward_pre_hook(lambda *_, name=name: seen.call(name))
+    with tensors:
+        counter = _Counter(seen, {_storage(tensor) for tensor in _tensors(list(memo.values()))})
+        with _keeping(seen, counter.own), counter:
+            outputs = double(*tree_map_only(torch.Tensor, stand_in, tuple(inputs)))
+        total = loss(outputs)
+        one = torch.ones_like(total)
+        seen.backward = True
+        with counter:
+            total.backward(one)  # type: ignore[no-untyped-call]
+    return seen
+
+
+def _shape_of(tensor: torch.Tensor, shapes: FakeTensorMode) -> torch.Tensor:
+    """A tensor like this one on the CPU, without memory."""
+    with shapes:
+        like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+    return _as(tensor, like)
+
+
+def _with_memory(tensor: torch.Tensor) -> torch.Tensor:
+    return _as(tensor, tensor.detach().clone())
+
+
+def _as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(like, requires_grad=tensor.requires_grad)
+    return like.requires_grad_(tensor.requires_grad)
+
+
+def sparse(module: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
+    """The layers whose weight gets a sparse gradient, by the same rule as DistributedDataParallel."""
+    return {
+        name: layer
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.sparse
+    }
+
+
+@contextmanager
+def _keeping(seen: Trace, own: set[int]) -> Iterator[None]:
+    """Count what forward keeps for backward beside the module's own tensors, each once."""
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if _storage(tensor) not in own and _storage(tensor) not in kept:
+            kept[_storage(tensor)] = tensor
+            seen.current.kept += tensor.numel()
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds the work of every operation to the current layer; views of a tensor are none."""
+
+    def __init__(self, seen: Trace, own: set[int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = seen
+        self.own = own
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        outputs = func(*args, **kwargs)
+        read, written = _tensors((args, kwargs)), _tensors(outputs)
+        sources = {_storage(tensor) for tensor in read}
+        view = not func._schema.is_mutable and sources.issuperset(map(_storage, written))
+        if read and not view:
+            moved = sum(tensor.numel() for tensor in (*read, *written) if _storage(tensor) not in self.own)
+            product = _FLOPS.get(func.overloadpacket)
+            flops = product(*args, **kwargs, out_val=outputs) if product else 0
+            asking = [tensor for tensor in read if tensor.requires_grad]
+            if product:
+                factors = sum(tensor.dim() > 1 for tensor in asking)  # a bias is none
+                convolved = flops if product is flop_registry[torch.ops.aten.convolution] else 0
+                self.seen.count(Count(flops, moved, convolved), min(factors, 2))
+            else:
+                self.seen.count(Count(0, moved), 2 if asking else 0)
+        return outputs
+
+
+def _attention(*args: Any, **_: Any) -> int:
+    query, key, value, *_rest = args
+    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+
+
+def _lstm(rows: torch.Tensor, *weights_and_more: Any, **_: Any) -> int:
+    """One layer and direction: each step multiplies its input and its state by a matrix for each gate."""
+    into, across, *_rest = weights_and_more
+    steps = rows.numel() // rows.shape[-1]
+    return 2 * steps * int(into.numel() + across.numel())
+
+
+_FLOPS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten.mkldnn_rnn_layer: _lstm,
+}
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _refused(module: nn.Module, error: Exception, how: str) -> ValueError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
+    return ValueError(
+        f"{type(module).__name__} does not run {how}: {reason}; write inputs that its forward takes"
+    )

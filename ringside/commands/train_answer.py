@@ -1,0 +1,166 @@
+"""What ``ringside train`` answers: rows of steps, the memory of a GPU, what they rest on."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from real.model.find import Training, is_timed
+from ringside import console
+from sim.libraries.library import Library
+from sim.libraries.nccl.library import Nccl
+from sim.training.memory import Memory
+from sim.training.step import TrainingStep, busy
+from sim.workload.devices import Device
+from topologies.units import format_duration
+
+HEADS = (
+    *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("lower", "(ms)"), ("upper", "(ms)"), ("step", "(ms)")),
+    *(("throughput", "(sample/s)"), ("weak", "(%)"), ("strong", "(%)"), ("compute", "(ms)")),
+    *(("copy", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)"), ("overlap", "(%)")),
+)
+
+WORTH_A_WORD = 0.05
+"""Share of a step that broadcasts of buffers take from which on the answer speaks of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One step; efficiencies are throughput a rank over that of one rank alone.
+
+    Weak: with the same batch a rank. Strong: with the same samples in all.
+    """
+
+    library: Library
+    cap_mb: float | None
+    step: TrainingStep
+    weak: float
+    strong: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All that was found out: ``inputs`` are the words of the question, ``best_mb`` the cap to take."""
+
+    training: Training
+    inputs: dict[str, Any]
+    precision: str | None
+    gpu: Device
+    rows: list[Outcome]
+    held: Memory
+    best_mb: float | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether a GPU holds what it must."""
+        return self.held.total <= self.gpu.memory
+
+    @property
+    def notes(self) -> list[str]:
+        """What libraries took on trust, and what stands out in the first step."""
+        found = [note for row in self.rows if isinstance(row.library, Nccl) for note in row.library.notes]
+        step = self.rows[0].step
+        broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
+        if broadcasts > WORTH_A_WORD * step.step_s:
+            found.append(
+                f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
+                f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
+            )
+        return list(dict.fromkeys(found))
+
+    def print(self) -> None:
+        """Write a table."""
+        console.print_table([*self._comments(), *self.notes], HEADS, map(_cells, self.rows))
+        if self.best_mb is not None:
+            print(f"# recommended: --bucket-cap-mb {self.best_mb:g}")
+
+    def print_json(self) -> None:
+        """Write JSON."""
+        calibrations = (row.library.calibrated for row in self.rows if isinstance(row.library, Nccl))
+        measured = list(dict.fromkeys(f"times as measured ({one.name})" for one in calibrations if one))
+        content: dict[str, Any] = {
+            "inputs": self.inputs,
+            "notes": [*measured, *self.notes],
+            "memory_bytes": {**asdict(self.held), "total": self.held.total, "of_gpu": self.gpu.memory},
+            "fits": self.fits,
+            "rows": [_row(row) for row in self.rows],
+        }
+        if self.best_mb is not None:
+            content["recommended_bucket_cap_mb"] = self.best_mb
+        console.print_json("train", content)
+
+    def _comments(self) -> list[str]:
+        first, inputs = self.rows[0].step, self.inputs
+        where = " ".join([inputs["cluster"], *inputs["settings"]])
+        lower, upper = "'lower'", "'upper'"
+        if len(self.rows) == 1:
+            lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
+        parts = ", ".join(f"{name} {_gib(size)}" for name, size in asdict(self.held).items() if size)
+        fits = "fits" if self.fits else "does not fit: more than it has"
+        hook = self.training.ddp.comm_hook
+        return [
+            f"the step takes {lower} if everything overlaps, {upper} if nothing does",
+            f"{inputs['strategy']} of {first.workload} on {where}; collectives of {inputs['library']}"
+            f"{_caveat(self.rows[0].library)}",
+            f"{first.samples // first.ranks} samples a rank and step, {self._compute()}, "
+            f"{self.training.optimizer}{', ' + hook if hook else ''}",
+            f"memory of a GPU {_gib(self.held.total)} of {_gib(self.gpu.memory)} ({parts}): {fits}",
+            "weak and strong scaling efficiency are against one rank alone",
+        ]
+
+    def _compute(self) -> str:
+        """On what the time of compute rests."""
+        training, gpu = self.training, self.gpu
+        if is_timed(training.model):
+            words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
+        else:
+            share = training.compute_efficiency or gpu.compute_efficiency
+            types = training.dtype or "of the model's own types"
+            words = f"{self.precision} on {gpu.name} at {share:.0%} of its peak, gradients {types}"
+        if training.measured:
+            words += f", at the pace of {training.measured[0]:g} samples/s measured on {training.measured[1]}"
+        return words
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.2f} GiB"
+
+
+def _caveat(library: Library) -> str:
+    """On what a library's times rest, and which network they are of where it is not the usual one."""
+    if isinstance(library, Nccl):
+        if library.calibrated:
+            return f", as measured ({library.calibrated.name})"
+        return ", as its tuner believes, which no measurement has calibrated"
+    return f", on the {library.network} network" if library.network != "fifo" else ""
+
+
+def _cells(row: Outcome) -> tuple[console.Cell, ...]:
+    step = row.step
+    return (
+        *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
+        *(step.lower_s * 1e3, step.upper_s * 1e3, step.step_s * 1e3, step.throughput),
+        *(row.weak * 100, row.strong * 100, step.compute_s * 1e3, step.copy_s * 1e3),
+        *(step.communication_s * 1e3, step.exposed_s * 1e3, step.overlap_efficiency * 100),
+    )
+
+
+def _row(row: Outcome) -> dict[str, Any]:
+    step = row.step
+    return {
+        "lower_s": step.lower_s,
+        "upper_s": step.upper_s,
+        "step_s": step.step_s,
+        "num_nodes": row.library.nodes,
+        "ranks": step.ranks,
+        "bucket_cap_mb": row.cap_mb,
+        "samples": step.samples,
+        "throughput": step.throughput,
+        "weak_efficiency": row.weak,
+        "strong_efficiency": row.strong,
+        "compute_s": step.compute_s,
+        "contention_s": step.contention_s,
+        "copy_s": step.copy_s,
+        "communication_s": step.communication_s,
+        "exposed_s": step.exposed_s,
+        "overlap_efficiency": step.overlap_efficiency,
+        "buckets": [asdict(bucket) for bucket in step.buckets],
+    }

@@ -1,0 +1,53 @@
+"""A training on a device, at its pace: what ``train`` simulates, as a command and as a function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from real.model.find import Training, sized_workload
+from sim.libraries.library import Library
+from sim.training.ddp.job import Costs
+from sim.training.ddp.usual import SPREAD, contention
+from sim.training.groups import process_group
+from sim.training.memory import find_optimizer
+from sim.training.pace import at_pace
+from sim.workload.devices import Device
+from sim.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A training on a device: ``sized`` is the workload of a rank's batch, None for the one asked for.
+
+    ``precision`` is what products are computed in, None where layers are timed. ``costs_on`` are the
+    overheads on the ranks of a library.
+    """
+
+    sized: Callable[[int | None], Workload]
+    precision: str | None
+    costs_on: Callable[[Library], Costs]
+
+
+def trained(training: Training, gpu: Device, library: Callable[[int], Library]) -> Trained:
+    """What is trained, at its pace; ``library`` binds the ranks on which a throughput was measured."""
+    sized, precision = sized_workload(training, gpu)
+    work = sized(None)
+    usual_spread = 0.0 if precision is None else SPREAD
+    costs = Costs(
+        memory_bandwidth=gpu.streaming, slowdown=training.slowdown,
+        spread=usual_spread if training.spread is None else training.spread,
+        optimizer_s=find_optimizer(training.optimizer).time_s(work, gpu.streaming),
+    )  # fmt: skip
+
+    def costs_on(found: Library) -> Costs:
+        usual = contention(found, gpu) if training.contention is None else training.contention
+        return replace(costs, contention=usual)
+
+    if training.measured is not None:
+        from validation.pace import pace
+
+        samples_per_s, ranks = training.measured
+        found = library(ranks)
+        group, alike = process_group(found), replace(costs_on(found), slowdown={})
+        factor = pace(work, group, samples_per_s, training.ddp, alike)
+        return Trained(lambda batch: at_pace(sized(batch), factor), precision, costs_on)
+    return Trained(sized, precision, costs_on)

@@ -1,0 +1,58 @@
+"""Collectives that take the cores that ranks compute on, as Gloo's do: both are slower beside each other."""
+
+from collections.abc import Callable, Sequence
+
+import simpy
+
+from sim.collective import Collective
+from sim.program.carry import Meeting, Parcel, Signal
+from sim.program.operations import Group
+from sim.program.stretch import Units, Work
+
+
+class Crowded:
+    """Collectives of known times, which those under way at once share, slower while a rank computes.
+
+    ``crowding`` is the share of its pace that a collective then loses. There are no messages.
+    """
+
+    def __init__(self, env: simpy.Environment, time: Callable[[Collective], float], crowding: float) -> None:
+        self._env = env
+        self._time = time
+        self._crowding = crowding
+        self._units: Sequence[Units] = ()
+        self._works: list[Work] = []
+
+    def watch(self, units: Sequence[Units]) -> None:
+        """These are the ranks beside whose work collectives are slower."""
+        self._units = units
+        for one in units:
+            one.watchers.append(self._go_on)
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Begin with the last."""
+        if meeting.missing:
+            return
+
+        def ended() -> None:
+            self._works.remove(work)
+            self._go_on()
+            for member in list(meeting.present):
+                meeting.leave(meeting, member)
+
+        work = Work(self._env, self._time(meeting.call.collective), ended)
+        self._works.append(work)
+        self._go_on()
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """There are none."""
+        raise NotImplementedError
+
+    def send(self, parcel: Parcel) -> None:
+        """There are none."""
+        raise NotImplementedError
+
+    def _go_on(self) -> None:
+        computing = any(one.busy for one in self._units)
+        for work in list(self._works):
+            work.go_on((1 - self._crowding if computing else 1.0) / len(self._works))
