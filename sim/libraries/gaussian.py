@@ -14,8 +14,8 @@ _ROBUST, _ROUNDS = 2.0, 8
 def widened(alike: Floats, left: Floats, sigma: Floats) -> Floats:
     """The doubt of each row, larger for rows far off what the others of the process say.
 
-    ``alike`` is the covariance of the rows, ``left`` what a form left of them, ``sigma`` their own doubt; a row
-    two of its standard deviations off counts less, by repeated least squares.
+    ``alike`` is the covariance of the rows, ``left`` what a form left of them, ``sigma`` their own doubt; a
+    row two of its standard deviations off counts less, by repeated least squares.
     """
     found = sigma
     for _ in range(_ROUNDS):
