@@ -125,7 +125,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
         request.network,
     )  # fmt: skip
-    file = file_of(request.collective, request.library)
+    file = file_of(request.collective, request.library) if "." in request.collective else None
     finder = partial(find_library, request.library) if file is None else partial(given, file)
     find = partial(finder, request.cluster, values, ranks=request.ranks, options=options, calibration=found)
     begun = perf_counter()

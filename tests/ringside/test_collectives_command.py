@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sim.collective import KINDS
+from sim.libraries.coverage import coverage
 from sim.libraries.find import LIBRARIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "collectives.md"
@@ -41,6 +42,17 @@ def test_every_collective_of_every_library_is_proved_or_refused_with_a_reason(
     assert answered >= {(library, kind) for library in ("ideal", "gloo") for kind in KINDS}
     if cluster == "dgx-h100:2":
         assert answered >= {("nccl", kind) for kind in KINDS}
+
+
+ON_MACHINES = [(1, ranks) for ranks in range(1, 9)] + [(machines, 8 * machines) for machines in range(2, 9)]
+
+
+@pytest.mark.parametrize(("machines", "ranks"), ON_MACHINES)
+def test_nccls_schedules_are_proved_on_so_many_ranks(machines: int, ranks: int) -> None:
+    cells = list(coverage(f"dgx-h100:{machines}", ranks, ["nccl"]))
+    assert all(cell.proved == (ranks, ranks) for cell in cells if cell.taken and ranks > 1)
+    assert {cell.collective for cell in cells if cell.taken} == set(KINDS)
+    assert all(cell.refused for cell in cells if not cell.taken)
 
 
 def test_what_does_not_fit_the_machines_says_what_does(ringside) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.nccl.measured.model import EIGHTY
+from sim.libraries.gaussian import EIGHTY
 from sim.record import Record
 from validation.explain.causes import Cause
 

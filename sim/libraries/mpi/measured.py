@@ -12,20 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.libraries.gaussian import EIGHTY, widened
 from sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
 
 Floats = NDArray[np.float64]
-
-EIGHTY = 1.2816
-"""Standard deviations to either side that hold four of five."""
 
 CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
 """What the form leaves of an algorithm in log time: at all sizes alike, and by size over so many octaves."""
 
 PER_DOUBLING = 0.06
 """What each doubling of nodes beyond those measured adds in log time."""
-
-_ROBUST, _ROUNDS = 2.0, 8
 
 Place = tuple[tuple[Way, ...], Floats]
 
@@ -96,13 +92,8 @@ class Correction:
 
 def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
     """The correction for what the form ``left`` of each row; rows far off the others count less."""
-    place, widened = _place(work), sigma
-    alike = _alike(place, place)
-    for _ in range(_ROUNDS):
-        mean = alike @ np.linalg.solve(alike + np.diag(widened**2), left)
-        weight = 1 / np.sqrt(1 + ((left - mean) / sigma / _ROBUST) ** 2)
-        widened = sigma / np.sqrt(weight)
-    return Correction(*place, left, widened)
+    place = _place(work)
+    return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
 
 def _place(work: Work) -> Place:

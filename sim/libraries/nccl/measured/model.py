@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.libraries.gaussian import EIGHTY, widened
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.graph.graph import Graph, PathClass
 from sim.libraries.nccl.measured.messages import (
@@ -27,9 +28,6 @@ from sim.libraries.nccl.measured.messages import (
 )
 
 Floats = NDArray[np.float64]
-
-EIGHTY = 1.2816
-"""Standard deviations to either side that hold four of five."""
 
 PER_DOUBLING = 0.15
 """Deviation in log time of a step to twice the nodes that were measured; steps are taken as independent."""
@@ -55,10 +53,6 @@ OCTAVES = 1.6
 LEAST_MESSAGE = 4.0
 """Bytes below which all messages are alike: a word of LL beside its flag."""
 
-_ROBUST = 2.0
-"""A row so many standard deviations off counts less."""
-
-_ROUNDS = 8
 _STEP = 1e-4
 _FAR = 1e3
 
@@ -129,13 +123,8 @@ class Correction:
 
 def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
     """The correction for what the form ``left`` of each row; rows far off the others count less."""
-    place, widened = _place(work), sigma
-    alike = _alike(place, place)
-    for _ in range(_ROUNDS):
-        mean = alike @ np.linalg.solve(alike + np.diag(widened**2), left)
-        weight = 1 / np.sqrt(1 + ((left - mean) / sigma / _ROBUST) ** 2)
-        widened = sigma / np.sqrt(weight)
-    return Correction(*place, left, widened)
+    place = _place(work)
+    return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
 
 Place = tuple[NDArray[np.int64], Floats, Floats]

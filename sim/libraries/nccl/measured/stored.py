@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.libraries.gaussian import EIGHTY
 from sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
-from sim.libraries.nccl.measured.model import EIGHTY, Anchor, Correction, Facts, Measured, Traits
+from sim.libraries.nccl.measured.model import Anchor, Correction, Facts, Measured, Traits
 
 Floats = NDArray[np.float64]
 
