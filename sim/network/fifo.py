@@ -19,7 +19,8 @@ much these have to say to each other. A segment is a packet: it keeps each link 
 
 What happens at the same instant happens in a fixed order: always a delivery before the arrival of a
 head, and of two of a kind the one with the smaller key, which is (source rank, connection, place in
-the connection's order). What is caused at that same instant joins what still waits there.
+the connection's order). Between the two, in the same order, messages join what their ranks have to say
+to each other in segments. What is caused at that same instant joins what still waits there.
 """
 
 from bisect import insort
@@ -38,8 +39,8 @@ from topologies.graph import Hop
 
 _by_key = attrgetter("key")
 
-_Instant = tuple[list[Message], list[Message]]
-"""What is delivered at one moment, and whose heads arrive."""
+_Instant = tuple[list[Message], list[Message], list[Message]]
+"""What is delivered at one moment, whose heads arrive, and what is sent to be cut into segments."""
 
 SIMULTANEOUS = 1e-8
 """Moments that differ by no more than this share of them are one, where links differ."""
@@ -188,7 +189,7 @@ class FifoNetwork:
         self._instants: dict[float, _Instant] = {}
         self._times: list[float] = []
         self._until = -inf
-        self._open: _Instant = ([], [])
+        self._open: _Instant = ([], [], [])
         alike = len({(link.bandwidth, link.latency) for link in self._links}) <= 1
         self._simultaneous = 1.0 if alike or "segment" in graph.graph else 1.0 + SIMULTANEOUS
         self._segment: int = graph.graph.get("segment", 0)
@@ -218,9 +219,10 @@ class FifoNetwork:
         return self._cut[links]
 
     def send(self, message: Message, time: float) -> None:
-        """Let the message's head arrive at the first of its links now, at ``time``."""
+        """Put the message, or its pieces as far as there is room, on the first of its links at ``time``."""
         if self._segment:
-            self._send_segments(message, time, self._segment)
+            message.at = time
+            self._instant(time)[2].append(message)
         elif message.pieces > 1 and len(message.links) > 2 and self._crowded(message.links):
             self._send_segments(message, time, -(-message.nbytes // message.pieces))
         else:
@@ -236,12 +238,12 @@ class FifoNetwork:
         self._instant(time)[1].append(message)
 
     def _instant(self, time: float) -> _Instant:
-        """The deliveries and the arrivals of heads at one moment, which is one SimPy event."""
+        """What happens at one moment, which is one SimPy event."""
         if time <= self._until:
             return self._open
         if time in self._instants:
             return self._instants[time]
-        instant = self._instants[time] = ([], [])
+        instant = self._instants[time] = ([], [], [])
         heappush(self._times, time)
         event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
         assert event.callbacks is not None
@@ -256,13 +258,14 @@ class FifoNetwork:
     def _play_instant(self) -> None:
         """Let happen what happens first, and all that counts as simultaneous with it."""
         first = heappop(self._times)
-        deliveries, arrivals = self._instants.pop(first)
+        deliveries, arrivals, sent = self._instants.pop(first)
         self._until = first * self._simultaneous
         while self._times and self._times[0] <= self._until:
             also = self._instants.pop(heappop(self._times))
             deliveries.extend(also[0])
             arrivals.extend(also[1])
-        delivered_too, arrived_too = self._open = ([], [])
+            sent.extend(also[2])
+        delivered_too, arrived_too, _ = self._open = ([], [], sent)
         deliveries.sort(key=_by_key)
         arrivals.sort(key=_by_key)
         delivered = arrived = 0
@@ -273,6 +276,8 @@ class FifoNetwork:
                 message.delivered(message, message.at)
                 if delivered_too:
                     _join(deliveries, delivered, delivered_too)
+            if sent:
+                self._cut_up(sent)
             if arrived_too:
                 _join(arrivals, arrived, arrived_too)
             if arrived == len(arrivals):
@@ -283,6 +288,11 @@ class FifoNetwork:
             if delivered_too:
                 _join(deliveries, delivered, delivered_too)
         self._until = -inf
+
+    def _cut_up(self, sent: list[Message]) -> None:
+        for message in sorted(sent, key=_by_key):
+            self._send_segments(message, message.at, self._segment)
+        sent.clear()
 
     def _take_link(self, message: Message) -> None:
         """Give a link to a message whose head has arrived, and send the head on."""

@@ -1,5 +1,6 @@
 """Schedules taken apart into single transfers, and put together again from changed ones."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,3 +37,10 @@ def with_moves(plan: Schedule, changed: list[list[Move]]) -> Schedule:
             yield step(src, dst, chunk, span=span, channel=channel, reduce=reduce)
 
     return replace(plan, steps=steps)
+
+
+def in_channels(plan: Schedule, channels: int, chance: random.Random) -> Schedule:
+    """Each transfer in any of so many channels, so that several connections lead from rank to rank."""
+    return with_moves(
+        plan, [[move._replace(channel=chance.randrange(channels)) for move in wave] for wave in moves(plan)]
+    )

@@ -1,3 +1,4 @@
+import random
 import sys
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from sim.libraries import gloo
 from sim.predict import predict
 from sim.schedule import Schedule
 from tests.sim.networks import switch_trees
+from tests.sim.rewriting import in_channels
 from topologies import Routes, Topology, make, star
 
 pytest.importorskip("numba")
@@ -59,14 +61,39 @@ def test_any_tree_of_switches_costs_what_simpy_says(
     segment=st.integers(500, 9000),
     window=st.integers(1, 9),
     gamma=st.sampled_from([0.0, 1e-9]),
+    channels=st.integers(1, 3),
+    chance=st.integers(0, 9999),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=120)
 def test_segments_in_windows_cost_what_simpy_says(
-    graph: Topology, pair: tuple[str, str], nbytes: int, credits: int, segment: int, window: int, gamma: float
+    graph: Topology,
+    pair: tuple[str, str],
+    nbytes: int,
+    credits: int,
+    segment: int,
+    window: int,
+    gamma: float,
+    channels: int,
+    chance: int,
 ) -> None:
     graph.graph.update(segment=segment, window=segment * window)
     ranks = sum(data["kind"] == "gpu" for _, data in graph.nodes(data=True))
-    agree(plan_of(pair, ranks, nbytes, 0, credits), graph, gamma)
+    plan = plan_of(pair, ranks, nbytes, 0, credits)
+    # what is streamed by rule stays so
+    agree(in_channels(plan, channels, random.Random(chance)) if channels > 1 else plan, graph, gamma)
+
+
+def test_channels_that_share_windows_cost_what_simpy_says_to_the_last_bit() -> None:
+    for number in range(150):
+        chance = random.Random(number)
+        pair, ranks = chance.choice(sorted(BUILDS)), chance.randint(2, 6)
+        plan = plan_of(pair, ranks, chance.randint(1, 60_000), 0, chance.choice([1, 2, 8]))
+        plan = in_channels(plan, chance.randint(2, 3), chance)
+        graph, segment = star(ranks), chance.randint(500, 9000)
+        graph.graph.update(segment=segment, window=segment * chance.randint(1, 9))
+        gamma = chance.choice([0.0, 1e-9])
+        expected, found = (engine.simulate(plan, graph, gamma) for engine in (events, fast))
+        assert (found.time_s, found.num_transfers) == (expected.time_s, expected.num_transfers), number
 
 
 speeds = st.lists(st.floats(0.2, 3.0), min_size=4, max_size=4)

@@ -93,6 +93,24 @@ def test_a_message_waits_for_a_window_of_each_rank_before_it_and_no_more() -> No
     assert bulk.finished >= long / BANDWIDTH
 
 
+def test_of_two_channels_messages_the_one_whose_connection_is_first_goes_into_the_window_first() -> None:
+    collective = Collective("broadcast", 3, 3 * 8000)
+
+    def steps() -> Iterator[Step]:
+        yield step(1, 2, 0, channel=0, reduce=False)
+        yield step(1, 2, 1, channel=1, reduce=False)
+        yield step(0, 1, 2, reduce=False)
+        # both wait for the same chunk, which wakes them in this order
+        yield step(1, 2, 2, channel=1, reduce=False)
+        yield step(1, 2, 2, channel=0, reduce=False)
+
+    plan = Schedule(collective, "direct", even_chunks(collective, 3), steps)
+    timeline = simulate(plan, network(3, 1000, 1000), traced=True).timeline
+    assert timeline is not None
+    late = sorted((t.sent, t.channel) for t in timeline.transfers if (t.src, t.chunk) == (1, 2))
+    assert [channel for _, channel in late] == [0, 1]
+
+
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree", "halving_doubling"])
 def test_two_collectives_at_once_take_as_long_as_their_data(algorithm: str) -> None:
     plan = schedule(algorithm, Collective("all_reduce", 4, 4_000_000))

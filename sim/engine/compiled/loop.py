@@ -17,6 +17,8 @@ from sim.engine.compiled.world import (
     ADDED,
     ARRIVAL,
     ARRIVED,
+    DEPARTS,
+    DEPARTURE,
     FLOAT,
     GOING,
     HUNGRY,
@@ -68,6 +70,8 @@ def _play(world: Any) -> Any:
             _complete(world, slot, message.at)
         elif message.whole:
             _piece_arrived(world, slot, message.at)
+        elif message.state == DEPARTS:
+            _queue(world, slot, message.at)
         else:
             _received(world, slot, message.at)
         if world.done >= world.shown + EVERY:
@@ -122,7 +126,19 @@ def _send(world: Any, slot: int, time: float) -> None:
     number = connections(world)[message.connection].stream
     if number < 0:
         _set_out(world, slot, time)
-        return
+    elif array_at(world.streams, number + 1, STREAM)[number].shared:
+        message.state, message.left = DEPARTS, 0
+        message.at = time
+        post(world, slot, message.key + DEPARTURE, time)
+    else:
+        _queue(world, slot, time)
+
+
+@compiled
+def _queue(world: Any, slot: int, time: float) -> None:
+    """Put a message behind what its ranks have to send already."""
+    message = messages(world)[slot]
+    number = connections(world)[message.connection].stream
     waiting(world)[slot].offset = message.next = 0
     message.state = TRAVELS
     stream = array_at(world.streams, number + 1, STREAM)[number]

@@ -23,7 +23,7 @@ from sim.engine.wiring import Ints, Wiring, needs
 from sim.schedule import Schedule
 from sim.streams import Streams
 
-_KEY_BITS = 62
+_KEY_BITS = 61
 
 _ROOM = 4_000_000
 """Messages that a run has room for at first."""
@@ -62,6 +62,8 @@ class World:
         varied = room if len(set(wiring.bandwidth.tolist())) > 1 else 1
         routes = np.zeros(int(wiring.stream.max(initial=-1)) + 1, dtype=STREAM)
         routes["room"] = wiring.window
+        if wiring.segment:
+            routes["shared"] = np.bincount(wiring.stream) > 1
         record["num_connections"], record["num_links"] = len(wiring.count), len(links)
         record["num_bounds"], record["num_ends"] = len(schedule.chunks.bounds), schedule.ends
         self.hold(

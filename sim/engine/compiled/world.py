@@ -59,7 +59,9 @@ CONNECTION = _record(
 """Its route, what its transfers need, whom they wake and who waits for the last one are so many in tables."""
 
 NEED = _record("whom shift")
-STREAM = _record("head tail", "room")
+STREAM = _record("head tail shared", "room")
+"""What ranks have to send each other in pieces; ``shared`` where several connections do, in a window."""
+
 LATER = _record("key", "time", short="slot connection")
 NOW = _record("key", short="slot connection")
 MOVE = _record("connection chunk span reduce slot")
@@ -81,8 +83,9 @@ _COUNTS = (
 
 WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within")
 
-TRAVELS, ARRIVED, ADDED = range(3)
-"""A message's ``state``: on its way, all of it delivered, or added to what its receiver has."""
+TRAVELS, ARRIVED, ADDED, DEPARTS = range(4)
+"""A message's ``state``: on its way, all of it delivered, added to what its receiver has, or sent but yet
+to join what others send on the same way."""
 
 GOING, OVER, HUNGRY, FULL, WIDE = range(5)
 """What becomes of a run: it goes on; nothing is left to happen; it wants further steps; it lacks room for
@@ -90,6 +93,9 @@ messages; or for rates over time."""
 
 ARRIVAL = 1 << 62
 """Added to the keys of heads that arrive, which come after all deliveries of an instant."""
+
+DEPARTURE = 1 << 61
+"""Added to the keys of messages that join what others send on the same way: between the two."""
 
 
 @compiled
