@@ -7,6 +7,7 @@ then a copy with memory runs.
 """
 
 import copy
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -107,7 +108,7 @@ class Trace:
 def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
     """Run a copy of the module on ``inputs`` like these; raise ValueError where it does not run."""
     try:
-        with FakeTensorMode() as shapes:
+        with _quiet(), FakeTensorMode() as shapes:
             return _run(module, inputs, lambda tensor: _shape_of(tensor, shapes), shapes)
     except Exception as error:  # the module's own code runs here
         tensors = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
@@ -122,6 +123,18 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
             return _run(module, inputs, _with_memory, nullcontext())
     except Exception as error:
         raise _refused(module, error, "with these inputs") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own log of what fails for want of numbers: it is tried again with them."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _run(

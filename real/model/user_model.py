@@ -72,4 +72,6 @@ def batch_of(inputs: Any) -> int:
 def loss(outputs: Any) -> torch.Tensor:
     """One number that depends on every output that can be trained: their sum."""
     leaves = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not leaves:
+        raise ValueError("no output depends on a parameter that is trained")
     return torch.stack([leaf.sum() for leaf in leaves]).sum()

@@ -182,3 +182,18 @@ def test_a_model_file_may_be_called_like_any_module(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text(text.format(0))
     with pytest.raises(ValueError, match="inputs without a sample"):
         architecture_of(f"{tmp_path / 'none.py'}:model")
+
+
+def test_a_module_that_does_not_fit_its_inputs_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="Linear does not run with these inputs: mat1 and mat2 shapes"):
+        architecture(nn.Linear(3, 3), torch.randn(2, 4))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_outputs_that_nothing_trains_are_refused() -> None:
+    class Detached(nn.Linear):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            return super().forward(value).detach()
+
+    with pytest.raises(ValueError, match="no output depends on a parameter that is trained"):
+        architecture(Detached(3, 3), torch.randn(2, 3))
