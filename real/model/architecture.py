@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from real.model.trace import Trace, Work, sparse, trace
+from real.model.trace import NeedsNumbersError, Trace, Work, sparse, trace
 from real.model.user_model import EXAMPLE, batch_of, build, build_light
 from sim.workload.architecture import Architecture, Block
 from sim.workload.workload import Tensor
@@ -58,7 +58,7 @@ def architecture_of(text: str) -> Architecture:
         )
     try:
         return architecture(module, *inputs)
-    except ValueError:
+    except NeedsNumbersError:
         module, inputs = build(text)
         return architecture(module, *inputs)
 

@@ -23,10 +23,13 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from real.model.user_model import loss
-from topologies.units import format_size
 
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 """Bytes that the parameters of a module may have which must run with memory: a quarter of the machine's."""
+
+
+class NeedsNumbersError(ValueError):
+    """A module on the meta device, which has no numbers, that does not run without."""
 
 
 @dataclass(slots=True)
@@ -113,16 +116,16 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
     except Exception as error:  # the module's own code runs here
         tensors = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
         nbytes = sum(tensor.nbytes for tensor in tensors)
-        if any(tensor.is_meta for tensor in tensors):
-            raise _refused(module, error, "on the meta device") from error
         if nbytes > MEMORY:
-            without = f"without its numbers, and its {format_size(nbytes)} are too much to run with them"
-            raise _refused(module, error, without) from error
+            without = f"without its numbers, and its {nbytes / 2**30:,.0f} GiB are too much to run with them"
+            raise ValueError(_complaint(module, error, without)) from error
+        if any(tensor.is_meta for tensor in tensors):
+            raise NeedsNumbersError(_complaint(module, error, "on the meta device")) from error
     try:
         with torch.random.fork_rng(devices=[]):
             return _run(module, inputs, _with_memory, nullcontext())
     except Exception as error:
-        raise _refused(module, error, "with these inputs") from error
+        raise ValueError(_complaint(module, error, "with these inputs")) from error
 
 
 @contextmanager
@@ -266,8 +269,6 @@ def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _refused(module: nn.Module, error: Exception, how: str) -> ValueError:
+def _complaint(module: nn.Module, error: Exception, how: str) -> str:
     reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
-    return ValueError(
-        f"{type(module).__name__} does not run {how}: {reason}; write inputs that its forward takes"
-    )
+    return f"{type(module).__name__} does not run {how}: {reason}; write inputs that its forward takes"

@@ -197,3 +197,18 @@ def test_outputs_that_nothing_trains_are_refused() -> None:
 
     with pytest.raises(ValueError, match="no output depends on a parameter that is trained"):
         architecture(Detached(3, 3), torch.randn(2, 3))
+
+
+def test_a_model_that_reads_numbers_and_is_too_large_is_never_built(tmp_path: Path) -> None:
+    file = tmp_path / "huge.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\n"
+        "class Huge(nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        return super().forward(x) if x.sum().item() else x\n"
+        "def model(): return Huge(10**6, 10**6), torch.randn(2, 10**6)\n"
+    )
+    with pytest.raises(
+        ValueError, match="without its numbers, and its 3,725 GiB are too much"
+    ):
+        architecture_of(f"{file}:model")
