@@ -86,7 +86,8 @@ class Workload:
                 f"parameter {tensor.name!r} is of {tensor.dtype}, which has no gradients; write for example "
                 "float32, or name it under buffers"
                 for tensor in self.parameters
-                if tensor.dtype in ITEMSIZE and "float" not in tensor.dtype
+                if tensor.dtype in ITEMSIZE
+                and not tensor.dtype.removeprefix("b").startswith(("float", "complex"))
             ),
             *_repeated("parameter", [tensor.name for tensor in self.parameters]),
             *_repeated("buffer", [tensor.name for tensor in self.buffers]),

@@ -249,13 +249,14 @@ def test_table_is_what_the_module_is(name: str) -> None:
     assert table.buffers == found.buffers
     assert arrival(table) == arrival(found)
     assert table.flops == found.flops
-    # The reference's attention and RMS norms run in several kernels, and it has no loss
+    # The reference's RMS norms run in several kernels
     assert 0.55 < total(table, "traffic") / total(found, "traffic") < 1.2
     assert 0.7 < total(table, "kept") / total(found, "kept") < 1.3
 
 
 def total(model: Architecture, what: str) -> float:
-    return sum(getattr(block, what) for block in model.blocks)
+    """Of all but the loss, which references do not have."""
+    return sum(getattr(block, what) for block in model.blocks if block.name != "loss")
 
 
 def arrival(model: Architecture) -> list[int]:
