@@ -56,7 +56,9 @@ class Routes:
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
         """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
-        route = self._known.get((src, dst)) or self._by_structure(src, dst)
+        route = self._known.get((src, dst))
+        if route is None and self._structure is not None:
+            route = self._by_structure(src, dst)
         if route is None:
             a, b = self._ranks[src], self._ranks[dst]
             hops = self._only_way(a, b) or pairwise(self._path(a, b, Turn(src, dst)))

@@ -53,10 +53,11 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     column = schedule.steps.order if isinstance(schedule.steps, Streams) else np.arange(len(count))
     place = np.empty(len(count), dtype=np.int64)
     place[np.argsort(src, kind="stable")] = np.arange(len(count))
-    taken = [route(schedule, routes, *connection) for connection in counts]
+    taken = _routes(schedule, routes, list(counts))
     numbers: dict[Hop, int] = {}
     ways = [tuple([numbers.setdefault(hop, len(numbers)) for hop in way]) for way in taken]
-    figures = [(graph.edges[hop]["bandwidth"], graph.edges[hop]["latency"]) for hop in numbers]
+    links = [graph.adj[a][b] for a, b in numbers]
+    figures = [(link["bandwidth"], link["latency"]) for link in links]
     bandwidth, latency = np.array(figures, dtype=np.float64).T
     segment = int(graph.graph.get("segment", 0))
     alike = len({(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}) <= 1
@@ -78,6 +79,16 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         segment=segment, window=float(graph.graph.get("window", inf)),
         within=1.0 if alike or segment else 1.0 + SIMULTANEOUS,
     )  # fmt: skip
+
+
+def _routes(
+    schedule: Schedule, routes: Routes, connections: list[tuple[int, int, int]]
+) -> list[tuple[Hop, ...]]:
+    if schedule.switches:
+        return [route(schedule, routes, *connection) for connection in connections]
+    # a hundred thousand connections: what all of a channel have in common is asked once
+    on = {channel: routes.on(channel).route for channel in {channel for _, _, channel in connections}}
+    return [on[channel](src, dst) for src, dst, channel in connections]
 
 
 def needs(wiring: Wiring, streams: Streams) -> Ints:
