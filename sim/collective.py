@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from topologies.words import one_of
+
 
 def _whole(ranks: int) -> float:
     return 1.0
@@ -75,21 +77,21 @@ def kind_of(text: str) -> str:
     """The kind that a spelling means: ``all_reduce``, ``AllReduce``, ``all_reduce_perf``, ``alltoall``."""
     bare = text.lower().removesuffix("_perf").replace("_", "").replace("-", "")
     if bare not in _SPELLINGS:
-        raise ValueError(f"{text!r} is no known collective; write one of {', '.join(KINDS)}")
+        raise ValueError(f"{text!r} is no known collective; write {one_of(KINDS, text)}")
     return _SPELLINGS[bare]
 
 
 def itemsize(dtype: str) -> int:
     """Bytes of one element of the type."""
     if dtype not in ITEMSIZE:
-        raise ValueError(f"{dtype!r} is no known dtype; write one of {', '.join(ITEMSIZE)}")
+        raise ValueError(f"{dtype!r} is no known dtype; write {one_of(ITEMSIZE, dtype)}")
     return ITEMSIZE[dtype]
 
 
 def check_redop(redop: str) -> None:
     """Refuse what is no reduction."""
     if redop not in REDOPS:
-        raise ValueError(f"{redop!r} is no known reduction; write one of {', '.join(REDOPS)}")
+        raise ValueError(f"{redop!r} is no known reduction; write {one_of(REDOPS, redop)}")
 
 
 Splits = tuple[tuple[int, ...], ...]
@@ -127,7 +129,7 @@ class Collective:
             object.__setattr__(self, "itemsize", self._itemsize(self.dtype))
         check_redop(self.redop)
         if self.kind not in KINDS:
-            raise ValueError(f"{self.kind!r} is no known collective; write one of {', '.join(KINDS)}")
+            raise ValueError(f"{self.kind!r} is no known collective; write {one_of(KINDS, self.kind)}")
         if self.ranks < 1:
             raise ValueError(f"{self.ranks} ranks; write 1 or more")
         if self.nbytes < 0:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,6 +20,12 @@ VERSION = 1
 
 DDP_SCHEMA = "ringside.ddp/1"
 """By which the other kind of record is known, training steps: `sim.training.ddp.record`."""
+
+TRAINING_SCHEMA = "ringside.training/1"
+"""By which steps of other strategies are known: `real.training.record`."""
+
+
+Steps = TypeVar("Steps")
 
 
 class RecordError(ValueError):
@@ -80,10 +86,15 @@ class Record:
 _ADAPTER = TypeAdapter(Record)
 
 
-def to_line(record: Record) -> str:
-    """The record as one line of JSON, bandwidths included for those who read it without Ringside."""
+def to_fields(record: Record) -> dict[str, Any]:
+    """The record as JSON has it, bandwidths included for those who read it without Ringside."""
     derived = {"algbw_GBps": record.algbw / 1e9, "busbw_GBps": record.busbw / 1e9}
-    return json.dumps({"record": VERSION, **asdict(record), **derived})
+    return {"record": VERSION, **asdict(record), **derived}
+
+
+def to_line(record: Record) -> str:
+    """The record as one line of JSON."""
+    return json.dumps(to_fields(record))
 
 
 def collective_of(record: Record) -> Collective:
@@ -140,8 +151,35 @@ def write(records: Iterable[Record], path: Path) -> None:
 
 def is_ddp_record(path: Path) -> bool:
     """Whether the file holds training steps in place of collectives."""
+    return _begins_with(path, DDP_SCHEMA)
+
+
+def is_training_record(path: Path) -> bool:
+    """Whether the file holds training steps of other strategies."""
+    return _begins_with(path, TRAINING_SCHEMA)
+
+
+def _begins_with(path: Path, schema: str) -> bool:
     try:
         with regular(path).open("rb") as file:
-            return DDP_SCHEMA.encode() in file.read(64)
+            return schema.encode() in file.read(64)
     except OSError:
         return False
+
+
+def read_steps(path: Path, schema: str, adapter: TypeAdapter[Steps], command: str) -> Steps:
+    """What a file of training steps holds; `RecordError` with all that is wrong and what makes one."""
+    again = f"make one with {command}"
+    try:
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise RecordError(f"{path}: JSON nested beyond all measure; {again}") from None
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: cannot be read: {error}; {again}") from None
+    if not isinstance(content, dict) or content.pop("schema", None) != schema:
+        raise RecordError(f"{path}: no {schema} file; {again}")
+    try:
+        return adapter.validate_python(content)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_url=False)]
+        raise RecordError("\n".join(f"{path}: {line}" for line in lines)) from None

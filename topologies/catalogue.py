@@ -13,6 +13,7 @@ from topologies.graph import Topology, TopologyError, check
 from topologies.refitting import FABRICS, keys_of, parted, refitted
 from topologies.strict_yaml import complaints
 from topologies.units import format_duration, format_rate, shown
+from topologies.words import one_of
 
 __all__ = ["MAKERS", "MAX_LINKS", "made", "make", "maker_of", "parse_settings", "settings", "split"]
 
@@ -163,8 +164,8 @@ def split(cluster: str) -> tuple[str, int | None]:
 def maker_of(name: str) -> Callable[..., Topology]:
     """What makes the named topology."""
     if name not in MAKERS:
-        known = ", ".join(MAKERS)
-        raise TopologyError(f"{name!r} is no known cluster; write one of {known}, or a YAML file's name")
+        known = one_of(MAKERS, name, also=", or a YAML file's name")
+        raise TopologyError(f"{name!r} is no known cluster; write {known}")
     return MAKERS[name]
 
 

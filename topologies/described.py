@@ -33,7 +33,7 @@ KEY = "machine"
 """The key by which such a file is known."""
 
 EXAMPLE = """\
-# 4 servers of 8 GPUs without NVLink and one network card each; docs/clusters.md lists every key
+# 4 servers of 8 GPUs and one network card each; docs/clusters.md has every key
 machine: pcie-server    # or nvlink_switch, nvlink_pairs, nvlink_mesh
 gpu: a100
 gpus: 8

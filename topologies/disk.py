@@ -14,9 +14,21 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+_written: dict[Path, None] = {}
+
 
 class OutputError(ValueError):
     """A file that cannot be written; the message says why."""
+
+
+def written() -> list[Path]:
+    """What this process has written, in order of first times."""
+    return list(_written)
+
+
+def note_written(path: Path) -> None:
+    """Remember a file that came onto the disk by another way than these."""
+    _written[path] = None
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | str] = ()) -> None:
@@ -54,6 +66,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     except OSError as error:
         unread = error.errno == errno.ENXIO
         raise _refusal(path, "nobody reads from it" if unread else error.strerror) from None
+    note_written(path)
 
 
 def check_folder(path: Path) -> None:
@@ -81,6 +94,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
             raise
     except OSError as error:
         raise _refusal(path, error.strerror) from None
+    note_written(path)
 
 
 def regular(path: Path) -> Path:

@@ -75,6 +75,21 @@ class Routes:
         hops = tuple(pairwise(way or ()))
         return hops if hops and all(self._graph.has_edge(*hop) for hop in hops) else None
 
+    def star(self, channels: set[int]) -> tuple[list[Hop], list[Hop]] | None:
+        """Every rank's link up to the one switch that all ranks hang on, and down again; None elsewhere.
+
+        Then a way is these two, on any of ``channels``.
+        """
+        adjacent = self._graph.adj
+        switches = {next(iter(adjacent[rank])) if len(adjacent[rank]) == 1 else None for rank in self._ranks}
+        alike = all(self.on(channel) is self for channel in channels)
+        if self._structure is not None or len(switches) > 1 or not alike:
+            return None
+        (switch,) = switches
+        if switch is None or any(rank not in adjacent[switch] for rank in self._ranks):
+            return None
+        return [(rank, switch) for rank in self._ranks], [(switch, rank) for rank in self._ranks]
+
     def on(self, channel: int) -> "Routes":
         """The routes of one channel of a library, where channels differ: here they do not."""
         return self

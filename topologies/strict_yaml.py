@@ -1,6 +1,7 @@
 """YAML in which a key that stands twice is an error, for the second would win without a word.
 
-So is nesting beyond all measure, and a value that is not what its form or its tag says.
+So is nesting beyond all measure, and a value that is not what its form or its tag says. On PyYAML, whose
+compiled loader reads the calibrations: ruamel.yaml refuses the second key by itself, but none of the rest.
 """
 
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from topologies.units import shown
+from topologies.words import nearest
 
 MAX_DEPTH = 64
 """Lists and mappings inside one another; our files nest half a dozen."""
@@ -60,7 +62,10 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
         place = ".".join(str(part) for part in problem["loc"])
         match problem["type"]:
             case "extra_forbidden" | "unexpected_keyword_argument":
-                text = f"is not known; allowed: {', '.join(allowed)}"
+                meant = nearest(str(problem["loc"][-1]), allowed)
+                text = f"is not known; allowed: {', '.join(allowed)}" + (
+                    f"; did you mean {meant}?" if meant else ""
+                )
             case "missing":
                 text = "is missing"
             case "value_error":

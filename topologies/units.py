@@ -47,7 +47,7 @@ _RATE_UNITS = {
 _DURATION_UNITS = {
     unit: Decimal(10) ** power
     for unit, power in (("s", 0), ("ms", -3), ("us", -6), ("µs", -6), ("μs", -6), ("ns", -9), ("ps", -12))
-}
+} | {"min": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 
 
 def parse_size(text: str | int) -> int:
@@ -73,7 +73,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from text such as ``5us`` or ``1.5ms``."""
+    """Seconds from text such as ``5us``, ``1.5ms``, ``20min``, ``3h`` or ``54d``."""
     advice = "write for example 5us, 1.5ms or 2s"
     value = float(_parse(text, "a duration", _DURATION_UNITS, advice))
     if value > MAX_DURATION:
@@ -98,6 +98,14 @@ def format_rate(bytes_per_s: float, digits: int | None = None) -> str:
 def format_duration(seconds: float, digits: int | None = None) -> str:
     """Seconds with a prefix; exact, or rounded to ``digits`` significant digits."""
     return _format(seconds, (("s", 0), ("ms", -3), ("us", -6), ("ns", -9)), digits)
+
+
+def format_span(seconds: float, digits: int = 3) -> str:
+    """A long duration, rounded, in the unit that people would say it in: s, min, h or d."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{float(f'{seconds / length:.{digits}g}'):g} {unit}"
+    return format_duration(seconds, digits)
 
 
 def shown(given: Any) -> str:

@@ -30,6 +30,7 @@ from sim.algorithms import (
 from sim.collective import Collective
 from sim.proof import prove
 from sim.schedule import Schedule
+from topologies.words import one_of
 
 Build = Callable[[Collective], Schedule]
 
@@ -90,7 +91,7 @@ def _split(algorithm: str) -> tuple[str, str]:
     name, _, given = algorithm.partition(":")
     name = ALSO_CALLED.get(name, name)
     if name not in ALGORITHMS:
-        raise ValueError(f"{algorithm!r} is no known algorithm; write one of {', '.join(ALGORITHMS)}")
+        raise ValueError(f"{algorithm!r} is no known algorithm; write {one_of(ALGORITHMS, algorithm)}")
     return name, given
 
 

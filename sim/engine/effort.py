@@ -20,6 +20,9 @@ from topologies.units import format_size
 MAX_TRANSFERS = 20_000_000
 """As many transfers one simulation may have, some quarter of an hour's work, unless it is forced."""
 
+MAX_OPERATIONS = 5_000_000
+"""As many operations a training step may have, some three minutes' work and 4 GB, unless it is forced."""
+
 MAX_MEMORY = 8 << 30
 """Bytes that one simulation may take, as estimated, unless it is forced."""
 
@@ -119,6 +122,15 @@ def consider_chunks(count: int) -> None:
     if count > MAX_TRANSFERS and not _forced.get():
         raise TooMuchError(
             f"{count:,} chunks; the most is {MAX_TRANSFERS:,}; write a smaller size, or --force"
+        )
+
+
+def consider_operations(count: int) -> None:
+    """Raise `TooMuchError` for a step of more operations than `MAX_OPERATIONS`, if not forced."""
+    if count > MAX_OPERATIONS and not _forced.get():
+        raise TooMuchError(
+            f"a step of some {count:,} operations; the most is {MAX_OPERATIONS:,}; write a smaller --batch, "
+            "a larger --micro-batch, or --force"
         )
 
 

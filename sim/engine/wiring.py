@@ -53,42 +53,59 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     column = schedule.steps.order if isinstance(schedule.steps, Streams) else np.arange(len(count))
     place = np.empty(len(count), dtype=np.int64)
     place[np.argsort(src, kind="stable")] = np.arange(len(count))
-    taken = _routes(schedule, routes, list(counts))
-    numbers: dict[Hop, int] = {}
-    ways = [tuple([numbers.setdefault(hop, len(numbers)) for hop in way]) for way in taken]
-    links = [graph.adj[a][b] for a, b in numbers]
-    figures = [(link["bandwidth"], link["latency"]) for link in links]
-    bandwidth, latency = np.array(figures, dtype=np.float64).T
     segment = int(graph.graph.get("segment", 0))
-    alike = len({(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}) <= 1
     pieces = -(-PIECES // count)
-    cut = np.full(len(ways), segment > 0)
-    if not segment:
-        crowded = _crowded(ways, bandwidth)
-        cut |= (pieces > 1) & np.array([not crowded.isdisjoint(way[1:-1]) for way in ways])
-    known: dict[tuple[int, ...], int] = {}
-    stream = [
-        known.setdefault(way, len(known)) if is_cut else -1 for way, is_cut in zip(ways, cut, strict=True)
-    ]
+    around = None if segment or schedule.switches else routes.star(set(channel.tolist()))
+    if around:
+        start, links, hops = _over_switch(src, dst, *around)
+        bandwidth, latency = _figures(graph, hops)
+        stream = np.full(len(count), -1)  # two links of their own are nobody's crowd
+    else:
+        numbers: dict[Hop, int] = {}
+        taken = [route(schedule, routes, *connection) for connection in counts]
+        ways = [tuple([numbers.setdefault(hop, len(numbers)) for hop in way]) for way in taken]
+        start = np.cumsum([0, *map(len, ways)])
+        links = np.array([link for way in ways for link in way], dtype=np.int64)
+        bandwidth, latency = _figures(graph, list(numbers))
+        stream = _streams(ways, bandwidth, pieces, segment)
+    alike = len({(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}) <= 1
     return Wiring(
         src, dst, channel, count, column, place,
-        start=np.cumsum([0, *map(len, ways)]),
-        links=np.array([link for way in ways for link in way], dtype=np.int64),
-        bandwidth=bandwidth, latency=latency,
-        stream=np.array(stream, dtype=np.int64), pieces=pieces,
+        start=start, links=links, bandwidth=bandwidth, latency=latency, stream=stream, pieces=pieces,
         segment=segment, window=float(graph.graph.get("window", inf)),
         within=1.0 if alike or segment else 1.0 + SIMULTANEOUS,
     )  # fmt: skip
 
 
-def _routes(
-    schedule: Schedule, routes: Routes, connections: list[tuple[int, int, int]]
-) -> list[tuple[Hop, ...]]:
-    if schedule.switches:
-        return [route(schedule, routes, *connection) for connection in connections]
-    # a hundred thousand connections: what all of a channel have in common is asked once
-    on = {channel: routes.on(channel).route for channel in {channel for _, _, channel in connections}}
-    return [on[channel](src, dst) for src, dst, channel in connections]
+def _over_switch(src: Ints, dst: Ints, up: list[Hop], down: list[Hop]) -> tuple[Ints, Ints, list[Hop]]:
+    """Where each way starts and the links that it has, up and down, and all links as they are met."""
+    met = np.stack([src, len(up) + dst], axis=1).ravel()
+    used, first = np.unique(met, return_index=True)
+    order = used[np.argsort(first)]
+    number = np.empty(len(up) + len(down), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    both = [*up, *down]
+    return 2 * np.arange(len(src) + 1), number[met], [both[link] for link in order.tolist()]
+
+
+def _figures(graph: Topology, hops: list[Hop]) -> tuple[Floats, Floats]:
+    """Bandwidths and latencies of links."""
+    links = [graph.adj[a][b] for a, b in hops]
+    figures = np.array([(link["bandwidth"], link["latency"]) for link in links], dtype=np.float64)
+    return figures[:, 0], figures[:, 1]
+
+
+def _streams(ways: list[tuple[int, ...]], bandwidth: Floats, pieces: Ints, segment: int) -> Ints:
+    """The number of each way that is cut, -1 for the others."""
+    cut = np.full(len(ways), segment > 0)
+    if not segment:
+        crowded = _crowded(ways, bandwidth)
+        cut |= (pieces > 1) & np.array([not crowded.isdisjoint(way[1:-1]) for way in ways])
+    known: dict[tuple[int, ...], int] = {}
+    found = [
+        known.setdefault(way, len(known)) if is_cut else -1 for way, is_cut in zip(ways, cut, strict=True)
+    ]
+    return np.array(found, dtype=np.int64)
 
 
 def needs(wiring: Wiring, streams: Streams) -> Ints:

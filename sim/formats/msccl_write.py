@@ -21,6 +21,7 @@ import numpy as np
 from sim.formats import FormatError
 from sim.proof import prove
 from sim.schedule import Schedule, Transfer
+from topologies.words import one_of
 
 COLLECTIVES = {
     "all_reduce": "allreduce",
@@ -289,7 +290,7 @@ def _check(plan: Schedule, protocol: str) -> None:
     """Refuse what MSCCL has no words for, and what is not right in any order."""
     kind = plan.collective.kind
     if protocol not in PROTOCOLS:
-        raise FormatError(f"{protocol!r} is no protocol of MSCCL; write one of {', '.join(PROTOCOLS)}")
+        raise FormatError(f"{protocol!r} is no protocol of MSCCL; write {one_of(PROTOCOLS, protocol)}")
     if kind not in COLLECTIVES:
         raise _refusal(plan, f"MSCCL has no {kind}; it has {', '.join(COLLECTIVES)}")
     if plan.switches:

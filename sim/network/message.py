@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from topologies import Routes
 from topologies.graph import Hop
+from topologies.words import one_of
 
 Rates = list[tuple[float, float]]
 """A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
@@ -20,7 +21,7 @@ NETWORKS = ("fifo", "fair")
 def check_network(name: str) -> None:
     """Refuse what is no network."""
     if name not in NETWORKS:
-        raise ValueError(f"{name!r} is no known network; write one of {', '.join(NETWORKS)}")
+        raise ValueError(f"{name!r} is no known network; write {one_of(NETWORKS, name)}")
 
 
 class Message:

@@ -7,7 +7,7 @@ schedules, and their messages, go transfer by transfer on one network that all j
 else can meet on its links takes the library's own time too, if all members come at once.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 
 import simpy
@@ -31,10 +31,10 @@ class World:
         self._network: Network | None = None
         self._fluids = Fluids(env)
 
-    def carrier(self, hosts: Sequence[int], *, folded: bool, alone: bool) -> Carrier:
-        """Who carries the bytes of a job on these ranks of the cluster."""
-        if self._libraries.is_priced or folded:
-            return Priced(self._env, self._fluids, self._libraries, hosts)
+    def carrier(self, hosts: Sequence[int], *, played: Collection[int], alone: bool) -> Carrier:
+        """Who carries the bytes of a job on these ranks of the cluster; of its ranks some are played."""
+        if self._libraries.is_priced or len(played) < len(hosts):
+            return Priced(self._env, self._fluids, self._libraries, hosts, played)
         graph = self._libraries.graph
         if self._network is None:
             self._network = make_network(self._libraries.network, self._env, graph)
@@ -54,12 +54,18 @@ class Priced:
     """Collectives and messages that take their library's time, longer where they share what they need."""
 
     def __init__(
-        self, env: simpy.Environment, fluids: Fluids, libraries: Libraries, hosts: Sequence[int]
+        self,
+        env: simpy.Environment,
+        fluids: Fluids,
+        libraries: Libraries,
+        hosts: Sequence[int],
+        played: Collection[int],
     ) -> None:
         self._env = env
         self._fluids = fluids
         self._libraries = libraries
         self._hosts = hosts
+        self._played = frozenset(hosts[rank] for rank in played)
         self._calls: dict[Call, tuple[float, dict[Hashable, float]]] = {}
         self._messages: dict[tuple[int, int, int], tuple[float, dict[Hashable, float]]] = {}
 
@@ -83,7 +89,7 @@ class Priced:
         if call not in self._calls:
             hosts = tuple(self._hosts[rank] for rank in call.group.ranks)
             seconds = time_of(self._libraries.of(hosts), call)
-            self._calls[call] = seconds, self._libraries.shares(hosts, call.collective, seconds)
+            self._calls[call] = seconds, self._libraries.shares(hosts, call.collective, seconds, self._played)
         return self._calls[call]
 
 

@@ -1,6 +1,6 @@
 """Jobs on a cluster: proved, then simulated together, each one's slowdown against running alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,9 +35,14 @@ class Job:
     roles: tuple[int, ...] | None = None
 
     @property
+    def played(self) -> frozenset[int]:
+        """The ranks that are played."""
+        return frozenset(range(self.program.ranks) if self.roles is None else self.roles)
+
+    @property
     def is_folded(self) -> bool:
         """Whether some rank is played for others too."""
-        return self.roles is not None and len(set(self.roles)) < len(self.roles)
+        return len(self.played) < self.program.ranks
 
     def __post_init__(self) -> None:
         if len(self.hosts) != self.program.ranks:
@@ -55,13 +60,26 @@ def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0)
 
     ``contention`` is the share of a rank's compute that a collective takes while it is under way.
     """
+    return [
+        timeline(simulation, (FOLDED,) if job.is_folded else ())
+        for job, simulation in zip(jobs, play(jobs, libraries, contention), strict=True)
+    ]
+
+
+def play(
+    jobs: Sequence[Job],
+    libraries: Libraries,
+    contention: float = 0.0,
+    late: Mapping[int, float] | None = None,
+) -> list[Simulation]:
+    """`simulate`, with every moment of every operation; ``late`` ranks of all jobs begin so much later."""
     env = simpy.Environment()
     world = World(env, libraries)
     alone = are_alone([job.program for job in jobs if not job.is_folded])
     simulations = [
         Simulation(
-            env, job.program, world.carrier(job.hosts, folded=job.is_folded, alone=alone),
-            roles=job.roles, contention=contention,
+            env, job.program, world.carrier(job.hosts, played=job.played, alone=alone),
+            roles=job.roles, contention=contention, late=late,
         )
         for job in jobs
     ]  # fmt: skip
@@ -71,10 +89,7 @@ def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0)
         env.run()
     for simulation in simulations:
         simulation.check_ended()
-    return [
-        timeline(simulation, (FOLDED,) if job.is_folded else ())
-        for job, simulation in zip(jobs, simulations, strict=True)
-    ]
+    return simulations
 
 
 def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]:

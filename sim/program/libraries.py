@@ -1,7 +1,7 @@
 """The library of each group of a job: one library, bound to the part of the cluster that the group has."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Container, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from sim.libraries.scheduled import Scheduled
 from topologies import Topology, load
 from topologies.catalogue import split
 from topologies.placement import place
+from topologies.words import one_of
 
 RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
 """By whose rules a program moves whose bytes a library carries: the textbook's algorithms wait as Gloo's."""
@@ -37,7 +38,7 @@ class Libraries:
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
-            raise ValueError(f"{self.name!r} carries out no program; write one of {', '.join(RULES)}")
+            raise ValueError(f"{self.name!r} carries out no program; write {one_of(RULES, self.name)}")
         self._machines_in_all = self.of(tuple(range(self.ranks))).nodes
 
     @classmethod
@@ -58,6 +59,11 @@ class Libraries:
         return RULES[self.name]
 
     @property
+    def machine(self) -> int:
+        """Ranks on each machine."""
+        return self.ranks // self._machines_in_all
+
+    @property
     def is_priced(self) -> bool:
         """Whether its times are measured or a belief, and no schedule's."""
         return self.name == "nccl" or isinstance(self.calibration, Calibration)
@@ -68,8 +74,17 @@ class Libraries:
             self._known[hosts] = self._nccl(hosts) if self.name == "nccl" else self._scheduled(hosts)
         return self._known[hosts]
 
-    def shares(self, hosts: tuple[int, ...], collective: Collective, seconds: float) -> dict[Hashable, float]:
-        """What a collective of ``seconds`` keeps busy, and for which share of them."""
+    def shares(
+        self,
+        hosts: tuple[int, ...],
+        collective: Collective,
+        seconds: float,
+        among: Container[int] | None = None,
+    ) -> dict[Hashable, float]:
+        """What a collective of ``seconds`` keeps busy, and for which share of them.
+
+        Of GPUs and machines those ``among`` these ranks of the cluster alone, where nobody asks for others.
+        """
         library = self.of(hosts)
         if not seconds:
             return {}
@@ -86,8 +101,9 @@ class Libraries:
         bus = KINDS["all_reduce"].busbw_factor(collective.ranks)
         times = bus if collective.kind == "all_reduce" else 1.0
         gpu, node = (min(times * needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
-        gpus = {(way, "gpu", host): gpu for host in hosts for way in ("in", "out")}
-        nodes = {(way, "node", one): node for one in self._machines(hosts) for way in ("in", "out")}
+        asked = hosts if among is None else tuple(host for host in hosts if host in among)
+        gpus = {(way, "gpu", host): gpu for host in asked for way in ("in", "out")}
+        nodes = {(way, "node", one): node for one in self._machines(asked) for way in ("in", "out")}
         return {part: share for part, share in {**gpus, **nodes}.items() if share}
 
     def message(self, src: int, dst: int, nbytes: int) -> tuple[float, dict[Hashable, float]]:

@@ -1,6 +1,9 @@
 """A mesh of ranks with a group along each dimension, as torch.distributed.device_mesh makes it."""
 
+from copy import copy
+from itertools import product
 from math import prod
+from operator import mul
 from typing import Any, Protocol
 
 
@@ -28,7 +31,8 @@ class Maker(Protocol):
 class DeviceMesh:
     """All ranks of a job in row-major order; every rank makes every group, dimension by dimension.
 
-    A dimension that has all ranks shares the group of all.
+    A dimension that has all ranks shares the group of all. ``mesh["dp", "tp"]`` is the mesh along some
+    dimensions, of the groups that are there; its ``_flatten()`` makes one dimension of them.
     """
 
     def __init__(self, dist: Maker, shape: tuple[int, ...], names: tuple[str, ...]) -> None:
@@ -39,26 +43,55 @@ class DeviceMesh:
             raise ValueError(f"names {names} for a mesh of {shape}; write one name a dimension, each once")
         self.shape = shape
         self.mesh_dim_names = names
-        self._rank = dist.get_rank()
+        self._dist = dist
+        self._strides = tuple(prod(shape[dimension + 1 :]) for dimension in range(len(shape)))
         self._groups: list[Any] = []
-        for dimension, length in enumerate(shape):
-            if length == ranks:
-                self._groups.append(dist.WORLD)
-                continue
-            stride = prod(shape[dimension + 1 :])
-            firsts = [rank for rank in range(ranks) if rank // stride % length == 0]
-            own = [
-                dist.new_group(
-                    [first + stride * i for i in range(length)],
-                    group_desc=f"{names[dimension]} {first}" if names else None,
-                )
-                for first in firsts
-            ]
-            mine = self._rank - stride * self._place(dimension)
-            self._groups.append(own[firsts.index(mine)])
+        for dimension in range(len(shape)):
+            name = names[dimension] if names else ""
+            self._groups.append(self._made((dimension,), name))
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
+        """The mesh along some of its dimensions, by their names."""
+        chosen = [self._dimension(name) for name in ((names,) if isinstance(names, str) else names)]
+        part = copy(self)
+        part.shape = tuple(self.shape[one] for one in chosen)
+        part.mesh_dim_names = tuple(self.mesh_dim_names[one] for one in chosen)
+        part._strides = tuple(self._strides[one] for one in chosen)
+        part._groups = [self._groups[one] for one in chosen]
+        return part
+
+    def _flatten(self, mesh_dim_name: str | None = None) -> "DeviceMesh":
+        """The mesh with all its dimensions as one, which every rank makes groups for."""
+        flat = copy(self)
+        name = mesh_dim_name or "_".join(self.mesh_dim_names)
+        flat._groups = [self._made(tuple(range(len(self.shape))), name)]
+        flat.shape, flat.mesh_dim_names = (prod(self.shape),), (name,)
+        flat._strides = (self._strides[-1],)
+        return flat
+
+    def _made(self, dimensions: tuple[int, ...], name: str) -> Any:
+        """The rank's own of the groups along some dimensions, all of which are made."""
+        lengths = [range(self.shape[one]) for one in dimensions]
+        strides = [self._strides[one] for one in dimensions]
+        offsets = [sum(map(mul, place, strides)) for place in product(*lengths)]
+        ranks = self._dist.get_world_size()
+        if len(offsets) == ranks:
+            return self._dist.WORLD
+        firsts = [rank for rank in range(ranks) if not any(self._place_of(rank, one) for one in dimensions)]
+        made = [
+            self._dist.new_group(
+                [first + offset for offset in offsets], group_desc=f"{name} {first}" if name else None
+            )
+            for first in firsts
+        ]
+        mine = self._dist.get_rank() - sum(self._place(one) * self._strides[one] for one in dimensions)
+        return made[firsts.index(mine)]
 
     def _place(self, dimension: int) -> int:
-        return self._rank // prod(self.shape[dimension + 1 :]) % self.shape[dimension]
+        return self._place_of(self._dist.get_rank(), dimension)
+
+    def _place_of(self, rank: int, dimension: int) -> int:
+        return rank // self._strides[dimension] % self.shape[dimension]
 
     def _dimension(self, dimension: int | str | None) -> int:
         if dimension is None and len(self.shape) == 1:

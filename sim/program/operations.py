@@ -121,6 +121,8 @@ class Operation(NamedTuple):
 
     ``after`` are earlier operations of the same rank, by their places in its list. ``place`` is the
     file and the line that asked for it, or 0 where a file has no lines, ``category`` a word for timelines.
+    ``memory`` are bytes of named pools: what is above 0 is taken as the operation begins, what is below
+    given back as it ends.
     """
 
     action: Action
@@ -130,6 +132,7 @@ class Operation(NamedTuple):
     name: str = ""
     category: str = ""
     place: tuple[str, int] | None = None
+    memory: tuple[tuple[str, int], ...] = ()
 
     @property
     def where(self) -> str:

@@ -7,7 +7,7 @@ business: who plays says so, each in its way.
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from sim.program.operations import (
@@ -62,8 +62,9 @@ class Queue:
 class Play:
     """A program under way. ``arrived`` is told of every operation that may begin, while `run` is called.
 
-    It is not told of actions of ``instant`` types: they end as they arrive. In a ``serial`` play a rank's
-    collectives run one after another whatever their group, as on a GPU that has room for one kernel of NCCL.
+    It is not told of actions of ``instant`` types: they end as they arrive. Hosts of ``late`` ranks post
+    nothing until they `come`. In a ``serial`` play a rank's collectives run one after another whatever their
+    group, as on a GPU that has room for one kernel of NCCL.
     """
 
     def __init__(
@@ -73,13 +74,18 @@ class Play:
         *,
         serial: bool = False,
         instant: frozenset[type] = frozenset(),
+        late: Container[int] = (),
     ) -> None:
         self.ranks = [RankState(program.operations(rank)) for rank in range(program.ranks)]
         self._arrived = arrived
         self._instant = instant
         self._device = Group("device", (), "nccl", 1) if serial else None
         self._agenda: deque[tuple[int, int]] = deque()
-        self._hosts: deque[int] = deque(range(program.ranks))
+        self._hosts = deque(rank for rank in range(program.ranks) if rank not in late)
+
+    def come(self, rank: int) -> None:
+        """Have the host of a rank that was late begin, with the next `run`."""
+        self._hosts.append(rank)
 
     def run(self) -> None:
         """Go on until nothing can move: hosts are held or have posted all, and all that arrived was told."""
@@ -102,7 +108,7 @@ class Play:
         operations, ended, tails = state.operations, state.ended, state.tails
         place, until = state.posted, min(len(operations), state.posted + most)
         while place < until:
-            action, lane, after, holds, _, _, _ = operations[place]
+            action, lane, after, holds, *_ = operations[place]
             blockers = 0
             for earlier in after:
                 if not ended[earlier]:

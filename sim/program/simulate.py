@@ -8,7 +8,7 @@ Ranks may be folded: one of each role is played, on behalf of all. Then a collec
 role among its members has come, and messages go from role to role.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -38,8 +38,9 @@ class Simulation:
     """A program on its way, in an environment that others may share.
 
     ``roles`` names for every rank the one that is played for it, itself or another; without them all are
-    played. ``contention`` is the share of a rank's units that collectives take. Afterwards ``begin`` and
-    ``end`` have the moments of every operation of the played ranks, ``meetings`` all collectives.
+    played. ``contention`` is the share of a rank's units that collectives take. Hosts of ``late`` ranks begin
+    so many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of
+    the played ranks, ``meetings`` all collectives.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Simulation:
         *,
         roles: Sequence[int] | None = None,
         contention: float = 0.0,
+        late: Mapping[int, float] | None = None,
     ) -> None:
         self.program = program
         self.roles = range(program.ranks) if roles is None else roles
@@ -60,7 +62,9 @@ class Simulation:
         self._carrier = carrier
         self._running = False
         played = Program(program.name, len(self.played), lambda index: program.operations(self.played[index]))
-        self._play = Play(played, self._arrived)
+        self._play = Play(played, self._arrived, late=[self._index[rank] for rank in late or {}])
+        for rank, seconds in (late or {}).items():
+            env.timeout(seconds).callbacks.append(partial(self._come, self._index[rank]))
         self.begin = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
@@ -83,7 +87,7 @@ class Simulation:
     @property
     def makespan_s(self) -> float:
         """When the last operation has ended."""
-        return max((end for ends in self.end for end in ends), default=0.0)
+        return max((max(ends) for ends in self.end if ends), default=0.0)
 
     def run(self) -> None:
         """Begin, or go on until nothing can move."""
@@ -98,6 +102,10 @@ class Simulation:
                 operation = state.operations[state.ended.index(0)]
                 what = f"rank {rank} never ends {operation.name} ({operation.where})"
                 raise SimulationError(f"{self.program.name}: {what}; was it proved?")
+
+    def _come(self, index: int, _: simpy.Event) -> None:
+        self._play.come(index)
+        self.run()
 
     def _end(self, index: int, place: int, _: simpy.Event | None = None) -> None:
         self.end[index][place] = self._env.now
@@ -207,6 +215,8 @@ class Simulation:
             return group
         if (index, group) not in self._same:
             roles = tuple(self.roles[rank] for rank in group.ranks)
+            if roles == group.ranks:
+                return group
             number = sum(key[0] == index and same[0] == roles for key, same in self._same.items())  # type: ignore[index]
             self._same[index, group] = (roles, number)
         return self._same[index, group]

@@ -1,12 +1,13 @@
 """What became of a simulated program: when each operation began and ended, what was hidden, its trace."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sim.program.operations import HOST, Call, Group, Recv, Send, Together
 from sim.program.simulate import Simulation
+from sim.program.waiting import waited_for
 from sim.trace import name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")
@@ -16,8 +17,8 @@ NO_COMMUNICATION = ("compute", "wait", "other", "")
 class Span(NamedTuple):
     """What a rank did from ``begin`` to ``end``, in seconds, on a lane or beside everything.
 
-    From ``begin`` to ``start`` it waited for others who take part in it. ``kind`` is the operation's
-    category.
+    From ``begin`` to ``start`` it waited for others who take part in it, of which ``waits_for`` came last.
+    ``kind`` is the operation's category.
     """
 
     begin: float
@@ -28,6 +29,7 @@ class Span(NamedTuple):
     name: str
     nbytes: int
     where: str
+    waits_for: int | None = None
 
 
 class RankTime(NamedTuple):
@@ -93,14 +95,17 @@ class ProgramTimeline:
                 tracks.append((span.lane, 0.0))
                 yield name_event("thread_name", rank, track, span.lane)
             tracks[track] = span.lane, span.end
-            args = {"bytes": span.nbytes, "start_us": span.start * 1e6, "where": span.where}
+            args: dict[str, Any] = {"bytes": span.nbytes, "start_us": span.start * 1e6, "where": span.where}
+            if span.waits_for is not None:
+                args["waits_for_rank"] = span.waits_for
             event = span_event(rank, track, span.begin, span.end, span.name)
             yield {**event, "cat": span.kind, "args": args}
 
 
 def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTimeline:
     """What became of a simulation that has ended."""
-    spans = {rank: tuple(_spans(simulation, index)) for index, rank in enumerate(simulation.played)}
+    last = waited_for(simulation)
+    spans = {rank: tuple(_spans(simulation, index, last)) for index, rank in enumerate(simulation.played)}
     stands_for = dict.fromkeys(simulation.played, 0)
     for rank in simulation.roles:
         stands_for[rank] += 1
@@ -116,7 +121,7 @@ def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTi
     )
 
 
-def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
+def _spans(simulation: Simulation, index: int, last: Mapping[tuple[int, int], int]) -> Iterator[Span]:
     """All that took time, waits of a host too: these begin when it comes to them."""
     begins, starts, ends = simulation.begin[index], simulation.start[index], simulation.end[index]
     posted = 0.0
@@ -135,7 +140,7 @@ def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
             start = starts[place] if communicates else begin
             yield Span(
                 begin, start, end, lane, operation.category or "other", operation.name, _nbytes(action),
-                operation.where,
+                operation.where, last.get((index, place)),
             )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ once it has come; what it is sent, once the sender has heard that it has, which 
 collectives take to begin. So too the bytes of a message set out when the sender has asked for it, and
 has heard that the receiver has. With Gloo that word takes one latency, and stands behind the messages that
 have set out before it from the same rank to the same one in the same group: they have one socket
-(gloo/transport/tcp/pair.cc).
+(gloo/transport/tcp/pair.cc). Where a connection has at most a ``window`` of bytes under way, it stands behind
+what messages to others have of that in the host's port, too.
 """
 
 from collections.abc import Callable
@@ -60,6 +61,8 @@ class Transfers:
         self._parts: dict[Meeting, _Parts] = {}
         self._links: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sockets: dict[tuple[Group, int, int], list[Signal]] = {}
+        self._under_way: dict[int, dict[int, tuple[float, int]]] = {}
+        """Of each rank's messages that have set out: when, and how many bytes."""
         self._keys = count()
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
@@ -80,7 +83,8 @@ class Transfers:
         elif under_way:
             under_way[-1].then(word.happen)
         else:
-            later(self.env, self._latency(self.hosts[dst], self.hosts[src]), word.happen)
+            seconds = self._latency(self.hosts[dst], self.hosts[src]) + self._queued_s(dst, src)
+            later(self.env, seconds, word.happen)
         return word
 
     def send(self, parcel: Parcel) -> None:
@@ -91,9 +95,11 @@ class Transfers:
         links = self._links[src, dst]
         socket = self._sockets.setdefault((parcel.group, parcel.src, parcel.dst), [])
         passed = Signal()
+        key = next(self._keys)
 
         def arrived() -> None:
             socket.remove(passed)
+            del self._under_way[parcel.src][key]
             passed.happen()
             parcel.deliver()
 
@@ -102,9 +108,27 @@ class Transfers:
 
         def leave() -> None:
             socket.append(passed)
-            self.network.send(Message(links, parcel.nbytes, next(self._keys), delivered), self.env.now)
+            self._under_way.setdefault(parcel.src, {})[key] = self.env.now, parcel.nbytes
+            self.network.send(Message(links, parcel.nbytes, key, delivered), self.env.now)
 
         parcel.word.then(leave)
+
+    def _queued_s(self, rank: int, peer: int) -> float:
+        """How long what a rank is sending keeps its host's port busy before anything else can leave.
+
+        Of a window each port on the way holds one segment, the host's all others.
+        """
+        window = self.graph.graph.get("window")
+        if window is None:
+            return 0.0
+        hops = self.network.routes.route(self.hosts[rank], self.hosts[peer])
+        rate: float = self.graph.edges[hops[0]]["bandwidth"]
+        most = max(window - len(hops) * self.graph.graph.get("segment", 0), 0)
+        left = (
+            nbytes - (self.env.now - begin) * rate for begin, nbytes in self._under_way.get(rank, {}).values()
+        )
+        queued = sum(min(max(nbytes, 0.0), most) for nbytes in left)
+        return float(queued) / rate
 
     def _latency(self, src: int, dst: int) -> float:
         hops = self.network.routes.route(src, dst)

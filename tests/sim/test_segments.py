@@ -193,3 +193,6 @@ def test_only_gloos_all_gather_keeps_its_first_announcement_waiting_behind_its_o
     assert gloo.startup_s(Collective("all_gather", 4, 2**20), graph, 1e-3) == pytest.approx(window)
     half = 1e-3 + 8000 / 8 / BANDWIDTH
     assert gloo.startup_s(Collective("all_gather", 4, 8000), graph, 1e-3) == pytest.approx(half)
+    # a ring's messages queue as a whole; two ranks meet each other
+    assert gloo.startup_s(Collective("sendrecv", 4, 2**20), graph, 1e-3) == pytest.approx(window)
+    assert gloo.startup_s(Collective("sendrecv", 2, 2**20), graph, 1e-3) == 1e-3
