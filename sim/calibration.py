@@ -4,6 +4,7 @@ A file holds parameters for each way of carrying out a collective, and provenanc
 Ringside are NCCL's, one for each machine of which measurements are published.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -19,10 +20,13 @@ from topologies import strict_yaml
 from topologies.catalogue import split
 from topologies.disk import regular, write_file
 from topologies.strict_yaml import complaints
+from topologies.words import one_of
 
 if TYPE_CHECKING:  # who asks a textbook waits for nothing of NCCL's
     from sim.libraries.mpi.stored import StoredMpi
     from sim.libraries.nccl.measured.stored import Stored
+
+log = logging.getLogger(__name__)
 
 VERSION = 2
 READABLE = (1, 2)
@@ -113,10 +117,14 @@ class Calibration:
                 return fit
         return None
 
+    def content(self) -> dict[str, Any]:
+        """What the file holds."""
+        found = {key: value for key, value in asdict(self).items() if key != "mpi" or value}
+        return {"calibration": VERSION, **_plain(found)}
+
     def write(self, path: Path) -> None:
         """Write the YAML file, whole or not at all."""
-        found = {key: value for key, value in asdict(self).items() if key != "mpi" or value}
-        content = {"calibration": VERSION, **_plain(found)}
+        content = self.content()
         write_file(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110))
 
 
@@ -146,6 +154,7 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     if text.startswith(FAMILY):
         return family(text)
     found = read(Path(text))
+    log.info("calibration of %s, of %s, read from %s", found.cluster, found.date, text)
     if found.nccl:
         from sim.libraries.nccl.graph.systems import SYSTEMS
 
@@ -171,6 +180,7 @@ def shipped_files() -> dict[str, Path]:
 def shipped(machine: str) -> Calibration | None:
     """What is known of a machine, ``None`` if it was not measured."""
     path = shipped_files().get(machine)
+    log.info("what is shipped of %s: %s", machine, path or "nothing")
     return read_own(path) if path else None
 
 
@@ -188,7 +198,7 @@ def family(text: str) -> Calibration:
     found = shipped(name)
     if found is None:
         raise CalibrationError(
-            f"no calibration of {name!r} is shipped; write one of {', '.join(measured_machines())}"
+            f"no calibration of {name!r} is shipped; write {one_of(measured_machines(), name)}"
         )
     return found
 

@@ -3,6 +3,7 @@
 NCCL's rooms are opened for who asks for NCCL.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,15 @@ from sim.network.message import check_network
 from topologies import Topology, load
 from topologies.catalogue import split
 from topologies.graph import name_of
+from topologies.words import one_of
 
 if TYPE_CHECKING:
     from sim.libraries.mpi.library import Mpi
     from sim.libraries.nccl.communicator import Communicator, Settings
     from sim.libraries.nccl.graph.system import System
     from sim.libraries.nccl.library import Calibrated, Nccl
+
+log = logging.getLogger(__name__)
 
 LIBRARIES = ("ideal", "gloo", "nccl", "mpi")
 PICKABLE = ("nccl", "ideal", "mpi")
@@ -89,8 +93,10 @@ def find_library(
     options = options or Options()
     if name is None:
         name = default_library(cluster, options)
+        why = "a graph file of NCCL's" if options.nccl_graph else "machines with GPUs of NVIDIA's"
+        log.info("library %s: %s", name, why if name == "nccl" else "no machines that NCCL's model knows")
     if name not in LIBRARIES:
-        raise ValueError(f"{name!r} is no known library; write one of {', '.join(LIBRARIES)}")
+        raise ValueError(f"{name!r} is no known library; write {one_of(LIBRARIES, name)}")
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
     check_network(options.network)
@@ -176,9 +182,8 @@ def _mpi(
             f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
             "library that it was fitted to"
         )
-    measured = (
-        (calibration.mpi.model(), calibration.mpi.described) if calibration and calibration.mpi else None
-    )
+    log.info("calibration: %s", calibration.mpi.described if calibration and calibration.mpi else "none")
+    measured = (calibration.mpi.model, calibration.mpi.described) if calibration and calibration.mpi else None
     return Mpi(
         graph,
         ranks,
@@ -211,6 +216,7 @@ def _nccl(
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)
     found, why = _calibrated(comm, calibration)
+    log.info("calibration: %s", found.name if found else why or "none")
     return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network)
 
 
@@ -234,7 +240,7 @@ def _calibrated(
             f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
             "write --calibration none, or the library that it was fitted to"
         )
-    return Calibrated(calibration.nccl.model(), calibration.nccl.described), ""
+    return Calibrated(calibration.nccl.model, calibration.nccl.described), ""
 
 
 def _shipped_of(system: "System") -> tuple[Calibration | None, str]:

@@ -74,19 +74,18 @@ def all_gather(collective: Collective) -> Schedule:
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """A binomial tree, the furthest rank first; every hop takes all data in one message.
+    """A binomial tree, the nearest rank first; every hop takes all data in one message.
 
     A rank hands all its messages over at once, so they share its port and arrive together.
     """
     ranks, root = collective.ranks, collective.root
 
     def steps() -> Iterator[Step]:
-        distance = 1 << max(ranks - 1, 0).bit_length()
-        while distance > 1:
-            sender = np.arange(0, ranks, distance)
-            distance //= 2
-            sender = sender[sender + distance < ranks]
+        distance = 1
+        while distance < ranks:
+            sender = np.arange(min(distance, ranks - distance))
             yield step((sender + root) % ranks, (sender + distance + root) % ranks, 0, reduce=False)
+            distance *= 2
 
     return Schedule(collective, "binomial_tree", even_chunks(collective), steps)
 
@@ -152,18 +151,22 @@ def _segments(collective: Collective) -> Chunks:
 def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
     """Seconds before a collective's first message is on its way, on ranks that do not begin at one moment.
 
-    All-gather alone sends before it announces a receive (allgather.cc): where the successor has
+    All-gather sends before it announces a receive (allgather.cc): where the successor has
     announced already, the announcement queues behind half a part, or the window of it, at its own port.
+    So it does behind the whole message where more than two ranks each send to the next.
     """
     if collective.ranks == 1:
         return 0.0
-    if collective.kind != "all_gather":
+    if collective.kind == "all_gather":
+        first = collective.nbytes / (2 * collective.ranks)
+    elif collective.kind == "sendrecv" and collective.ranks > 2:
+        first = float(collective.nbytes)
+    else:
         return RENDEZVOUS * latency
-    half = collective.nbytes / (2 * collective.ranks)
     ports = (link["bandwidth"] for rank in ranks(graph) for _, _, link in graph.out_edges(rank, data=True))
     slowest: float = min(ports)
-    window: float = graph.graph.get("window", half)
-    return RENDEZVOUS * latency + min(half, window) / slowest
+    window: float = graph.graph.get("window", first)
+    return RENDEZVOUS * latency + min(first, window) / slowest
 
 
 BUILDS = {

@@ -8,6 +8,7 @@ from sim.collective import Collective
 from sim.engine.laws import check_band, check_monotone
 from sim.engine.timeline import Timeline
 from sim.schedule import Schedule
+from topologies.words import one_of
 
 ENGINES = ("auto", "simpy", "fast", "model")
 
@@ -155,7 +156,7 @@ def check_ranks(library: Library, collective: Collective) -> None:
 def check_engine(engine: str) -> None:
     """Refuse what is no engine."""
     if engine not in ENGINES:
-        raise ValueError(f"{engine!r} is no known engine; write one of {', '.join(ENGINES)}")
+        raise ValueError(f"{engine!r} is no known engine; write {one_of(ENGINES, engine)}")
 
 
 def answer(

@@ -1,8 +1,10 @@
 """Libraries that are schedules on a network; here alone simulation or closed form is decided."""
 
+import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from sim import jit
 from sim.calibration import Calibration, CalibrationError, Fit
@@ -21,6 +23,9 @@ from sim.schedule import Schedule
 from sim.streams import Streams
 from topologies import Routes, Topology, num_machines, ranks
 from topologies.graph import name_of
+from topologies.units import format_size
+
+log = logging.getLogger(__name__)
 
 MAX_TRANSFERS = 10_000
 """As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
@@ -106,6 +111,10 @@ def evaluate(
         decides = has_closed_form if quick else takes_closed_form
         by_form = not traced and decides(plan, graph, network)
         engine = "model" if by_form else _quicker(plan, graph, network, traced=traced)
+        if not quick:
+            why = "a closed form, and much to simulate" if by_form else "the quicker to simulate it"
+            kind, size = plan.collective.kind, format_size(plan.collective.nbytes)
+            log.info("engine %s for %s %s of %s: %s", engine, plan.algorithm, kind, size, why)
     if engine == "fast" and traced:
         raise ValueError("the fast engine keeps no timeline; write --engine simpy")
     if engine == "fast" and network != "fifo":
@@ -174,6 +183,22 @@ class Scheduled:
         self._scaled: dict[Parameters, Topology] = {}
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
+
+    def on(self, graph: Topology, candidate: Candidate) -> Self:
+        """One of its ways where the links of its topology have other figures; its routes stay."""
+        if self.calibration:
+            raise ValueError(
+                "a calibration has one figure for all links, and of a disturbed one it knows nothing; "
+                "write --calibration none"
+            )
+        found = copy(self)
+        found.graph, found.algorithm, found._preset = (
+            graph,
+            candidate.algorithm,
+            preset_of(graph, self.routes),
+        )
+        found._bounds, found._known = {}, {}
+        return found
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every way that it weighs; of equals the earlier is taken."""

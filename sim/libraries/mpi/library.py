@@ -16,6 +16,7 @@ from sim.libraries.scheduled import Scheduled
 from sim.parameters import Parameters
 from sim.schedule import Schedule
 from topologies import Routes, Topology, num_machines, ranks
+from topologies.words import one_of
 
 SCHEDULES = {
     ("all_reduce", "nonoverlapping"): "binomial",
@@ -53,7 +54,7 @@ class Mpi(Scheduled):
     ) -> None:
         super().__init__(graph, count, algorithm=algorithm, network=network)
         if protocol not in PROTOCOLS:
-            raise ValueError(f"{protocol!r} is no protocol of MPI's; write one of {', '.join(PROTOCOLS)}")
+            raise ValueError(f"{protocol!r} is no protocol of MPI's; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
         self.port = port_of(graph, self.routes)
@@ -73,9 +74,8 @@ class Mpi(Scheduled):
         if self.algorithm == "auto":
             return [Candidate(name, self.protocol) for name in names]
         if self.algorithm not in names:
-            raise ValueError(
-                f"mpi has no {self.algorithm} for {collective.kind}; write one of {', '.join(names)}"
-            )
+            known = one_of(names, self.algorithm)
+            raise ValueError(f"mpi has no {self.algorithm} for {collective.kind}; write {known}")
         return [Candidate(self.algorithm, self.protocol)]
 
     def choose(self, collective: Collective) -> Candidate:

@@ -1,6 +1,7 @@
 """A measured machine's MPI as a calibration file holds it: figures that people read, and a table as text."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from sim.libraries.mpi.measured import PARAMETERS, Correction, Measured
 from sim.libraries.mpi.rounds import ROUNDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredMpi:
     """A `Measured` in numbers and text.
 
@@ -38,7 +39,7 @@ class StoredMpi:
                 raise ValueError(f"{name} is {value}; write a number above 0")
         if not self.nodes or min(self.nodes) < 1:
             raise ValueError("nodes must be 1 or more; make the file anew with calibrate")
-        self.model()
+        _ = self.model  # which refuses a table that cannot be read
 
     @property
     def described(self) -> str:
@@ -46,8 +47,9 @@ class StoredMpi:
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         return f"{self.machine}: {self.rows} rows of {', '.join(self.versions)} on {nodes}"
 
+    @cached_property
     def model(self) -> Measured:
-        """The model that predicts."""
+        """The model that predicts; what it has worked out once it keeps."""
         values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
         return Measured(values, self._correction(), self.noise, self.nodes)
 

@@ -14,7 +14,7 @@ from sim.libraries.nccl.files.table_file import system_of_table
 from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
-from sim.libraries.nccl.graph.system import System, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
 from sim.libraries.nccl.graph.systems import SYSTEMS
 from topologies import MAKERS, Topology, described, load, num_machines
 from topologies.catalogue import settings as settings_of
@@ -26,6 +26,10 @@ from topologies.structure import Machines
 from topologies.units import parse_rate
 
 _RATES = ("nvlink", "nic", "pcie", "socket")
+
+SLOWEST_NIC = 1.2 * GB
+"""Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner takes
+five times that for a tree on two nodes."""
 
 MAX_RANKS_PER_GPU = 64
 """More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
@@ -162,6 +166,11 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
             "--library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
+    if figures.get("nic", SLOWEST_NIC) < SLOWEST_NIC:
+        raise ValueError(
+            f"nic is {rates['nic']}: of cards below 9.6 Gb/s NCCL's tuner believes what they cannot carry; "
+            "write 9.6Gb/s or more, or --library ideal"
+        )
     if "nvlink" in figures and not system.nvlink:
         raise ValueError(f"{system.name} has no NVLink; leave --set nvlink={rates['nvlink']} out")
     if "nvlink" in figures:

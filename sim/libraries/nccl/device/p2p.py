@@ -23,6 +23,7 @@ from sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from sim.libraries.nccl.constants import BASE_US
 from sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, nvlink_link, through_cpu
 from sim.libraries.nccl.tuning.figures import hop_us
+from topologies.words import one_of
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")
 
@@ -54,7 +55,7 @@ def point_to_point(
     ``uneven`` is an all_to_all whose splits say what each rank has for each other.
     """
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no point-to-point collective; write one of {', '.join(KINDS)}")
+        raise ValueError(f"{kind!r} is no point-to-point collective; write {one_of(KINDS, kind)}")
     peers = 1 if kind == "sendrecv" else comm.ranks - 1
     rounds = -(-peers // PEERS_PER_BATCH)
     if uneven is None or uneven.splits is None:

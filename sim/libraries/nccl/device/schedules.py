@@ -26,6 +26,7 @@ from sim.libraries.nccl.device.switched import HEADED, heads, switches
 from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.schedule import Chunks, Schedule, Step, step
+from topologies.words import one_of
 
 Ints = NDArray[np.int64]
 
@@ -84,7 +85,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
     if algorithm not in able:
         raise ValueError(f"NCCL has no {algorithm} {collective.kind}; write one of {', '.join(able)}")
     if protocol not in PROTOCOLS:
-        raise ValueError(f"{protocol!r} is no protocol of NCCL; write one of {', '.join(PROTOCOLS)}")
+        raise ValueError(f"{protocol!r} is no protocol of NCCL; write {one_of(PROTOCOLS, protocol)}")
     if protocol not in PROTOCOLS_OF[algorithm]:
         raise ValueError(f"NCCL's {algorithm} has no {protocol}; write {', '.join(PROTOCOLS_OF[algorithm])}")
     if collective.ranks != comm.ranks:

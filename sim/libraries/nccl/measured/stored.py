@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from sim.libraries.nccl.measured.model import Anchor, Correction, Facts, Measure
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Stored:
     """A `Measured` in numbers and text.
 
@@ -56,7 +57,7 @@ class Stored:
                 )
         if not 0 < self.noise < np.inf or not self.nodes or min(self.nodes) < 1:
             raise ValueError("noise and nodes must be above 0; make the file anew with calibrate")
-        self.model()
+        _ = self.model  # which refuses tables that cannot be read
 
     @property
     def described(self) -> str:
@@ -67,7 +68,7 @@ class Stored:
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
         """The same, scaled to a site by rows that were measured there."""
-        found = self.model().anchored(tasks, seconds).anchor
+        found = self.model.anchored(tasks, seconds).anchor
         assert found
         traits = found.traits
         columns = traits.size, traits.latency, traits.bandwidth, found.left, found.sigma
@@ -77,8 +78,9 @@ class Stored:
         ]
         return replace(self, anchor="".join(lines))
 
+    @cached_property
     def model(self) -> Measured:
-        """The model that predicts."""
+        """The model that predicts; what it has worked out once it keeps."""
         return Measured(
             {name: self.parameters[name][0] for name in PARAMETERS},
             self._covariance(),
