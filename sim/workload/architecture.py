@@ -17,9 +17,12 @@ ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.collective import ITEMSIZE
-from sim.workload.devices import STORED, Device
+from sim.workload.devices import Device
 from sim.workload.workload import Layer, Tensor, Workload
+from topologies.words import one_of
+
+GRADIENTS = ("float32", "float64", "float16", "bfloat16")
+"""The types that a model is stored in as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +146,19 @@ def workload(
     ``dtype`` is what parameters and gradients are stored in, each in its own where none is given:
     bfloat16 and bfloat16 is a model cast as a whole. Efficiencies are shares of the device's peaks.
     """
-    precision = precision or usual_precision(architecture, device)
-    if dtype is not None and "float" not in dtype:
-        raise ValueError(f"{dtype!r} has no gradients; write for example float32 or bfloat16")
-    computes = device.compute_efficiency if compute_efficiency is None else compute_efficiency
-    streams = device.memory_efficiency if memory_efficiency is None else memory_efficiency
-    for what, share in (("compute", computes), ("memory", streams)):
-        if not 0 < share <= 1:
-            raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
-    products = device.peak(precision) * computes
-    convolutions = products
+    precision = usual_precision(architecture, device) if precision is None else precision
+    if dtype is not None and dtype not in GRADIENTS:
+        raise ValueError(f"{dtype!r} is no type of gradients; write {one_of(GRADIENTS, dtype)}")
+    products = convolutions = device.roofline(precision, compute_efficiency, memory_efficiency)
     if precision == "float32" and "tfloat32" in device.flops_per_s:
-        convolutions = device.peak("tfloat32") * computes
-    bytes_per_s = device.memory_bandwidth * streams
-    itemsize = ITEMSIZE[STORED[precision]]
+        convolutions = device.roofline("tfloat32", compute_efficiency, memory_efficiency)
 
     def layer(block: Block) -> Layer:
         tensors = [architecture.parameters[index] for index in block.gradients]
         weights = sum(tensor.count for tensor in tensors if not tensor.sparse)
-        nbytes = (block.traffic * batch + weights) * itemsize
-        flops_per_s = convolutions if block.convolves else products
-        forward_s = max(block.flops * batch / flops_per_s, nbytes / bytes_per_s)
-        kept = round(block.kept * batch * itemsize)
+        reached = convolutions if block.convolves else products
+        forward_s = reached.seconds(block.flops * batch, block.traffic * batch + weights)
+        kept = round(block.kept * batch * reached.itemsize)
         return Layer(block.name, block.gradients, forward_s, block.backward * forward_s, kept)
 
     return Workload(

@@ -9,8 +9,10 @@ precision. ``tfloat32`` is what PyTorch uses unasked for convolutions of float32
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sim.collective import ITEMSIZE
 from topologies import MAKERS, load, make
 from topologies.catalogue import split
+from topologies.words import one_of
 
 GIB = 2**30
 
@@ -23,7 +25,7 @@ SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "flo
 
 def full_name(text: str | None) -> str | None:
     """The precision or type that ``bf16``, ``bfloat16`` or nothing names."""
-    return SHORT.get(text, text) if text else None
+    return None if text is None else SHORT.get(text, text)
 
 
 COMPUTE_EFFICIENCY = 0.5
@@ -35,10 +37,27 @@ MEMORY_EFFICIENCY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class Roofline:
+    """What one GPU reaches in one precision: FLOP/s of products, bytes/s of reading and writing.
+
+    ``itemsize`` are the bytes of an element as the precision keeps it.
+    """
+
+    flops_per_s: float
+    bytes_per_s: float
+    itemsize: int
+
+    def seconds(self, flops: float = 0.0, elements: float = 0.0) -> float:
+        """Time of so many FLOPs on so many elements, read or written: the slower of the two."""
+        return max(flops / self.flops_per_s, elements * self.itemsize / self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The efficiencies are the shares of both that training usually reaches.
+    The efficiencies are the shares of both that training usually reaches; ``wide_efficiency`` is that of
+    the wide products of decoders, where it is known.
     """
 
     name: str
@@ -48,6 +67,7 @@ class Device:
     multiprocessors: int
     compute_efficiency: float = COMPUTE_EFFICIENCY
     memory_efficiency: float = MEMORY_EFFICIENCY
+    wide_efficiency: float | None = None
 
     def peak(self, precision: str) -> float:
         """FLOP/s in ``precision``."""
@@ -61,6 +81,22 @@ class Device:
         """What torch.autocast is told to compute in on it."""
         return next(name for name in ("bfloat16", "float16", "float32") if name in self.flops_per_s)
 
+    def roofline(
+        self,
+        precision: str,
+        compute_efficiency: float | None = None,
+        memory_efficiency: float | None = None,
+    ) -> Roofline:
+        """What it reaches in ``precision`` with these shares of its peaks, or the usual ones."""
+        computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
+        streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
+        for what, share in (("compute", computes), ("memory", streams)):
+            if not 0 < share <= 1:
+                raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
+        return Roofline(
+            self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]]
+        )
+
     @property
     def streaming(self) -> float:
         """Bytes/s that kernels reach which do nothing but read and write."""
@@ -73,6 +109,10 @@ def _rates(**tera: float) -> dict[str, float]:
 
 _A100 = _rates(fp32=19.5, tf32=156, bf16=312, fp16=312)
 _HOPPER = _rates(fp32=67, tf32=494.5, bf16=989.5, fp16=989.5)
+
+_AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
+"""The median of what llm-foundry's steps on one machine imply for models of a billion parameters and more
+(validation/published/training/llm_foundry.py; tests/validation/test_published_training.py asks it again)."""
 
 # what H100 reached of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, which
 # waits for memory, and 301 to 311 sequences/s of BERT-large, which computes, where the usual shares would
@@ -91,9 +131,9 @@ DEVICES = {
         # NVIDIA T4 data sheet (2019)
         Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 16 * GIB, 40),
         # NVIDIA A100 data sheet (June 2021), A100 80GB SXM column
-        Device("a100", _A100, 2039e9, 80 * GIB, 108),
+        Device("a100", _A100, 2039e9, 80 * GIB, 108, wide_efficiency=_AMPERE_WIDE),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
-        Device("a100-40gb", _A100, 1555e9, 40 * GIB, 108),
+        Device("a100-40gb", _A100, 1555e9, 40 * GIB, 108, wide_efficiency=_AMPERE_WIDE),
         # NVIDIA A10 data sheet (2021)
         Device("a10", _rates(fp32=31.2, tf32=62.5, bf16=125, fp16=125), 600e9, 24 * GIB, 72),
         # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
@@ -103,9 +143,9 @@ DEVICES = {
         # NVIDIA L40S data sheet (2023), tensor-core rates without sparsity
         Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 48 * GIB, 142),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
-        Device("h100", _HOPPER, 3.35e12, 80 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS),
+        Device("h100", _HOPPER, 3.35e12, 80 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
         # NVIDIA H200 data sheet (2023), SXM column: an H100 with another memory
-        Device("h200", _HOPPER, 4.8e12, 141 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS),
+        Device("h200", _HOPPER, 4.8e12, 141 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
         # NVIDIA DGX B200 data sheet (2024), an eighth of it, tensor-core rates without sparsity
         Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 180 * GIB, 148),
         # AMD Instinct MI300X data sheet (2023), matrix rates without sparsity
@@ -122,7 +162,7 @@ _BY_CAPABILITY = {60: "p100", 61: "p40", 70: "v100", 75: "t4", 80: "a100", 86: "
 def device(name: str) -> Device:
     """The GPU of that name."""
     if name not in DEVICES:
-        raise ValueError(f"{name!r} is no known GPU; write one of {', '.join(DEVICES)}")
+        raise ValueError(f"{name!r} is no known GPU; write {one_of(DEVICES, name)}")
     return DEVICES[name]
 
 

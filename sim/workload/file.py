@@ -38,6 +38,7 @@ class _Tensor(_Strict):
     count: StrictInt
     dtype: str = "float32"
     sparse: bool = False
+    rows: StrictInt | None = None
 
 
 class _Layer(_Strict):
@@ -126,7 +127,11 @@ def _workload(file: _File, path: Path) -> Workload:
 
 def _plain_tensor(tensor: Tensor) -> dict[str, Any]:
     plain: dict[str, Any] = {"count": tensor.count, "dtype": tensor.dtype}
-    return plain | {"sparse": True} if tensor.sparse else plain
+    if tensor.sparse:
+        plain["sparse"] = True
+    if tensor.rows is not None:
+        plain["rows"] = tensor.rows
+    return plain
 
 
 def _plain_layer(layer: Layer, workload: Workload) -> dict[str, Any]:

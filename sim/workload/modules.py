@@ -12,10 +12,19 @@ from sim.workload.workload import Tensor
 
 
 def linear(
-    name: str, inputs: int, outputs: int, positions: int = 1, bias: bool = True, shares_input: bool = False
+    name: str,
+    inputs: int,
+    outputs: int,
+    positions: int = 1,
+    bias: bool = True,
+    shares_input: bool = False,
+    by_input: bool = False,
 ) -> Module:
-    """A matrix product: 2 x inputs x outputs FLOPs a position; keeps its input unless another one does."""
-    weight = (Tensor(f"{name}.weight", inputs * outputs),)
+    """A matrix product: 2 x inputs x outputs FLOPs a position; keeps its input unless another one does.
+
+    Its weight has a row for each output, or ``by_input`` for each input, as transformers' ``Conv1D``.
+    """
+    weight = (Tensor(f"{name}.weight", inputs * outputs, rows=inputs if by_input else outputs),)
     return Module(
         name,
         parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
@@ -36,7 +45,7 @@ def conv2d(
     name: str, inputs: int, outputs: int, kernel: int, side: int, stride: int = 1, bias: bool = False
 ) -> Module:
     """A convolution with ``side`` x ``side`` output pixels: 2 x inputs x kernel^2 x outputs FLOPs each."""
-    weight = (Tensor(f"{name}.weight", inputs * outputs * kernel**2),)
+    weight = (Tensor(f"{name}.weight", inputs * outputs * kernel**2, rows=outputs),)
     read = inputs * (side * stride) ** 2
     return Module(
         name,
@@ -86,9 +95,8 @@ def rms_norm(name: str, width: int, positions: int) -> Module:
 
 def embedding(name: str, entries: int, width: int, positions: int) -> Module:
     """A table that each position reads one row of."""
-    return Module(
-        name, parameters=(Tensor(f"{name}.weight", entries * width),), traffic=2 * width * positions
-    )
+    table = Tensor(f"{name}.weight", entries * width, rows=entries)
+    return Module(name, parameters=(table,), traffic=2 * width * positions)
 
 
 def attention(name: str, width: int, positions: int) -> Module:

@@ -24,13 +24,15 @@ class Tensor:
     """A parameter or a buffer of a model: ``count`` elements of ``dtype``.
 
     ``sparse`` says of a parameter that its gradient is a sparse tensor (an embedding made with
-    ``sparse=True``), which data parallelism cannot put into a bucket with others.
+    ``sparse=True``), which data parallelism cannot put into a bucket with others. ``rows`` is its length
+    along dimension 0, in which FSDP deals it out; without it that of one dimension, which is ``count``.
     """
 
     name: str
     count: int
     dtype: str = "float32"
     sparse: bool = False
+    rows: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -156,6 +158,11 @@ def _tensor_complaints(tensor: Tensor) -> list[str]:
     if tensor.dtype not in ITEMSIZE:
         allowed = ", ".join(ITEMSIZE)
         complaints.append(f"tensor {tensor.name!r} has dtype {tensor.dtype!r}; allowed: {allowed}")
+    if tensor.rows is not None and (tensor.rows < 1 or tensor.count % tensor.rows):
+        complaints.append(
+            f"tensor {tensor.name!r} has {shown(tensor.rows)} rows of {shown(tensor.count)} elements; "
+            "write a divisor of them"
+        )
     return complaints
 
 

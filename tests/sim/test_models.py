@@ -1,12 +1,16 @@
 import pytest
 
 from sim.workload.architecture import workload
+from sim.workload.decoder import DECODERS, decoder
 from sim.workload.devices import DEVICES, device
 from sim.workload.models import MODELS, architecture
 
 PARAMETERS = {
     "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params
     "vgg16": 138_357_544,  # torchvision, VGG16_Weights.IMAGENET1K_V1: num_params
+    "vit-b-16": 86_567_656,  # torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params
+    "vit-l-16": 304_326_632,  # torchvision, ViT_L_16_Weights.IMAGENET1K_V1: num_params
+    "vit-h-14": 632_045_800,  # torchvision, ViT_H_14_Weights.IMAGENET1K_SWAG_LINEAR_V1: num_params
     "bert-base": 110_106_428,  # model card of google-bert/bert-base-uncased: 110M
     "bert-large": 336_226_108,  # model card of google-bert/bert-large-uncased: 336M
     "gpt2": 124_439_808,  # model card of openai-community/gpt2: 124M
@@ -14,7 +18,17 @@ PARAMETERS = {
     "gpt2-large": 774_030_080,  # model card of openai-community/gpt2-large: 774M
     "gpt2-xl": 1_557_611_200,  # model card of openai-community/gpt2-xl: 1.5B
     "llama2-7b": 6_738_415_616,  # checkpoint of meta-llama/Llama-2-7b-hf
+    "llama2-13b": 13_015_864_320,  # checkpoint of meta-llama/Llama-2-13b-hf
     "llama2-70b": 68_976_648_192,  # checkpoint of meta-llama/Llama-2-70b-hf
+    "llama3-8b": 8_030_261_248,  # checkpoint of meta-llama/Meta-Llama-3-8B
+    "llama3-70b": 70_553_706_496,  # checkpoint of meta-llama/Meta-Llama-3-70B
+    "llama3-405b": 405_853_388_800,  # checkpoint of meta-llama/Llama-3.1-405B
+    "llama3.1-8b": 8_030_261_248,  # checkpoint of meta-llama/Llama-3.1-8B
+    "llama3.1-70b": 70_553_706_496,  # checkpoint of meta-llama/Llama-3.1-70B
+    "llama3.1-405b": 405_853_388_800,  # checkpoint of meta-llama/Llama-3.1-405B
+    "mixtral-8x7b": 46_702_792_704,  # checkpoint of mistralai/Mixtral-8x7B-v0.1: 93,405,585,408 bytes
+    "mixtral-8x22b": 140_620_634_112,  # checkpoint of mistralai/Mixtral-8x22B-v0.1: 281,241,268,224 bytes
+    "deepseek-v3": 671_026_419_200,  # main model of deepseek-ai/DeepSeek-V3, README_WEIGHTS.md: 671B
 }
 
 # NVIDIA DeepLearningExamples @ 729963dd47e7, README.md of PyTorch/Classification/ConvNets/resnet50v1.5
@@ -32,11 +46,63 @@ ONE_GPU = [
 ]
 
 
+# Brown et al., arXiv:2005.14165, table D.1: total parameters in millions
+GPT3 = {
+    "gpt3-125m": 125,
+    "gpt3-350m": 356,
+    "gpt3-760m": 760,
+    "gpt3-1.3b": 1_320,
+    "gpt3-2.7b": 2_650,
+    "gpt3-6.7b": 6_660,
+    "gpt3-13b": 12_850,
+    "gpt3-175b": 174_600,
+}
+
+
 def test_parameter_counts_are_the_published_ones() -> None:
-    assert {name: architecture(name).num_parameters for name in MODELS} == PARAMETERS
+    counts = {name: architecture(name).num_parameters for name in MODELS if name not in GPT3}
+    assert counts == PARAMETERS
 
 
-@pytest.mark.parametrize(("name", "multiply_adds"), [("resnet50", 4.09e9), ("vgg16", 15.47e9)])
+@pytest.mark.parametrize("name", GPT3)
+def test_the_gpt_3_family_has_the_millions_that_its_paper_prints(name: str) -> None:
+    assert architecture(name).num_parameters / 1e6 == pytest.approx(GPT3[name], rel=4e-3)
+
+
+# billions that a token passes: arXiv:2401.04088, section 1; mistral.ai/news/mixtral-8x22b; of DeepSeek-V3
+# without its embedding, README_WEIGHTS.md
+@pytest.mark.parametrize(
+    ("name", "billions", "embedding"),
+    [("mixtral-8x7b", 13, 0), ("mixtral-8x22b", 39, 0), ("deepseek-v3", 36.6, 129280 * 7168)],
+)
+def test_a_token_passes_as_much_of_a_mixture_of_experts_as_was_published(
+    name: str, billions: float, embedding: int
+) -> None:
+    passed = decoder(name).parameters(active=True) - embedding
+    assert passed / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_a_decoder_without_experts_is_passed_whole() -> None:
+    assert decoder("llama3-8b").parameters(active=True) == decoder("llama3-8b").num_parameters
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_and_its_architecture_are_one_model(name: str) -> None:
+    model, modules = decoder(f"{name}:512"), architecture(f"{name}:512")
+    assert model.num_parameters == modules.num_parameters
+    assert model.flops() == modules.flops
+
+
+@pytest.mark.parametrize(
+    ("name", "multiply_adds"),
+    [
+        ("resnet50", 4.09e9),
+        ("vgg16", 15.47e9),
+        ("vit-b-16", 17.56e9),
+        ("vit-l-16", 61.55e9),
+        ("vit-h-14", 167.29e9),
+    ],
+)
 def test_flops_are_the_published_ones(name: str, multiply_adds: float) -> None:
     assert architecture(name).flops / 2 == pytest.approx(multiply_adds, rel=2e-3)
 
@@ -97,6 +163,7 @@ def test_lower_precision_is_never_slower(name: str) -> None:
         ("gpt2:x", "'x' is not a sample's size; write for example gpt2:256"),
         ("gpt2:4096", "sequences of 4096 tokens; this model takes 1 to 1024"),
         ("bert-large:0", "sequences of 0 tokens; this model takes 1 to 512"),
+        ("vit-h-14:225", "images of 225 x 225 pixels; write a multiple of 14, for example 224"),
         ("vgg16:100", "images of 100 x 100 pixels; write a multiple of 32"),
     ],
 )

@@ -32,6 +32,11 @@ tensors = st.builds(
     count=st.integers(0, 10**9),
     dtype=st.sampled_from(sorted(ITEMSIZE)),
     sparse=st.booleans(),
+) | st.builds(
+    lambda name, rows, columns: Tensor(name, rows * columns, rows=rows),
+    st.text(min_size=1, max_size=8),
+    st.integers(1, 1000),
+    st.integers(0, 1000),
 )
 trained = tensors.filter(lambda tensor: "float" in tensor.dtype or "complex" in tensor.dtype)
 
@@ -184,3 +189,9 @@ def test_the_text_is_for_people() -> None:
     assert dumps(step).endswith(
         "- name: fc\n  forward: 1 ms\n  backward: 2 ms\n  gradients: [w]\n  activation: 1 MiB\n"
     )
+
+
+@pytest.mark.parametrize("rows", [0, -1, 3])
+def test_rows_that_do_not_divide_a_tensor_are_refused(rows: int) -> None:
+    with pytest.raises(WorkloadError, match="rows of 8 elements; write a divisor"):
+        Workload("odd", (Tensor("w", 8, rows=rows),), ())

@@ -1,0 +1,285 @@
+"""Decoder-only transformers as numbers: GPT-2 and GPT-3, Llama 2 and 3, Mixtral, DeepSeek-V3.
+
+A layer is attention and a feed-forward network, each behind a norm and with a sum around it. FLOPs are those
+of matrix products, a multiply-add as two, and of attention the whole square of scores, as Narayanan et al.
+count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the half that causal kernels compute.
+"""
+
+from dataclasses import dataclass, replace
+
+from topologies.words import one_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """A mixture of experts: ``count`` gated networks of width ``hidden``, of which a token passes ``active``.
+
+    All tokens pass ``shared`` more. The first ``dense_layers`` layers have a feed-forward network instead.
+    ``biased`` says that the router has a bias an expert, which evens out their loads and has no gradient.
+    """
+
+    count: int
+    active: int
+    hidden: int
+    shared: int = 0
+    dense_layers: int = 0
+    biased: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.active <= self.count:
+            raise ValueError(f"{self.active} of {self.count} experts for a token; write 1 to {self.count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latent:
+    """Multi-head latent attention: queries, and keys with values, come of narrow vectors.
+
+    A head's query and key have ``plain`` elements of its own and ``rotary`` ones, which of keys all heads
+    share; its value has ``value``. ``query_rank`` and ``key_value_rank`` are the narrow vectors' widths
+    (DeepSeek-AI, arXiv:2405.04434, section 2.1).
+    """
+
+    query_rank: int
+    key_value_rank: int
+    plain: int
+    rotary: int
+    value: int
+
+    @property
+    def norms(self) -> int:
+        """Parameters of the narrow vectors' norms."""
+        return self.query_rank + self.key_value_rank
+
+    def inputs(self, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Inputs and outputs of the two products that make the narrow vectors."""
+        return (width, self.query_rank), (width, self.key_value_rank + self.rotary)
+
+    def widened(self, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Inputs and outputs of the two products that make queries, and keys and values, of so many heads."""
+        return (
+            (self.query_rank, heads * (self.plain + self.rotary)),
+            (self.key_value_rank, heads * (self.plain + self.value)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """A decoder-only transformer.
+
+    ``width`` is that of a token's vector, ``hidden`` that of the feed-forward network, which is ``gated``
+    where it has a second input product (SwiGLU). ``heads`` ask, ``key_value_heads`` answer. ``norm`` is
+    ``rms`` or ``layer``; ``biases`` says that products and layer norms have one. ``positions`` are those that
+    it has learned vectors of, none with rotary embedding; ``tied`` says that its output product uses the
+    embedding. ``sequence`` is how many tokens a sample has, ``longest`` how many it may have. Of ``experts``
+    and ``latent`` attention there may be none; with the latter heads are not the width's parts.
+    """
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    key_value_heads: int
+    hidden: int
+    vocabulary: int
+    sequence: int
+    longest: int
+    gated: bool = False
+    norm: str = "layer"
+    biases: bool = True
+    positions: int = 0
+    tied: bool = False
+    experts: Experts | None = None
+    latent: Latent | None = None
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads and not self.latent:
+            raise ValueError(f"{self.name}: a width of {self.width} does not divide by {self.heads} heads")
+        if self.heads % self.key_value_heads:
+            raise ValueError(
+                f"{self.name}: {self.heads} heads do not divide by {self.key_value_heads} key-value heads"
+            )
+        if not 1 <= self.sequence <= self.longest:
+            raise ValueError(f"sequences of {self.sequence} tokens; this model takes 1 to {self.longest}")
+
+    @property
+    def key_value(self) -> int:
+        """Width of keys, and of values."""
+        return self.width // self.heads * self.key_value_heads
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one norm."""
+        return self.width * (2 if self.norm == "layer" and self.biases else 1)
+
+    @property
+    def attention_products(self) -> int:
+        """Weights of attention's products."""
+        if not self.latent:
+            return 2 * self.width * (self.width + self.key_value)
+        products = *self.latent.inputs(self.width), *self.latent.widened(self.heads)
+        return (
+            sum(inputs * outputs for inputs, outputs in products)
+            + self.heads * self.latent.value * self.width
+        )
+
+    @property
+    def scored(self) -> int:
+        """Width of a query and of a value, all heads together: what a score costs to make and to use."""
+        if not self.latent:
+            return 2 * self.width
+        return self.heads * (self.latent.plain + self.latent.rotary + self.latent.value)
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether the layer of this number is a mixture of experts."""
+        return self.experts is not None and layer >= self.experts.dense_layers
+
+    def feed_forward_products(self, layer: int, *, active: bool = False) -> int:
+        """Weights of a layer's products beside attention; of ``active`` ones, those that a token passes."""
+        inputs = 2 if self.gated else 1
+        if self.experts is None or not self.has_experts(layer):
+            return (inputs + 1) * self.width * self.hidden
+        experts = self.experts
+        passed = experts.shared + (experts.active if active else experts.count)
+        return self.width * (experts.count + (inputs + 1) * passed * experts.hidden)
+
+    def layer_parameters(self, layer: int, *, active: bool = False) -> int:
+        """Parameters of a layer; of ``active`` ones, those that a token passes."""
+        inputs = 2 if self.gated else 1
+        biases = 3 * self.width + 2 * self.key_value + inputs * self.hidden if self.biases else 0
+        if self.experts and self.experts.biased and self.has_experts(layer):
+            biases += self.experts.count
+        products = self.attention_products + self.feed_forward_products(layer, active=active)
+        return products + biases + 2 * self.norm_parameters + (self.latent.norms if self.latent else 0)
+
+    def parameters(self, *, active: bool = False) -> int:
+        """All parameters; a tied output product has none. Of ``active`` ones, those that a token passes."""
+        tables = self.vocabulary * (1 if self.tied else 2) + self.positions
+        layers = (self.layer_parameters(layer, active=active) for layer in range(self.layers))
+        return tables * self.width + sum(layers) + self.norm_parameters
+
+    @property
+    def num_parameters(self) -> int:
+        """All parameters."""
+        return self.parameters()
+
+    def layer_flops(self, layer: int = 0, *, causal: bool = False) -> float:
+        """Forward FLOPs of one layer on one sequence."""
+        products = self.attention_products + self.feed_forward_products(layer, active=True)
+        scores = 2 * self.sequence * self.scored * (0.5 if causal else 1.0)
+        return self.sequence * (2 * products + scores)
+
+    def flops(self, *, causal: bool = False) -> float:
+        """Forward FLOPs of one sequence, with the output product; backward has twice as many."""
+        head = 2 * self.sequence * self.width * self.vocabulary
+        return sum(self.layer_flops(layer, causal=causal) for layer in range(self.layers)) + head
+
+    def training_flops(self, *, causal: bool = False) -> float:
+        """FLOPs that training on one sequence takes, without any that are done anew: model FLOPs."""
+        return 3 * self.flops(causal=causal)
+
+    def recomputed_flops(self, checkpointing: str, *, causal: bool = False) -> float:
+        """FLOPs done anew on one sequence with full or selective checkpointing of the layers.
+
+        With model FLOPs they are hardware FLOPs.
+        """
+        scores = 2 * self.sequence**2 * self.scored * (0.5 if causal else 1.0)
+        head = 2 * self.sequence * self.width * self.vocabulary
+        layers = self.flops(causal=causal) - head
+        return {"none": 0.0, "selective": self.layers * scores, "full": layers}[checkpointing]
+
+
+_LLAMAS = {
+    "llama2": (32000, 4096, 4096),
+    "llama3-": (128256, 8192, 8192),
+    "llama3.1": (128256, 8192, 131072),
+}
+"""Vocabulary, usual and longest sequence of a generation."""
+
+
+def _llama(name: str, layers: int, width: int, heads: int, groups: int, hidden: int) -> Decoder:
+    generation = next(kind for kind in _LLAMAS if name.startswith(kind))
+    vocabulary, sequence, longest = _LLAMAS[generation]
+    return Decoder(
+        name=name, layers=layers, width=width, heads=heads, key_value_heads=groups, hidden=hidden,
+        vocabulary=vocabulary, sequence=sequence, longest=longest, gated=True, norm="rms", biases=False,
+    )  # fmt: skip
+
+
+def _gpt(name: str, layers: int, width: int, heads: int, sequence: int, vocabulary: int = 50257) -> Decoder:
+    return Decoder(
+        name=name, layers=layers, width=width, heads=heads, key_value_heads=heads, hidden=4 * width,
+        vocabulary=vocabulary, sequence=sequence, longest=sequence, positions=sequence, tied=True,
+    )  # fmt: skip
+
+
+def _mixtral(name: str, layers: int, width: int, heads: int, hidden: int, longest: int) -> Decoder:
+    return Decoder(
+        name=name, layers=layers, width=width, heads=heads, key_value_heads=8, hidden=hidden,
+        vocabulary=32000, sequence=4096, longest=longest, gated=True, norm="rms", biases=False,
+        experts=Experts(count=8, active=2, hidden=hidden),
+    )  # fmt: skip
+
+
+DECODERS = {
+    decoder.name: decoder
+    for decoder in (
+        # Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, table 2
+        _gpt("gpt2", 12, 768, 12, 1024),
+        _gpt("gpt2-medium", 24, 1024, 16, 1024),
+        _gpt("gpt2-large", 36, 1280, 20, 1024),
+        _gpt("gpt2-xl", 48, 1600, 25, 1024),
+        # Touvron et al., arXiv:2307.09288, table 1; widths by the configurations of meta-llama/Llama-2-*-hf
+        _llama("llama2-7b", 32, 4096, 32, 32, 11008),
+        _llama("llama2-13b", 40, 5120, 40, 40, 13824),
+        _llama("llama2-70b", 80, 8192, 64, 8, 28672),
+        # Llama team, arXiv:2407.21783, table 3
+        _llama("llama3-8b", 32, 4096, 32, 8, 14336),
+        _llama("llama3-70b", 80, 8192, 64, 8, 28672),
+        _llama("llama3-405b", 126, 16384, 128, 8, 53248),
+        _llama("llama3.1-8b", 32, 4096, 32, 8, 14336),
+        _llama("llama3.1-70b", 80, 8192, 64, 8, 28672),
+        _llama("llama3.1-405b", 126, 16384, 128, 8, 53248),
+        # Brown et al., arXiv:2005.14165, table 2.1, with 16 heads of 128 where it prints 24, which its width
+        # of 2048 is not, and with a width of 5120 where it prints 5140, which 40 heads of 128 are not
+        _gpt("gpt3-125m", 12, 768, 12, 2048),
+        _gpt("gpt3-350m", 24, 1024, 16, 2048),
+        _gpt("gpt3-760m", 24, 1536, 16, 2048),
+        _gpt("gpt3-1.3b", 24, 2048, 16, 2048),
+        _gpt("gpt3-2.7b", 32, 2560, 32, 2048),
+        _gpt("gpt3-6.7b", 32, 4096, 32, 2048),
+        _gpt("gpt3-13b", 40, 5120, 40, 2048),
+        _gpt("gpt3-175b", 96, 12288, 96, 2048),
+        # Jiang et al., arXiv:2401.04088, table 1, and the configurations of mistralai/Mixtral-8x*-v0.1
+        _mixtral("mixtral-8x7b", 32, 4096, 32, 14336, 32768),
+        _mixtral("mixtral-8x22b", 56, 6144, 48, 16384, 65536),
+        # DeepSeek-AI, arXiv:2412.19437, section 4.2, and the configuration of deepseek-ai/DeepSeek-V3,
+        # without the module that predicts a second token
+        Decoder(
+            name="deepseek-v3",
+            layers=61,
+            width=7168,
+            heads=128,
+            key_value_heads=128,
+            hidden=18432,
+            vocabulary=129280,
+            sequence=4096,
+            longest=163840,
+            gated=True,
+            norm="rms",
+            biases=False,
+            experts=Experts(count=256, active=8, hidden=2048, shared=1, dense_layers=3, biased=True),
+            latent=Latent(query_rank=1536, key_value_rank=512, plain=128, rotary=64, value=128),
+        ),
+    )
+}
+"""Every decoder by name."""
+
+
+def decoder(text: str) -> Decoder:
+    """The decoder that ``llama3-8b`` or ``llama3-8b:4096`` names, with sequences of so many tokens."""
+    name, _, tokens = text.partition(":")
+    if name not in DECODERS:
+        raise ValueError(f"{name!r} is no known decoder; write {one_of(DECODERS, name)}")
+    if tokens and not tokens.isdecimal():
+        raise ValueError(f"{text!r}: {tokens!r} is not a number of tokens; write for example {name}:2048")
+    return replace(DECODERS[name], sequence=int(tokens)) if tokens else DECODERS[name]
