@@ -87,7 +87,7 @@ def share_of(batch: int, ranks: int, accumulation: int) -> int:
     if rest or share < 1:
         raise ValueError(
             f"a batch of {batch} on {ranks} ranks with {accumulation} accumulation steps does not divide; "
-            f"write a multiple of {ranks * accumulation}"
+            f"write {ranks * accumulation} or a multiple of it"
         )
     return share
 

@@ -13,6 +13,8 @@ none                                 one bucket a dtype: no overlap          bef
 ``static_graph``                     one bucket a dtype                      before iteration 3
 ``find_unused_parameters`` alone     definition order, cut, list reversed    never
 ===================================  ======================================  ===================
+
+With ``bucket_cap_mb_list`` every first layout is cut so, by the list, and replaced when it would be.
 """
 
 from collections.abc import Sequence
@@ -47,6 +49,7 @@ class Bucketing:
     """The arguments of DistributedDataParallel that shape its buckets.
 
     ``bucket_cap_mb`` is in MiB; to give one, even 25, does away with the small first bucket.
+    ``bucket_cap_mb_list`` has a cap for each bucket in turn, the last of them for all that follow.
     ``set_last_bucket_cap`` is the environment's ``DDP_SET_LAST_BUCKET_CAP=1``: the small bucket of a
     rebuilt layout is the last one.
     """
@@ -55,15 +58,22 @@ class Bucketing:
     find_unused_parameters: bool = False
     static_graph: bool = False
     set_last_bucket_cap: bool = False
+    bucket_cap_mb_list: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        cap = self.bucket_cap_mb
-        if cap is not None and not (0 <= cap <= _NO_LIMIT / MIB):
-            raise ValueError(f"a bucket cap of {cap} MiB; write 0 or more, for example 25")
+        for cap in (self.bucket_cap_mb, *self.bucket_cap_mb_list):
+            if cap is not None and not (0 <= cap <= _NO_LIMIT / MIB):
+                raise ValueError(f"a bucket cap of {cap} MiB; write 0 or more, for example 25")
+        if self.bucket_cap_mb is not None and self.bucket_cap_mb_list:
+            raise ValueError(
+                f"a bucket cap of {self.bucket_cap_mb} MiB has no effect beside a list of them; leave one out"
+            )
 
     @property
     def limits(self) -> tuple[int, ...]:
         """Bytes at which the first bucket closes, and each one after it."""
+        if self.bucket_cap_mb_list:
+            return tuple(int(cap * MIB) for cap in self.bucket_cap_mb_list)
         if self.bucket_cap_mb is None:
             return FIRST_BUCKET, int(DEFAULT_CAP_MB * MIB)
         return (int(self.bucket_cap_mb * MIB),)
@@ -89,6 +99,7 @@ def layout(workload: Workload, bucketing: Bucketing, iteration: int) -> tuple[Bu
 def first_layout(parameters: Sequence[Tensor], bucketing: Bucketing) -> tuple[Bucket, ...]:
     """The buckets before gradients have been seen to arrive, in launch order."""
     cut = bucketing.find_unused_parameters and not bucketing.static_graph
+    cut = cut or bool(bucketing.bucket_cap_mb_list)
     return assign(parameters, bucketing.limits if cut else (_NO_LIMIT,))[::-1]
 
 

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.powersgd import PowerSGD
+from topologies.words import one_of
 
-COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16"}
-"""Hooks of ``torch...ddp_comm_hooks.default_hooks``, and in which dtype they reduce, None for the same."""
+COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
+"""Hooks of ``torch...ddp_comm_hooks``, and in which dtype they reduce, None for the same."""
 
 NCCL_WORKERS = 1
 """ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
@@ -31,9 +33,11 @@ class DataParallel:
     """The arguments of DistributedDataParallel that change what a step costs, and how the model is trained.
 
     ``accumulation`` is how many forward and backward passes make a step, all but the last under
-    ``no_sync()``. ``comm_hook`` is one of `COMM_HOOKS`. ``iteration``, counted from 1, chooses the
-    bucket layout: the first ones have another (`sim.training.ddp.buckets`). ``set_to_none`` is that of
-    ``zero_grad``, after which gradients are made anew in every step and are views of no bucket.
+    ``no_sync()``. ``comm_hook`` is one of `COMM_HOOKS`, and ``powersgd`` are the arguments of the one of that
+    name. ``iteration``, counted from 1, chooses the bucket layout, as the first ones have another
+    (`sim.training.ddp.buckets`), and whether PowerSGD has begun; None is any one after all of that.
+    ``set_to_none`` is that of ``zero_grad``, after which gradients are made anew in every step and are
+    views of no bucket.
     """
 
     bucketing: Bucketing = field(default_factory=Bucketing)
@@ -41,16 +45,30 @@ class DataParallel:
     broadcast_buffers: bool = True
     comm_hook: str | None = None
     accumulation: int = 1
-    iteration: int = STEADY
+    iteration: int | None = None
     set_to_none: bool = True
+    powersgd: PowerSGD = field(default_factory=PowerSGD)
 
     def __post_init__(self) -> None:
         if self.comm_hook is not None and self.comm_hook not in COMM_HOOKS:
-            raise ValueError(f"{self.comm_hook!r} is no known hook; write one of {', '.join(COMM_HOOKS)}")
+            raise ValueError(
+                f"{self.comm_hook!r} is no known hook; write {one_of(COMM_HOOKS, self.comm_hook)}"
+            )
         if not 1 <= self.accumulation <= MAX_ACCUMULATION:
             raise ValueError(f"{self.accumulation} accumulation steps; write 1 to {MAX_ACCUMULATION}")
-        if self.iteration < 1:
+        if self.iteration is not None and self.iteration < 1:
             raise ValueError(f"iteration {self.iteration}; iterations are counted from 1")
+
+    @property
+    def settled(self) -> int:
+        """The iteration whose buckets are meant."""
+        return STEADY if self.iteration is None else self.iteration
+
+    @property
+    def compresses(self) -> bool:
+        """Whether PowerSGD is at work: it begins after its first iterations, which only average."""
+        begun = self.iteration is None or self.iteration > self.powersgd.start
+        return self.comm_hook == "powersgd" and begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +77,10 @@ class Costs:
 
     ``launch_s`` passes between the last gradient of a bucket and the start of its collective, while
     compute goes on. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which
-    gradients are copied into buckets and out of them, divided and cast. ``contention`` is the share
+    gradients are copied into buckets and out of them, divided and cast. ``operator_s`` is what the host takes
+    to ask for one operator, where many are small (PowerSGD's). ``hook_s``, where it is given, are the
+    measured seconds of PowerSGD's stretches for each bucket: before its first all-reduce, after that, after
+    the second and after the third. ``contention`` is the share
     of a rank's compute units that a collective takes while it runs: NCCL takes about one SM for each
     channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers: the factor
     by which a rank's layers and optimizer take longer, 1 for ranks not named.
@@ -67,13 +88,15 @@ class Costs:
 
     launch_s: float = 0.0
     memory_bandwidth: float = math.inf
+    operator_s: float = 0.0
+    hook_s: tuple[tuple[float, ...], ...] = ()
     contention: float = 0.0
     optimizer_s: float = 0.0
     spread: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("launch_s", "optimizer_s"):
+        for name in ("launch_s", "operator_s", "optimizer_s"):
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise ValueError(f"{name} is {seconds} s; write 0 or more")
@@ -86,8 +109,14 @@ class Costs:
         for rank, factor in self.slowdown.items():
             if not 1 / MAX_SLOWDOWN <= factor <= MAX_SLOWDOWN:
                 raise ValueError(
-                    f"a slowdown of {factor} for rank {rank}; write at most {MAX_SLOWDOWN:,}, for example 1.5"
+                    f"a slowdown of {factor} for rank {rank}; "
+                    f"write {1 / MAX_SLOWDOWN:.6f} to {MAX_SLOWDOWN:,}, for example 1.5"
                 )
+
+    @property
+    def alone(self) -> "Costs":
+        """Those of one rank by itself: no wrapper copies its gradients, and it waits for nobody."""
+        return replace(self, memory_bandwidth=math.inf, operator_s=0.0, slowdown={})
 
     def classes(self, ranks: int) -> dict[tuple[int, ...], float]:
         """Ranks that compute at one pace, with its factor: they do the same at the same time."""

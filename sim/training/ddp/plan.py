@@ -1,18 +1,29 @@
 """What a step has to do, before any of it happens: its buckets, its collectives, its copies."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sim.collective import ITEMSIZE, Collective
 from sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
 from sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
-from sim.workload.workload import Workload
+from sim.training.ddp.powersgd import Compression, compression
+from sim.training.layers import RankLayer
+from sim.workload.workload import Layer, Tensor, Workload
 
 INDEX_DTYPE = "int32"
 """In which DistributedDataParallel counts parameters."""
 
 BROADCASTS_IN_FLIGHT = 2
 """Chunks of buffers broadcast at once (torch/csrc/distributed/c10d/comm.cpp, ``broadcast_coalesced``)."""
+
+
+class Part(NamedTuple):
+    """One collective of a bucket, by what its name ends in, and the seconds of the hook's work after it."""
+
+    name: str
+    collective: Collective
+    after_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +33,8 @@ class StepPlan:
     A gradient is read and written once on its way into its bucket, which divides it; where it is a view of
     it already (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides for
     itself, once more for each byte, and then views cost nothing on their way. Back from the bucket it is
-    copied unless it became a view. torch's compression hooks cast, divide in place, reduce, cast back.
+    copied unless it became a view. torch's compression hooks cast, divide in place, reduce, cast back;
+    PowerSGD (`sim.training.ddp.powersgd`) reduces three times.
     """
 
     workload: Workload
@@ -34,18 +46,25 @@ class StepPlan:
     @property
     def delayed(self) -> bool:
         """Whether nothing is reduced before backward has ended: the first iteration of a static graph."""
-        return self.ddp.bucketing.static_graph and self.ddp.iteration == 1
+        return self.ddp.bucketing.static_graph and self.ddp.settled == 1
 
     @property
     def unused(self) -> tuple[int, ...]:
         """Parameters that get no gradient; their place in the bucket is ready with the first that does."""
         return tuple(sorted(set(range(len(self.workload.parameters))) - set(self.workload.arrival)))
 
-    def reduction(self, bucket: Bucket) -> Collective:
-        """The all-reduce of a bucket."""
-        dtype = self._reduced_in(bucket)
-        nbytes = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[dtype]
-        return Collective("all_reduce", self.ranks, nbytes, dtype=dtype)
+    def parts(self, bucket: Bucket) -> tuple[Part, ...]:
+        """The all-reduces of a bucket, one after another: one, or three with PowerSGD."""
+        if not self.ddp.compresses:
+            dtype = self._reduced_in(bucket)
+            count = bucket.nbytes // ITEMSIZE[bucket.dtype]
+            return (Part("", self._all_reduce(count, dtype), self._unpack_s(bucket)),)
+        found, (_, *after) = self._compression(bucket), self._stretches_s(bucket)
+        counts = (("", found.uncompressed), (" P", found.left), (" Q", found.right))
+        return tuple(
+            Part(name, self._all_reduce(count, bucket.dtype), seconds)
+            for (name, count), seconds in zip(counts, after, strict=True)
+        )
 
     def usage(self) -> Collective | None:
         """The all-reduce that tells all ranks which parameters any of them used, if that is looked for."""
@@ -57,7 +76,7 @@ class StepPlan:
 
     def rebuild(self) -> Iterator[Collective]:
         """Broadcasts by which rank 0 makes its new bucket layout everybody's: the order, then the sizes."""
-        if self.ddp.iteration == self.ddp.bucketing.rebuilds_before:
+        if self.ddp.settled == self.ddp.bucketing.rebuilds_before:
             for count in (len(self.workload.parameters) + 1, len(self.buckets)):
                 yield Collective("broadcast", self.ranks, count * ITEMSIZE[INDEX_DTYPE], dtype=INDEX_DTYPE)
 
@@ -78,24 +97,65 @@ class StepPlan:
         return 0.0 if self.ddp.gradient_as_bucket_view else self._moving(2 * bucket.nbytes)
 
     def pack_s(self, bucket: Bucket) -> float:
-        """Time a comm hook takes before it reduces: cast, then divide in place."""
+        """Time a comm hook takes before it reduces: cast, then divide in place; PowerSGD's first product."""
         if not self.ddp.comm_hook:
             return 0.0
-        narrow = self.reduction(bucket).nbytes
-        cast = 0 if bucket.dtype == self._reduced_in(bucket) else bucket.nbytes + narrow
-        return self._moving(cast + 2 * narrow)
+        if self.ddp.compresses:
+            return self._stretches_s(bucket)[0]
+        dtype = self._reduced_in(bucket)
+        narrow = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[dtype]
+        return self._moving((0 if bucket.dtype == dtype else bucket.nbytes + narrow) + 2 * narrow)
 
-    def unpack_s(self, bucket: Bucket) -> float:
+    def after_s(self, bucket: Bucket) -> float:
+        """Time a comm hook takes after its collectives."""
+        return sum(part.after_s for part in self.parts(bucket))
+
+    def _unpack_s(self, bucket: Bucket) -> float:
         """Time a comm hook takes to cast the sum back into the bucket, or to copy it there."""
-        if self.ddp.comm_hook in (None, "allreduce"):
+        if self.ddp.comm_hook not in ("fp16_compress", "bf16_compress"):
             return 0.0
-        return self._moving(self.reduction(bucket).nbytes + bucket.nbytes)
+        narrow = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[self._reduced_in(bucket)]
+        return self._moving(narrow + bucket.nbytes)
+
+    def _compression(self, bucket: Bucket) -> Compression:
+        return compression(bucket, self.workload.parameters, self.ddp.powersgd)
+
+    def _all_reduce(self, count: int, dtype: str) -> Collective:
+        return Collective("all_reduce", self.ranks, count * ITEMSIZE[dtype], dtype=dtype)
+
+    def _stretches_s(self, bucket: Bucket) -> tuple[float, ...]:
+        """Times of PowerSGD's stretches: measured, or to move elements or to ask for operators."""
+        if self.costs.hook_s:
+            return self.costs.hook_s[self.buckets.index(bucket)]
+        return tuple(
+            max(self._moving(work.elements * ITEMSIZE[bucket.dtype]), work.operators * self.costs.operator_s)
+            for work in self._compression(bucket).stretches
+        )
 
     def _reduced_in(self, bucket: Bucket) -> str:
         return COMM_HOOKS.get(self.ddp.comm_hook or "") or bucket.dtype
 
     def _moving(self, nbytes: int) -> float:
         return nbytes / self.costs.memory_bandwidth
+
+
+def plan_of_layers(
+    name: str,
+    layers: Sequence[RankLayer],
+    ranks: int,
+    ddp: DataParallel,
+    costs: Costs,
+    buffers: tuple[Tensor, ...] = (),
+) -> StepPlan:
+    """The plan of a stage's layers: each has all its gradients at once, the last parameter's first."""
+    tensors: list[Tensor] = []
+    backward = []
+    for layer in layers:
+        own = range(len(tensors), len(tensors) + len(layer.parameters))
+        tensors += [replace(one, name=f"{layer.name}.{one.name}") for one in layer.parameters]
+        backward.append(Layer(layer.name, tuple(reversed(own))))
+    workload = Workload(name, tuple(tensors), tuple(reversed(backward)), buffers)
+    return StepPlan(workload, ranks, ddp, costs, layout(workload, ddp.bucketing, ddp.settled))
 
 
 def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> StepPlan:
@@ -110,6 +170,19 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
             f"{workload.name} checkpoints with use_reentrant: find_unused_parameters finds gradients ready "
             "twice, which stops DistributedDataParallel; write use_reentrant=False, or static_graph"
         )
-    if ddp.iteration == 1 and not bucketing.find_unused_parameters:
+    if ddp.settled == 1 and not bucketing.find_unused_parameters:
         layout(workload, bucketing, 2)  # what stops the second iteration is refused in the first
-    return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.iteration))
+    if ddp.comm_hook == "powersgd":
+        _check_matrices(workload)
+    return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.settled))
+
+
+def _check_matrices(workload: Workload) -> None:
+    """Refuse gradients that are no matrices of numbers, at which PowerSGD stops."""
+    for tensor in workload.parameters:
+        if tensor.sparse or not tensor.count:
+            what = "is sparse" if tensor.sparse else "has no elements"
+            raise ValueError(
+                f"{workload.name}: the gradient of {tensor.name} {what}, which PowerSGD cannot take; write "
+                "another --comm-hook, or leave the parameter out"
+            )

@@ -17,7 +17,11 @@ def predict(record: DdpRecord) -> TrainingStep:
         loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,
         algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=record.workers,
     )  # fmt: skip
-    costs = Costs(memory_bandwidth=record.memory_bandwidth or math.inf, contention=record.contention)
+    costs = Costs(
+        memory_bandwidth=record.memory_bandwidth or math.inf,
+        contention=record.contention,
+        hook_s=record.hook_s,
+    )
     if not record.crowding:
         return simulate_step(record.workload, group, record.ddp, costs)
     crowded = TimedGroup(record.ranks, time_alone(group), record.workers, record.crowding)

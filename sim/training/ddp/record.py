@@ -3,18 +3,17 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
+from statistics import median, median_low
 from typing import ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
 from sim.parameters import check_within
-from sim.record import DDP_SCHEMA, RecordError, is_ddp_record
+from sim.record import DDP_SCHEMA, RecordError, is_ddp_record, read_steps
 from sim.training.ddp.job import DataParallel
 from sim.training.step import TrainingStep
 from sim.workload import file as workload_file
 from sim.workload.workload import Workload
-from topologies.disk import regular
 from topologies.units import MAX_DURATION, MIN_RATE
 
 
@@ -45,6 +44,7 @@ class DdpRecord:
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
     that. ``workers`` are those of `sim.training.ddp.job`. ``contention`` is the share of its pace that
     compute was seen to lose beside a collective, ``crowding`` what a collective lost beside compute.
+    ``hook_s`` are `sim.training.ddp.job.Costs`'.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
@@ -59,12 +59,26 @@ class DdpRecord:
     fingerprint: dict[str, str]
     contention: float = 0.0
     crowding: float = 0.0
+    hook_s: tuple[tuple[float, ...], ...] = ()
 
     @property
     def median(self) -> TrainingStep:
         """The step of median length, whole, as it happened."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
+
+    def jitter(self) -> tuple[float, ...]:
+        """By what factors the ranks' passes differ from step to step: each over the median of its rank's.
+
+        A pass is forward and backward, as they went beside collectives.
+        """
+        found: list[float] = []
+        for rank in range(len(self.steps[0].paces)):
+            own = [
+                step.paces[rank].total("forward") + step.paces[rank].total("backward") for step in self.steps
+            ]
+            found += [seconds / median(own) for seconds in own]
+        return tuple(found)
 
     def dumps(self) -> str:
         """The record as JSON text."""
@@ -82,21 +96,7 @@ def workload_of(path: Path) -> Workload:
 
 def read(path: Path) -> DdpRecord:
     """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
-    try:
-        content = json.loads(regular(path).read_text(encoding="utf-8"))
-    except RecursionError:
-        raise RecordError(
-            f"{path}: JSON nested beyond all measure; make one with ringside measure ddp"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: cannot be read: {error}; make one with ringside measure ddp") from None
-    if not isinstance(content, dict) or content.pop("schema", None) != DDP_SCHEMA:
-        raise RecordError(f"{path}: no {DDP_SCHEMA} file; make one with ringside measure ddp")
-    try:
-        record = _ADAPTER.validate_python(content)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors(include_url=False)]
-        raise RecordError("\n".join(f"{path}: {line}" for line in lines)) from None
+    record = read_steps(path, DDP_SCHEMA, _ADAPTER, "ringside measure ddp")
     if not record.steps:
         raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")
     if not all(0 < step.step_s <= MAX_DURATION for step in record.steps):

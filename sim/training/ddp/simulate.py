@@ -14,20 +14,23 @@ is not here: the input pipeline, the host's traversal of the graph for ``find_un
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import simpy
 
+from sim.disturbance.disturbance import Draw
 from sim.engine.laws import check_step, check_time
-from sim.program import Compute
+from sim.program import Compute, Program
 from sim.program.carry import AtOnce
 from sim.program.crowded import Crowded
 from sim.program.simulate import Simulation
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.plan import StepPlan, plan
-from sim.training.ddp.program import STREAM, RankStep, StepProgram, step_program
+from sim.training.ddp.program import RankStep, StepProgram, step_program
+from sim.training.ddp.threads import check_threads
 from sim.training.groups import ProcessGroup, TimedGroup
+from sim.training.rank import STREAM
 from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.workload import Workload
 
@@ -41,24 +44,47 @@ def simulate_step(
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)
+    simulation = _play(job, made.program, group, roles=made.roles)
+    for index, own in enumerate(made.steps.values()):
+        check_threads(job, own.sharing.chains, simulation.end[index], group.workers)
+    step = _summary(job, made, simulation)
+    bound = lru_cache(maxsize=None)(group.bound)
+    collectives = [launched.collective for launched in _first(made).sharing.launched]
+    _check(step, sum(map(bound, collectives)) / group.workers)
+    return step
+
+
+def simulate_disturbed(
+    workload: Workload, group: ProcessGroup, ddp: DataParallel, costs: Costs, draw: Draw
+) -> Simulation:
+    """One draw of a disturbed step, in which no two ranks compute alike: each is played."""
+    job = plan(workload, group.ranks, ddp, costs)
+    made = step_program(job, group.workers)
+    return _play(job, draw.program(made.program), group, late=draw.disturbance.late)
+
+
+def _play(
+    job: StepPlan,
+    program: Program,
+    group: ProcessGroup,
+    *,
+    roles: Sequence[int] | None = None,
+    late: Mapping[int, float] | None = None,
+) -> Simulation:
     env = simpy.Environment()
     crowded = None
     if isinstance(group, TimedGroup) and group.crowding:
         crowded = Crowded(env, group.time, group.crowding)
     simulation = Simulation(
-        env, made.program, crowded or AtOnce(env, group.carrier(env)), roles=made.roles,
-        contention=job.costs.contention,
+        env, program, crowded or AtOnce(env, group.carrier(env)), roles=roles,
+        contention=job.costs.contention, late=late,
     )  # fmt: skip
     if crowded:
         crowded.watch(simulation.units)
     simulation.run()
     env.run()
     simulation.check_ended()
-    step = _summary(job, made, simulation)
-    bound = lru_cache(maxsize=None)(group.bound)
-    collectives = [launched.collective for launched in _first(made).launched]
-    _check(step, sum(map(bound, collectives)) / group.workers)
-    return step
+    return simulation
 
 
 def _check(step: TrainingStep, bound_s: float) -> None:
@@ -84,10 +110,10 @@ def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> Traini
         + sum(job.pack_s(bucket) for bucket in job.buckets)
         + sum(job.out_of_bucket_s(bucket) for bucket in job.buckets)
     )
-    first_step = _first(made)
+    first_step = _first(made).sharing
     runs = [_run(number, made, simulation) for number in range(len(first_step.launched))]
-    hidden_s = job.costs.launch_s * len(runs) + sum(job.unpack_s(bucket) for bucket in job.buckets)
-    count, first = len(job.buckets), len(first_step.rebuild) + len(first_step.buffers)
+    hidden_s = job.costs.launch_s * len(runs) + sum(job.after_s(bucket) for bucket in job.buckets)
+    count, first = len(first_step.buckets), len(first_step.rebuild) + len(first_step.buffers)
     return TrainingStep(
         workload=workload.name,
         ranks=job.ranks,
@@ -115,7 +141,7 @@ def _first(made: StepProgram) -> RankStep:
 def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
     """What became of one collective: it is ready, and launched, with the last rank."""
     sides = [
-        (step.launched[number], simulation.start[index], simulation.end[index])
+        (step.sharing.launched[number], simulation.start[index], simulation.end[index])
         for index, step in enumerate(made.steps.values())
     ]
     one, start, end = sides[0]

@@ -4,9 +4,12 @@ from sim.libraries.find import as_nccl
 from sim.libraries.library import Library
 from sim.workload.devices import Device
 
-SPREAD = 0.02
+SPREAD = 0.015
 """By how much GPUs of one kind differ in speed: what published trainings show, where the rest of a loss is
 explained (`validation.published.throughput`)."""
+
+OPERATOR_S = 1e-5
+"""What a host takes to ask a GPU for one of PyTorch's operators, a round figure."""
 
 MOST = 0.5
 """Share of a GPU that a collective takes at most, however many its channels."""

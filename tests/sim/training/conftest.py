@@ -48,6 +48,7 @@ def train(module: nn.Module, inputs: tuple[torch.Tensor, ...], bucketing: Bucket
     ddp = DistributedDataParallel(
         module,
         bucket_cap_mb=bucketing.bucket_cap_mb,
+        bucket_cap_mb_list=list(bucketing.bucket_cap_mb_list),
         find_unused_parameters=bucketing.find_unused_parameters,
         static_graph=bucketing.static_graph,
     )

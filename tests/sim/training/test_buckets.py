@@ -90,8 +90,10 @@ class Scattered(nn.Module):
 def test_random_models_are_bucketed_as_by_ddp(seed: int, watch: Watch) -> None:
     rng = random.Random(seed)
     tensors = [Tensor(t.name, t.count, t.dtype) for t in random_tensors(rng, largest=20000)]
+    caps = rng.choices((0.0, 0.002, 0.005, 0.02, 0.1), k=rng.choice((0, 0, 1, 2, 4)))
     bucketing = Bucketing(
-        bucket_cap_mb=rng.choice((0.0, 0.005, 0.02, 0.1, None)),
+        bucket_cap_mb=None if caps else rng.choice((0.0, 0.005, 0.02, 0.1, None)),
+        bucket_cap_mb_list=tuple(caps),
         find_unused_parameters=rng.random() < 0.4,
         static_graph=rng.random() < 0.4,
         set_last_bucket_cap=rng.random() < 0.3,
@@ -124,6 +126,13 @@ def test_a_parameter_without_gradient_needs_a_flag() -> None:
 def test_an_impossible_cap_is_refused(cap: float) -> None:
     with pytest.raises(ValueError, match=r"bucket cap.*write 0 or more"):
         Bucketing(bucket_cap_mb=cap)
+    with pytest.raises(ValueError, match=r"bucket cap.*write 0 or more"):
+        Bucketing(bucket_cap_mb_list=(1, cap))
+
+
+def test_a_cap_beside_a_list_of_them_is_refused() -> None:
+    with pytest.raises(ValueError, match="no effect beside a list of them; leave one out"):
+        Bucketing(5, bucket_cap_mb_list=(1, 5))
 
 
 def test_iterations_are_counted_from_one() -> None:

@@ -91,5 +91,7 @@ def test_memory_of_one_gpu() -> None:
     assert [OPTIMIZERS[name].time_s(MODEL, 1e12) for name in ("sgd", "momentum")] == pytest.approx(
         [3 * weights / 1e12, 5 * weights / 1e12]
     )
-    with pytest.raises(ValueError, match="write one of sgd, momentum, adam"):
+    lamb = find_optimizer("lamb")
+    assert (lamb.nbytes(MODEL), lamb.time_s(MODEL, 1e12)) == (2 * weights, pytest.approx(13 * weights / 1e12))
+    with pytest.raises(ValueError, match="write one of sgd, momentum, adam, lamb"):
         find_optimizer("lion")

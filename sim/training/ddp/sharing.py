@@ -1,0 +1,196 @@
+"""DistributedDataParallel around the passes of a stage: every rank has all of it, and gradients are averaged.
+
+Gradients go into their buckets as the last micro-batch's backward makes them; those before it run under
+``no_sync``. A bucket is launched when it and all before it are full, and waited for when the step's passes
+are over. The delay of a launch, and the cast back of a comm hook, are nobody's units, so they have no lane.
+
+PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it has the device
+synchronised at their end, so that the host asks for no more of backward before. Gloo has no device; there one
+of its threads waits until the third is done (`sim.training.ddp.threads`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.collective import Collective
+from sim.program import Call, Compute, Group, Wait
+from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan
+from sim.training.rank import STREAM, RankList
+
+
+@dataclass(slots=True)
+class Launched:
+    """A collective of one rank's list, by places: after what it was ready and launched, its call, its end.
+
+    ``None`` is the step's begin.
+    """
+
+    name: str
+    collective: Collective
+    ready: int | None
+    launch: int | None
+    call: int
+    finish: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A bucket's collectives, one after another.
+
+    The last was asked for after the operation at ``asked``, and all is over with the one at ``finish``.
+    """
+
+    launched: tuple[Launched, ...]
+    asked: int | None
+    finish: int | None
+
+
+class Replicated:
+    """A rank's part in the step of a plan, whose workload has a layer for each of the stage's.
+
+    Collectives are ``group``'s. Afterwards they stand here, each kind in the order of its launch.
+    """
+
+    def __init__(self, rank: RankList, job: StepPlan, group: Group) -> None:
+        self.job = job
+        self.rebuild: list[Launched] = []
+        self.buffers: list[Launched] = []
+        self.chains: list[Chain] = []
+        self.usage: list[Launched] = []
+        self._rank = rank
+        self._group = group
+        self._forward_order = job.workload.layers[::-1]
+        self._bucket_of = {
+            index: number for number, one in enumerate(job.buckets) for index in one.parameters
+        }
+        self._first = job.workload.arrival[0]
+        self._pending = [len(bucket.parameters) for bucket in job.buckets]
+        self._ready: list[int | None] = [None] * len(job.buckets)
+        self._has_begun = False
+
+    @property
+    def buckets(self) -> list[Launched]:
+        """The collectives of buckets."""
+        return [launched for chain in self.chains for launched in chain.launched]
+
+    @property
+    def launched(self) -> list[Launched]:
+        """Every collective, in the order that answers have."""
+        return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
+
+    def before_forward(self, layer: int) -> None:
+        """Before the step's first layer have the buckets and buffers of rank 0."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        for number, collective in enumerate(self.job.rebuild()):
+            self.rebuild.append(self._launch(f"rebuild {number}", collective))
+            self._wait(self.rebuild[-1])
+        for number, collective in enumerate(self.job.buffers()):
+            if number >= BROADCASTS_IN_FLIGHT:
+                self._wait(self.buffers[number - BROADCASTS_IN_FLIGHT])
+            self.buffers.append(self._launch(f"buffers {number}", collective))
+        for launched in self.buffers:
+            self._wait(launched)
+
+    def after_forward(self, layer: int) -> None:
+        """Nothing."""
+
+    def before_backward(self, layer: int) -> None:
+        """Nothing."""
+
+    def after_backward(self, layer: int, *, last: bool) -> None:
+        """Bring the layer's gradients into their buckets, if this is the step's last backward."""
+        if last and not self.job.delayed:
+            self._reduce(self._forward_order[layer].gradients)
+
+    def after_step(self) -> None:
+        """Wait for the buckets, and bring their gradients back."""
+        if self.job.delayed:
+            self._reduce(self.job.workload.arrival)
+        for number, chain in enumerate(self.chains):
+            self._wait_until(f"bucket {number}", chain.finish)
+            self._copy(f"bucket {number} to gradients", self.job.out_of_bucket_s(self.job.buckets[number]))
+        for launched in self.usage:
+            self._wait(launched)
+
+    def _reduce(self, gradients: Sequence[int]) -> None:
+        """Bring gradients into their buckets, and launch the buckets whose turn it is."""
+        job = self.job
+        for index in job.unused if self._first in gradients[:1] else ():
+            self._in_bucket(index)
+        for index in gradients:
+            self._copy(f"{job.workload.parameters[index].name} into bucket", job.into_bucket_s(index))
+            self._in_bucket(index)
+            if not job.delayed:
+                self._launch_buckets()
+        if job.delayed:
+            self._launch_buckets()
+
+    def _in_bucket(self, index: int) -> None:
+        number = self._bucket_of[index]
+        self._pending[number] -= 1
+        self._ready[number] = self._last
+
+    def _launch_buckets(self) -> None:
+        """Launch buckets in strict order, as far as they are full."""
+        job = self.job
+        while len(self.chains) < len(job.buckets) and not self._pending[len(self.chains)]:
+            number = len(self.chains)
+            self.chains.append(self._chain(number))
+            if job.ddp.compresses and self._group.library == "nccl":
+                self._wait_until(f"bucket {number}", self.chains[number].finish)
+            usage = job.usage()
+            if len(self.chains) == len(job.buckets) and usage:
+                self.usage.append(self._launch("used parameters 0", usage))
+
+    def _chain(self, number: int) -> Chain:
+        """Ask for a bucket's collectives; one of PowerSGD's that has nothing to sum moves nothing."""
+        bucket = self.job.buckets[number]
+        self._copy(f"pack bucket {number}", self.job.pack_s(bucket))
+        launched: list[Launched] = []
+        asked = place = self._last
+        for part in self.job.parts(bucket):
+            name, asked = f"bucket {number}{part.name}", place
+            if part.collective.nbytes or not self.job.ddp.compresses:
+                one = self._launch(name, part.collective, part.after_s, place)
+                one.ready = one.launch if launched else self._ready[number]
+                launched.append(one)
+                place = one.finish
+            elif part.after_s:
+                place = self._unpack(name, part.after_s, place)
+        return Chain(tuple(launched), asked, place)
+
+    def _launch(
+        self, name: str, collective: Collective, unpack_s: float = 0.0, after: int | None = None
+    ) -> Launched:
+        """Ask for a collective after an operation, or after what the stream has come to."""
+        launch = self._last if after is None else after
+        before = () if launch is None else (launch,)
+        if self.job.costs.launch_s:
+            delay = Compute(self.job.costs.launch_s)
+            before = (self._rank.post(delay, f"launch of {name}", "launch", None, before),)
+        call = Call(self._group, collective.kind, collective)
+        finish = place = self._rank.post(call, name, collective.kind, None, before)
+        if unpack_s:
+            finish = self._unpack(name, unpack_s, place)
+        return Launched(name, collective, launch, launch, place, finish)
+
+    def _unpack(self, name: str, seconds: float, after: int | None) -> int:
+        before = () if after is None else (after,)
+        return self._rank.post(Compute(seconds), f"unpack {name}", "unpack", None, before)
+
+    def _wait(self, launched: Launched) -> None:
+        self._wait_until(launched.name, launched.finish)
+
+    def _wait_until(self, name: str, place: int | None) -> None:
+        if place is not None:
+            self._rank.post(Wait(), f"wait for {name}", "wait", STREAM, (place,))
+
+    def _copy(self, name: str, seconds: float) -> None:
+        self._rank.compute(seconds, name, "copy")
+
+    @property
+    def _last(self) -> int | None:
+        """The latest operation of the stream."""
+        return next(iter(self._rank.last()), None)
