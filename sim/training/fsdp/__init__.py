@@ -1,0 +1,50 @@
+"""FSDP as PyTorch 2.13 does it: parameters dealt out to data-parallel ranks, whole only while they are used.
+
+`fsdp_program` is a step of FSDP2 (`FullyShardPolicy`, ``fully_shard``) or FSDP1 (`FlatPolicy`,
+``FullyShardedDataParallel``) of a whole mesh; HSDP is a mesh with more than one replica. `sharded` is one
+rank's `Sharing` by either policy, for a `Stage` of one's own. `FullyShard` with ``defers`` is what a
+pipeline's runtime tells to `unshard`, `reshard` and `reduce`. `units` are what is gathered and reduced
+together, `ahead` makes lists of what to gather ahead; the pools of bytes are `PARAMETERS`, `GATHERED`,
+`FLAT`, `UNREDUCED`, `BUFFERS`, `GRADIENTS` and `OPTIMIZER`.
+"""
+
+from sim.training.fsdp.flat import FlatPolicy, FlatShard
+from sim.training.fsdp.fully_shard import FullyShard
+from sim.training.fsdp.policy import FullyShardPolicy, ahead
+from sim.training.fsdp.step import Policy, fsdp_program, sharded, write_step
+from sim.training.fsdp.units import (
+    BUFFERS,
+    FLAT,
+    GATHERED,
+    GRADIENTS,
+    OPTIMIZER,
+    PARAMETERS,
+    ROOT,
+    UNREDUCED,
+    Unit,
+    padded,
+    units,
+)
+
+__all__ = [
+    "BUFFERS",
+    "FLAT",
+    "GATHERED",
+    "GRADIENTS",
+    "OPTIMIZER",
+    "PARAMETERS",
+    "ROOT",
+    "UNREDUCED",
+    "FlatPolicy",
+    "FlatShard",
+    "FullyShard",
+    "FullyShardPolicy",
+    "Policy",
+    "Unit",
+    "ahead",
+    "fsdp_program",
+    "padded",
+    "sharded",
+    "units",
+    "write_step",
+]

@@ -1,0 +1,185 @@
+"""How FSDP2 makes parameters whole and gives them back.
+
+Of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, PyTorch 2.13: a shard is copied into its place in
+a flat buffer on one stream, gathered in place on another, and copied out into tensors on the stream that
+computes. In forward the buffer stays until the next unit's has been filled, so there are two at the most.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from sim.collective import Collective
+from sim.program import Group
+from sim.training.fsdp.policy import FullyShardPolicy
+from sim.training.fsdp.streams import Streams
+from sim.training.fsdp.units import FLAT, GATHERED, Unit
+from sim.training.rank import STREAM
+
+COPY_IN = "all-gather copy-in"
+ALL_GATHER = "all-gather"
+GATHER_STREAMS = (COPY_IN, ALL_GATHER)
+
+
+class Where(Enum):
+    """How a rank has a unit: its shard, a larger one that it kept after forward, or all of it."""
+
+    SHARDED = auto()
+    KEPT = auto()
+    WHOLE = auto()
+
+
+class Pending(NamedTuple):
+    """A unit that is being gathered: by which collective, none where nobody else has any of it."""
+
+    call: int | None
+    nbytes: int
+    beside: bool
+
+
+@dataclass(slots=True)
+class Held:
+    """What a rank has of one unit while its list is written; places are those of operations."""
+
+    unit: Unit
+    where: Where = Where.SHARDED
+    pending: Pending | None = None
+    kept: int | None = None
+    """The copy of the larger shard."""
+    passes: list[int] = field(default_factory=list)
+    """Which it was of all that passed forward, for each pass that backward has not come to."""
+    fresh: int = 0
+    """Bytes of gradients of this backward."""
+    accumulated: int = 0
+    """Bytes of gradients of earlier ones that are not reduced."""
+    reduced: int | None = None
+    """What its gradients were reduced by, until the stream that computes has waited for it."""
+    has_shard: bool = False
+    """Whether there is a shard of reduced gradients to add to."""
+    over: bool = False
+    """Whether this backward is done with it."""
+
+
+class Gathers:
+    """Writes what one rank does about whole parameters."""
+
+    def __init__(self, streams: Streams, policy: FullyShardPolicy, shard: Group) -> None:
+        self._streams = streams
+        self._policy = policy
+        self._shard = shard
+        self._previous: tuple[int, int] | None = None
+        """In forward: the latest copy-out, and the bytes of the buffer that it read."""
+
+    def begin(self) -> None:
+        """Have gathers wait for what computed so far, the optimizer before all."""
+        for stream in GATHER_STREAMS:
+            self._streams.wait(self._streams.last(), stream)
+
+    def ask(self, held: Held, *, aside: bool = False) -> None:
+        """Begin to gather a unit; ``aside`` in no stream of its own, as ``unshard(async_op=True)`` does."""
+        if held.pending or held.where is Where.WHOLE:
+            return
+        for stream in GATHER_STREAMS if held.kept is not None else ():
+            self._streams.wait(held.kept, stream)
+        held.kept = None
+        group = self._group(held)
+        unit, policy = held.unit, self._policy
+        nbytes = unit.padded_nbytes(len(self._shard.ranks), policy.param_dtype)
+        if len(group.ranks) == 1:
+            held.pending = Pending(None, nbytes, not aside)
+            return
+        self._streams.rank.take(FLAT, nbytes)
+        copied = 2 * nbytes / len(group.ranks)
+        if held.where is Where.SHARDED:
+            copied += self._cast_nbytes(unit)
+        name = f"all-gather of {unit.name}"
+        copy = self._streams.copy(copied, f"copy-in of {unit.name}", STREAM if aside else COPY_IN)
+        collective = Collective(
+            "all_gather", len(group.ranks), nbytes, dtype=policy.param_dtype or unit.dtype
+        )
+        if aside:
+            call = self._streams.call_aside(group, collective, name)
+        else:
+            call = self._streams.call(group, collective, name, ALL_GATHER, (copy,))
+        held.pending = Pending(call, nbytes, not aside)
+
+    def wait(self, held: Held, *, forward: bool = False) -> None:
+        """Have a unit whole before what is computed next."""
+        if held.pending is None:
+            return
+        call, nbytes, beside = held.pending
+        held.pending = None
+        if forward:
+            self.flush()
+        rank = self._streams.rank
+        if call is not None:
+            self._streams.wait(call)
+        rank.take(GATHERED, nbytes)
+        copied = 2 * nbytes + (self._cast_nbytes(held.unit) if call is None else 0)
+        copy = self._streams.copy(copied, f"copy-out of {held.unit.name}")
+        if held.where is Where.KEPT:
+            rank.give(GATHERED, nbytes // self._keeps(held), copy)
+        held.where = Where.WHOLE
+        if forward and beside and call is not None:
+            self._previous = copy, nbytes
+        elif call is not None:
+            self._wait_for(copy)
+            rank.give(FLAT, nbytes, copy)
+
+    def flush(self) -> None:
+        """Free the buffer that the latest copy-out of forward read, after what is being gathered."""
+        if self._previous is not None:
+            copy, nbytes = self._previous
+            waited = self._wait_for(copy)
+            assert waited is not None, "it waits for the copy"
+            self._streams.rank.give(FLAT, nbytes, waited)
+        self._previous = None
+
+    def drop(self, held: Held) -> None:
+        """Wait for a unit that was gathered in vain, and free its buffer."""
+        if held.pending is not None and held.pending.call is not None:
+            waited = self._streams.wait(held.pending.call)
+            assert waited is not None, "it waits for the gather"
+            self._streams.rank.give(FLAT, held.pending.nbytes, waited)
+        held.pending = None
+
+    def give_back(self, held: Held, *, forward: bool = False) -> None:
+        """Have no longer all of a unit, after what has been computed so far."""
+        keeps = self._keeps(held) if forward else len(self._shard.ranks)
+        if held.where is Where.SHARDED or not keeps:
+            return
+        rank, last = self._streams.rank, self._streams.last()
+        nbytes = held.unit.padded_nbytes(len(self._shard.ranks), self._policy.param_dtype)
+        if held.where is Where.KEPT:
+            nbytes //= self._keeps(held)
+        held.where = Where.SHARDED
+        if keeps < len(self._shard.ranks):
+            rank.take(GATHERED, nbytes // keeps)
+            name = f"copy of the part of {held.unit.name} that is kept"
+            last = held.kept = self._streams.copy(2 * nbytes / keeps, name)
+            held.where = Where.KEPT
+        assert last is not None, "it was copied out"
+        rank.give(GATHERED, nbytes, last)
+
+    def _keeps(self, held: Held) -> int:
+        return self._policy.keeps(held.unit, len(self._shard.ranks))
+
+    def _wait_for(self, copy: int) -> int | None:
+        """Have gathers that follow wait for a copy-out; return when the first stream has."""
+        at, _ = [self._streams.wait(copy, stream) for stream in GATHER_STREAMS]
+        return at
+
+    def _group(self, held: Held) -> Group:
+        """Who a unit is gathered from: all who share it, or as few as keep it together."""
+        if held.where is not Where.KEPT:
+            return self._shard
+        rank, few = self._streams.rank, self._keeps(held)
+        first = self._shard.ranks.index(rank.rank) // few * few
+        return rank.communicators.of(self._shard.ranks[first : first + few], f"shard among {few}")
+
+    def _cast_nbytes(self, unit: Unit) -> float:
+        """Bytes read and written to cast a shard before it is copied in."""
+        if self._policy.param_dtype in (None, unit.dtype):
+            return 0.0
+        ranks = len(self._shard.ranks)
+        return (unit.padded_nbytes(ranks) + unit.padded_nbytes(ranks, self._policy.param_dtype)) / ranks

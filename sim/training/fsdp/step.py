@@ -1,0 +1,105 @@
+"""A training step of FSDP without a pipeline, as a `Program`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sim.program import Operation, Program
+from sim.training.fsdp.flat import FlatPolicy, FlatShard
+from sim.training.fsdp.fully_shard import FullyShard
+from sim.training.fsdp.policy import FullyShardPolicy
+from sim.training.layers import RankLayer
+from sim.training.memory import Optimizer, find_optimizer
+from sim.training.mesh import Communicators, Mesh
+from sim.training.rank import RankList
+from sim.training.sharing import Sharing
+from sim.training.stage import Stage
+
+Policy = FullyShardPolicy | FlatPolicy
+
+
+class Sharded(Sharing, Protocol):
+    """A `Sharing` that knows what a rank holds all the time, and what the optimizer frees."""
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have the shards of parameters and of the optimizer's states from the next operation on."""
+        ...
+
+    def clip(self) -> None:
+        """Have the norm of all gradients, of which each rank has a part."""
+        ...
+
+    def update(self, seconds: float) -> None:
+        """The optimizer's step, after which gradients are freed."""
+        ...
+
+
+def sharded(
+    rank: RankList,
+    layers: Sequence[RankLayer],
+    policy: Policy,
+    *,
+    inputs_need_gradient: bool = False,
+    defers: bool = False,
+) -> FullyShard | FlatShard:
+    """What the rank does about the layers by a policy; see `FullyShard` for a stage of a pipeline."""
+    if isinstance(policy, FlatPolicy):
+        if defers:
+            raise ValueError("FSDP1 does not defer its gathers and sums to a pipeline; write FSDP2's policy")
+        return FlatShard(rank, layers, policy)
+    return FullyShard(rank, layers, policy, inputs_need_gradient=inputs_need_gradient, defers=defers)
+
+
+def fsdp_program(
+    name: str,
+    layers: Sequence[RankLayer],
+    mesh: Mesh,
+    policy: Policy,
+    *,
+    micro_batches: int = 1,
+    optimizer: str = "adam",
+    optimizer_s: float = 0.0,
+    clips: bool = False,
+    library: str = "nccl",
+) -> Program:
+    """A step of all ranks of a mesh, which do the same: the micro-batches in turn, then the optimizer.
+
+    On NCCL streams overlap. On Gloo all that FSDP asks for is waited for at once, as PyTorch does on CPU.
+    """
+    if mesh.pipeline > 1:
+        raise ValueError(f"{mesh.pipeline} pipeline stages; a step without a pipeline has 1")
+    if micro_batches < 1:
+        raise ValueError(f"{micro_batches} micro-batches; write 1 or more")
+    if library not in ("nccl", "gloo"):
+        raise ValueError(f"FSDP on {library!r} is not known; write nccl or gloo")
+    if library == "gloo" and isinstance(policy, FlatPolicy):
+        raise ValueError("FSDP1 does not run on CPU, where Gloo is; write nccl, or FSDP2's policy")
+    if not layers:
+        raise ValueError("a model without layers; write one or more")
+    communicators = Communicators(mesh, library, workers=2 if library == "gloo" else 1)
+    keeps = find_optimizer(optimizer)
+    made: dict[int, list[Operation]] = {}
+
+    def operations(number: int) -> list[Operation]:
+        if number not in made:
+            rank = RankList(number, communicators, blocks=library == "gloo")
+            sharing = sharded(rank, layers, policy)
+            stage = Stage(rank, layers, sharing)
+            sharing.hold(keeps)
+            write_step(stage, sharing, micro_batches, optimizer_s=optimizer_s, clips=clips)
+            made[number] = rank.operations
+        return made[number]
+
+    return Program(name, mesh.ranks, operations, role=lambda _: 0)
+
+
+def write_step(
+    stage: Stage, sharing: Sharded, micro_batches: int, *, optimizer_s: float = 0.0, clips: bool = False
+) -> None:
+    """Write a step: each micro-batch forward and backward, clipping by the norm, the optimizer."""
+    for number in range(micro_batches):
+        stage.forward(number)
+        stage.backward(number, last=number == micro_batches - 1)
+    sharing.after_step()
+    if clips:
+        sharing.clip()
+    sharing.update(optimizer_s)

@@ -1,0 +1,293 @@
+"""How a training is laid out over the ranks of a job: which of them do what kind of parallelism, and how."""
+
+from dataclasses import dataclass
+
+from sim.training.context import ContextParallel
+from sim.training.mesh import Mesh
+from sim.training.pipeline.actions import Table
+from sim.training.pipeline.lowering import find_placement
+from sim.training.pipeline.placement import Placement
+from sim.training.pipeline.schedules import placement, tables
+from topologies.words import one_of
+
+STRATEGIES = (
+    *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
+    *("distributed_optimizer", "zero_redundancy", "hybrid_zero"),
+)
+"""What data-parallel ranks do: each has all parameters, or deals them out; hsdp within machines alone.
+
+Of the others `sim.training.zero` and `sim.training.distributed_optimizer` say more.
+"""
+
+FSDP = ("fsdp", "fsdp1", "hsdp")
+"""Those of torch that deal parameters out."""
+
+COPIES = ("ddp", "data_parallel", "zero_redundancy")
+"""Those in which each data-parallel rank has all parameters and gradients, as DistributedDataParallel has."""
+
+GROUPS = ("hsdp", "hybrid_zero")
+"""Those that deal out within groups of ``shard`` ranks."""
+
+_SCHEDULES = {
+    "zero1": ("DeepSpeed", ("1f1b",)),
+    "distributed_optimizer": ("Megatron-LM", ("1f1b", "interleaved1f1b")),
+    "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
+}
+"""Schedules of a pipeline that whose frameworks have, where not all."""
+
+OFFLOADS = ("offload", "infinity")
+"""Words in the names of strategies that keep a part of it all in the host's memory or on its disks."""
+
+CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp")
+"""Strategies whose ranks may share sequences."""
+
+EXPERT_STRATEGIES = ("ddp", "fsdp")
+"""Strategies whose ranks may deal experts out."""
+
+CHECKPOINTING = ("none", "selective", "full")
+"""Which activations are made anew in backward: none, those of attention proper, all but layers' inputs."""
+
+
+class LayoutError(ValueError):
+    """A layout that cannot be; the message says what would fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; data parallelism has all others.
+
+    ``context`` ranks share each sequence, by ``context_method`` of `sim.training.context.METHODS`.
+    ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does.
+
+    ``shard`` ranks hold one copy of the parameters together under ``hsdp``: those of a machine where it is
+    None; under ``hybrid_zero`` they share an optimizer, all of them where it is None. Of ``schedule`` and
+    ``virtual``, stages a rank, `sim.training.pipeline` says more; they matter in a pipeline alone.
+    ``tables`` are one's own actions of its ranks, which ``schedule`` then is only a name for.
+    ``micro_batch`` samples pass at once, with 0 all. ``clips`` says that gradients are clipped by their
+    norm, of which all ranks have a part; ``syncs_each`` that FSDP sums them after every micro-batch and not
+    after the last alone, which holds them whole until then.
+    ``expert`` neighbours among the data-parallel ranks deal experts out; of ``imbalance`` and ``capacity``
+    `sim.training.tensor.ExpertParallel` says more.
+    """
+
+    strategy: str = "ddp"
+    tensor: int = 1
+    context: int = 1
+    context_method: str = "zigzag"
+    async_tensor: bool = False
+    pipeline: int = 1
+    shard: int | None = None
+    schedule: str = "1f1b"
+    virtual: int = 1
+    micro_batch: int = 1
+    checkpointing: str = "none"
+    sequence_parallel: bool = False
+    clips: bool = False
+    syncs_each: bool = False
+    tables: tuple[Table, ...] = ()
+    expert: int = 1
+    imbalance: float = 1.0
+    capacity: float | None = None
+
+    def __post_init__(self) -> None:
+        if any(word in self.strategy for word in OFFLOADS):
+            raise LayoutError(
+                f"{self.strategy!r} keeps parameters or optimizers in the host's memory, and what goes there "
+                "and back is not simulated; write --strategy zero3 or fsdp, which deal everything out"
+            )
+        for what, word, known in (
+            ("strategy", self.strategy, STRATEGIES),
+            ("checkpointing", self.checkpointing, CHECKPOINTING),
+        ):
+            if word not in known:
+                raise LayoutError(f"{word!r} is no known {what}; write {one_of(known, word)}")
+        for option, count in (
+            ("--tp", self.tensor), ("--cp", self.context), ("--pp", self.pipeline),
+            ("--virtual", self.virtual),
+            ("--micro-batch", self.micro_batch or self.strategy == "data_parallel"),
+            ("--shard", 1 if self.shard is None else self.shard),
+            ("--ep", self.expert),
+        ):  # fmt: skip
+            if count < 1:
+                raise LayoutError(f"{option} {count}; write 1 or more")
+        if self.shard is not None and self.strategy not in GROUPS:
+            raise LayoutError(
+                f"--shard is hsdp's and hybrid_zero's, and --strategy is {self.strategy}; leave it out"
+            )
+        if self.syncs_each and self.strategy not in FSDP:
+            raise LayoutError(f"--sync-each is FSDP's and the strategy is {self.strategy}; leave it out")
+        if self.strategy == "data_parallel" and (self.tensor, self.pipeline) != (1, 1):
+            raise LayoutError(
+                "data_parallel is one process that copies a whole model; leave --tp and --pp out, or write "
+                "--strategy ddp"
+            )
+        self._check_framework()
+        if self.sequence_parallel and self.tensor == 1:
+            raise LayoutError(
+                "--sequence-parallel cuts tokens among tensor-parallel ranks, and there is one; add --tp 2"
+            )
+        if self.async_tensor and not self.sequence_parallel:
+            raise LayoutError(
+                "--async-tp takes apart the gathers and scatters of sequence parallelism; add "
+                "--sequence-parallel"
+            )
+        ContextParallel(degree=self.context, method=self.context_method)
+        if self.context > 1 and (self.expert > 1 or self.strategy not in CONTEXT_STRATEGIES):
+            other = f"--ep {self.expert}" if self.expert > 1 else f"--strategy {self.strategy}"
+            raise LayoutError(
+                f"--cp {self.context} is not known with {other}; leave one of them out, or write --strategy "
+                f"{', '.join(CONTEXT_STRATEGIES)} without --ep"
+            )
+        if self.expert > 1 and self.strategy not in EXPERT_STRATEGIES:
+            raise LayoutError(
+                f"--ep {self.expert} is not known with --strategy {self.strategy}; write --strategy "
+                f"{' or '.join(EXPERT_STRATEGIES)}"
+            )
+
+    def _check_framework(self) -> None:
+        """Refuse what the strategy's own framework refuses."""
+        if self.strategy in ("zero2", "zero3") and self.pipeline > 1:
+            raise LayoutError(
+                f"DeepSpeed has no pipeline under {self.strategy}; write --strategy zero1, or leave --pp out"
+            )
+        if self.strategy == "zero_redundancy" and self.tensor > 1:
+            raise LayoutError(
+                "ZeroRedundancyOptimizer broadcasts whole tensors and knows none that are cut; leave --tp "
+                "out, or write --strategy ddp, fsdp or distributed_optimizer"
+            )
+        if self.pipeline > 1 and self.strategy in _SCHEDULES:
+            whose, schedules = _SCHEDULES[self.strategy]
+            if self.tables or self.schedule not in schedules:
+                raise LayoutError(
+                    f"{whose}, whose {self.strategy} is, has no {self.schedule} pipeline; write --schedule "
+                    f"{' or '.join(schedules)}"
+                )
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline."""
+        return self.pipeline * self.virtual
+
+    @property
+    def placement(self) -> Placement:
+        """Where the stages of the pipeline stand."""
+        if self.pipeline == 1:
+            return Placement(1)
+        if self.tables:
+            return find_placement(self.tables)
+        return placement(self.schedule, self.pipeline, self.virtual)
+
+    def actions(self, micro_batches: int) -> tuple[Table, ...]:
+        """What each rank of the pipeline does with so many micro-batches, in order."""
+        if self.tables:
+            return self.tables
+        return tables(self.schedule, self.pipeline, self.virtual, micro_batches)
+
+    def mesh(self, ranks: int, machine: int) -> Mesh:
+        """The mesh of so many ranks, ``machine`` of which are on each machine."""
+        near = self.tensor * self.context
+        data, rest = divmod(ranks, near * self.pipeline)
+        if rest:
+            raise LayoutError(
+                f"{ranks} ranks do not divide by {self.degrees}; write "
+                f"degrees whose product is one of {_listed(_divisors(ranks))}"
+            )
+        if machine % self.tensor and self.tensor % machine:
+            raise LayoutError(
+                f"groups of --tp {self.tensor} ranks lie across machines of {machine}, each in another way; "
+                f"write one of {_listed(_divisors(machine))}, or a multiple of {machine}"
+            )
+        if machine % near and near % machine:
+            raise LayoutError(
+                f"groups of --tp {self.tensor} times --cp {self.context} ranks lie across machines of "
+                f"{machine}, each in another way; write degrees whose product is one of "
+                f"{_listed(_divisors(machine))}, or a multiple of {machine}"
+            )
+        if self.strategy == "data_parallel" and ranks > machine:
+            raise LayoutError(
+                f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
+                f"{machine}, or --strategy ddp"
+            )
+        self._check_experts(data, machine)
+        if self.strategy in COPIES:
+            return Mesh(
+                tensor=self.tensor, context=self.context, replicate=data, pipeline=self.pipeline,
+                expert=self.expert,
+            )  # fmt: skip
+        shard = data
+        if self.strategy == "hsdp":
+            shard = self._shard(data, machine)
+        elif self.shard is not None:
+            shard = self.shard
+            if data % shard:
+                raise LayoutError(
+                    f"--shard {shard} does not divide {data} data-parallel ranks; write one of "
+                    f"{_listed(_divisors(data))}"
+                )
+        return Mesh(
+            tensor=self.tensor, context=self.context, shard=shard, replicate=data // shard,
+            pipeline=self.pipeline, expert=self.expert,
+        )  # fmt: skip
+
+    def _check_experts(self, data: int, machine: int) -> None:
+        """Refuse groups of expert-parallel ranks that cannot be, or that lie across machines unevenly."""
+        together = self.expert * self.tensor
+        fitting = [
+            count for count in _divisors(data)
+            if machine % (count * self.tensor) == 0 or count * self.tensor % machine == 0
+        ]  # fmt: skip
+        if data % self.expert:
+            raise LayoutError(
+                f"--ep {self.expert} does not divide the {data} data-parallel ranks; write one of --ep "
+                f"{_listed(fitting)}"
+            )
+        if machine % together and together % machine:
+            raise LayoutError(
+                f"groups of --ep {self.expert} times --tp {self.tensor} ranks lie across machines of "
+                f"{machine}, each in another way; write one of --ep {_listed(fitting)}"
+            )
+
+    @property
+    def degrees(self) -> str:
+        """The degrees that do not only share data, as options."""
+        context = f"--cp {self.context} times " if self.context > 1 else ""
+        return f"--tp {self.tensor} times {context}--pp {self.pipeline}"
+
+    def _shard(self, data: int, machine: int) -> int:
+        fitting = [count for count in _divisors(data) if 1 < count < data]
+        words = f"write one of --shard {_listed(fitting)}" if fitting else "write --strategy fsdp"
+        shard = self.shard
+        if shard is None:
+            near = self.tensor * self.context
+            shard = machine // near if machine % near == 0 else 0
+            if not (1 < shard < data and data % shard == 0):
+                raise LayoutError(
+                    f"hsdp deals parameters out among a machine's ranks, but {data} data-parallel ranks with "
+                    f"{machine} ranks a machine and --tp {self.tensor} leave no such groups; {words}"
+                )
+        if data % shard or shard == data or shard == 1:
+            raise LayoutError(
+                f"--shard {shard} makes no groups of {data} data-parallel ranks that are fewer than all and "
+                f"more than one; {words}"
+            )
+        return shard
+
+    def micro_batches(self, batch: int) -> int:
+        """How many of them ``batch`` samples of a replica make."""
+        count, rest = divmod(batch, self.micro_batch or batch)
+        if rest or not count:
+            fitting = _listed(_divisors(batch))
+            raise LayoutError(
+                f"a batch of {batch} does not divide into micro-batches of {self.micro_batch}; write "
+                f"--micro-batch {fitting}, or another --batch"
+            )
+        return count
+
+
+def _divisors(number: int) -> list[int]:
+    small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,126 @@
+"""The ranks of a job, dealt out to kinds of parallelism, and who is in whose group.
+
+The order from near to far is that of Megatron-LM's ``tp-cp-dp-pp``: tensor-parallel ranks are neighbours, for
+they exchange most; stages of a pipeline are farthest apart.
+"""
+
+from dataclasses import dataclass, field
+from math import prod
+
+from sim.program import Group
+
+DIMENSIONS = ("tensor", "context", "shard", "replicate", "pipeline")
+"""From near to far. Data-parallel are ``shard``, which deals parameters out, and ``replicate``."""
+
+DATA = ("context", "shard", "replicate")
+"""Dimensions along which gradients are summed: those whose ranks see different tokens."""
+
+FOLDS = ("expert", "expert_data")
+"""What data-parallel ranks are besides: near ones deal experts out, and the others have the same ones.
+
+Megatron-LM and torchtitan make the same groups: a fold of the data-parallel ranks, no dimension of its own.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mesh:
+    """How many ranks there are along each dimension; ranks are numbered with the nearest one fastest.
+
+    ``expert`` neighbours among the data-parallel ranks deal the experts of a mixture out (`FOLDS`).
+    """
+
+    tensor: int = 1
+    context: int = 1
+    shard: int = 1
+    replicate: int = 1
+    pipeline: int = 1
+    expert: int = 1
+
+    def __post_init__(self) -> None:
+        for name in (*DIMENSIONS, "expert"):
+            if self.degree(name) < 1:
+                raise ValueError(f"{self.degree(name)} ranks along {name}; write 1 or more")
+        if self.degree(*DATA) % self.expert:
+            raise ValueError(
+                f"{self.expert} expert-parallel ranks do not divide {self.degree(*DATA)} data-parallel ones; "
+                "write a divisor"
+            )
+
+    @property
+    def expert_data(self) -> int:
+        """Data-parallel ranks that have the same experts."""
+        return self.degree(*DATA) // self.expert
+
+    def degree(self, *dimensions: str) -> int:
+        """Ranks along these dimensions together."""
+        return prod(getattr(self, name) for name in dimensions)
+
+    @property
+    def ranks(self) -> int:
+        """All of them."""
+        return self.degree(*DIMENSIONS)
+
+    def place(self, rank: int) -> dict[str, int]:
+        """Where a rank stands along each dimension."""
+        found = {}
+        for name in DIMENSIONS:
+            rank, found[name] = divmod(rank, self.degree(name))
+        return found
+
+    def rank(self, place: dict[str, int]) -> int:
+        """The rank that stands there."""
+        number = 0
+        for name in reversed(DIMENSIONS):
+            number = number * self.degree(name) + place[name]
+        return number
+
+    def together(self, rank: int, *dimensions: str) -> tuple[int, ...]:
+        """Ranks that differ from this one along these dimensions alone, in ascending order.
+
+        Of `FOLDS` with tensor and pipeline alone.
+        """
+        if set(FOLDS) & set(dimensions):
+            folded = Mesh(
+                tensor=self.tensor, shard=self.expert, replicate=self.expert_data, pipeline=self.pipeline
+            )
+            meant = {"expert": "shard", "expert_data": "replicate"}
+            return folded.together(rank, *(meant.get(name, name) for name in dimensions))
+        own, stride = self.place(rank), 1
+        base, steps = rank, [0]
+        for name in DIMENSIONS:
+            degree = self.degree(name)
+            if name in dimensions:
+                base -= own[name] * stride
+                steps = [place * stride + step for place in range(degree) for step in steps]
+            stride *= degree
+        return tuple(base + step for step in steps)
+
+
+@dataclass(slots=True)
+class Communicators:
+    """The groups of a mesh, each made once; ``library`` and ``workers`` are `sim.program.Group`'s.
+
+    A ``purpose`` of its own makes a second communicator of the same ranks, whose collectives do not queue
+    behind those of the first.
+    """
+
+    mesh: Mesh
+    library: str = "nccl"
+    workers: int = 1
+    _made: dict[tuple[str, tuple[int, ...]], Group] = field(default_factory=dict)
+    _along: dict[tuple[int, tuple[str, ...], str], Group] = field(default_factory=dict)
+
+    def along(self, rank: int, *dimensions: str, purpose: str = "") -> Group:
+        """The group of a rank along some dimensions, for a purpose if it is a second one."""
+        key = rank, dimensions, purpose
+        if key not in self._along:
+            ranks = self.mesh.together(rank, *dimensions)
+            self._along[key] = self.of(ranks, purpose or " ".join(dimensions))
+        return self._along[key]
+
+    def of(self, ranks: tuple[int, ...], purpose: str) -> Group:
+        """The group of these ranks for a purpose."""
+        key = purpose, ranks
+        if key not in self._made:
+            self._made[key] = Group(f"{purpose} {ranks[0]}", ranks, self.library, self.workers)
+        return self._made[key]

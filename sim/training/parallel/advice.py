@@ -1,0 +1,85 @@
+"""What would make a job fit into memory: the smallest change of its layout that does."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sim.training.layout import EXPERT_STRATEGIES, FSDP, Layout, LayoutError
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.pools import peak
+from sim.training.parallel.program import Writing
+
+LIGHTER = {
+    "zero1": "zero2", "zero2": "zero3",
+    **dict.fromkeys(("ddp", "hsdp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"), "fsdp"),
+}  # fmt: skip
+"""For a strategy one that deals more out."""
+
+
+def peak_nbytes(job: ParallelJob) -> int:
+    """About the most that a rank of the first and of the last place along the pipeline holds.
+
+    Their operations are taken one after another as they are listed, so that nothing needs to be simulated;
+    what is under way beside other things may hold a little more. Without a pipeline one micro-batch after
+    another holds as much as the first two.
+    """
+    if job.mesh.pipeline == 1:
+        job = replace(job, batch=job.layout.micro_batch * min(job.micro_batches, 2))
+    writing = Writing(job)
+    played = sorted(set(job.roles))
+    steps = [writing.step(rank) for rank in {played[0], played[-1]}]
+    return max(peak(step.held, step.rank.operations).nbytes for step in steps)
+
+
+def advice(layout: Layout, job: Callable[[Layout], ParallelJob], nbytes: int) -> tuple[Layout, int] | None:
+    """The first of the changes that has every rank hold at most so many bytes, and what it holds then.
+
+    ``job`` makes the job under a layout, and raises ValueError where that cannot be.
+    """
+    for changed in changes(layout):
+        try:
+            found = peak_nbytes(job(changed))
+        except ValueError:
+            continue
+        if found <= nbytes:
+            return changed, found
+    return None
+
+
+def changes(layout: Layout) -> Iterator[Layout]:
+    """Other layouts, those that change least first: one thing, then another one with full checkpointing."""
+    yield from _single(layout)
+    if layout.checkpointing != "full":
+        yield from _single(replace(layout, checkpointing="full"))
+
+
+def _single(layout: Layout) -> Iterator[Layout]:
+    for words in _words(layout):
+        try:
+            yield replace(layout, **words)
+        except LayoutError:
+            continue
+
+
+def _words(layout: Layout) -> Iterator[dict[str, Any]]:
+    """What may be changed, whether it can be together or not."""
+    if layout.tensor > 1 and not layout.sequence_parallel:
+        yield {"sequence_parallel": True}
+    if layout.micro_batch > 1:
+        yield {"micro_batch": layout.micro_batch // 2}
+    if layout.strategy in FSDP and not layout.syncs_each:
+        yield {"syncs_each": True}
+    order = ("none", "selective", "full")
+    for checkpointing in order[order.index(layout.checkpointing) + 1 :]:
+        yield {"checkpointing": checkpointing}
+    if layout.strategy in LIGHTER:
+        yield {"strategy": LIGHTER[layout.strategy], "shard": None}
+    if layout.strategy in EXPERT_STRATEGIES:
+        for times in (2, 4, 8):
+            yield {"expert": layout.expert * times}
+    for times in (2, 4, 8):
+        yield {"tensor": layout.tensor * times}
+    for times in (2, 4, 8):
+        yield {"context": layout.context * times}
+    for times in (2, 4, 8):
+        yield {"pipeline": layout.pipeline * times}

@@ -1,0 +1,70 @@
+"""A decoder as parts that a layout cuts: by tensor parallelism within layers, and by the pipeline between."""
+
+from sim.training.context import ContextParallel
+from sim.training.layout import Layout, LayoutError
+from sim.training.parallel.parts import Parts
+from sim.training.tensor import (
+    ExpertParallel,
+    Numerics,
+    Pull,
+    TensorParallel,
+    rank_layers,
+    tied_embedding,
+)
+from sim.workload.decoder import DECODERS, Decoder
+from sim.workload.devices import Roofline
+
+
+def parts_of_decoder(
+    decoder: Decoder, layout: Layout, roofline: Roofline, dtype: str, *, pull: Pull | None = None
+) -> Parts:
+    """The decoder on GPUs of such a pace, its parameters and gradients stored in ``dtype``.
+
+    ``pull`` is how tensor-parallel ranks read each other's memory where the layout has them do so. What
+    passes between layers are the activations, a sequence-parallel rank's part of them.
+    """
+    _check_experts(decoder, layout)
+    experts = ExpertParallel(degree=layout.expert, imbalance=layout.imbalance, capacity=layout.capacity)
+    parallel = TensorParallel(
+        degree=layout.tensor, sequence=layout.sequence_parallel,
+        style="dtensor" if layout.async_tensor else "megatron", pull=pull,
+    )  # fmt: skip
+    layers = rank_layers(
+        decoder, roofline, micro_batch=layout.micro_batch, parallel=parallel,
+        context=ContextParallel(degree=layout.context, method=layout.context_method),
+        numerics=Numerics(dtype=dtype, checkpointing=layout.checkpointing),
+        experts=experts,
+    )  # fmt: skip
+    tokens = layout.micro_batch * decoder.sequence // layout.context
+    between = tokens * decoder.width * roofline.itemsize
+    if layout.sequence_parallel:
+        between //= layout.tensor
+    return Parts(
+        name=decoder.name,
+        sample=f"sequence of {decoder.sequence} tokens",
+        layers=layers,
+        between_nbytes=(between,) * (len(layers) - 1),
+        num_parameters=decoder.num_parameters,
+        tokens=decoder.sequence,
+        model_flops=decoder.training_flops(),
+        recomputed_flops=decoder.recomputed_flops(layout.checkpointing),
+        tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
+    )
+
+
+def _check_experts(decoder: Decoder, layout: Layout) -> None:
+    """Refuse words of a mixture of experts where there is none, and ranks that would all send all tokens."""
+    if decoder.experts is None:
+        said = {"--ep": layout.expert > 1, "--capacity-factor": layout.capacity is not None,
+                "--ep-imbalance": layout.imbalance != 1}  # fmt: skip
+        for option in (name for name, is_said in said.items() if is_said):
+            mixtures = ", ".join(name for name, one in DECODERS.items() if one.experts)
+            raise LayoutError(
+                f"{option} is of a mixture of experts, and {decoder.name} is none; leave it out, or write "
+                f"--model {mixtures}"
+            )
+    elif layout.tensor > 1 and not layout.sequence_parallel:
+        raise LayoutError(
+            f"--tp {layout.tensor} has each rank send its own part of the tokens to the experts of "
+            f"{decoder.name}; add --sequence-parallel"
+        )

@@ -1,0 +1,36 @@
+"""FSDP2 of a mixture of experts: ranks with the same experts hold shards of these, all ranks of all else.
+
+As torchtitan wraps them, experts are units of their own, on another mesh than the layer around them.
+"""
+
+from sim.training.fsdp import FullyShard
+from sim.training.sharing import Apart
+
+
+class ShardedApart(Apart):
+    """Two `FullyShard` of the same layers, which a pipeline tells what to do as it does one."""
+
+    def __init__(self, dense: FullyShard, experts: FullyShard) -> None:
+        super().__init__(dense, experts)
+        self._both = dense, experts
+
+    def unshard(self) -> None:
+        """Begin to gather all units."""
+        for one in self._both:
+            one.unshard()
+
+    def reshard(self) -> None:
+        """Have none of the units whole."""
+        for one in self._both:
+            one.reshard()
+
+    def reduce(self) -> None:
+        """Sum the gradients of all micro-batches."""
+        for one in self._both:
+            one.reduce()
+
+    def update(self, seconds: float) -> None:
+        """The optimizer's step over both, after which gradients are freed."""
+        dense, experts = self._both
+        dense.update(seconds)
+        experts.update(0.0)

@@ -1,0 +1,113 @@
+"""A training job: a model's parts, a layout over a mesh of ranks, and what a step costs beside its layers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sim.training.ddp.job import Costs, DataParallel, expected_maximum
+from sim.training.layers import Pass, RankLayer, Work
+from sim.training.layout import COPIES, Layout
+from sim.training.memory import Optimizer
+from sim.training.mesh import Mesh
+from sim.training.parallel.parts import Parts
+from sim.training.pipeline.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelJob:
+    """``batch`` samples of each replica make a step, passed in the layout's micro-batches.
+
+    ``library`` and ``workers`` are those of `sim.program.Group`. ``ddp`` matters where the strategy is that.
+    FSDP gathers parameters in ``precision``, or in their own type where None. Layers take
+    ``factor`` times what the parts say. Of ``costs`` the
+    slowdown of single ranks is nobody's: all stages are as slow as the slowest of all ranks.
+    """
+
+    parts: Parts
+    layout: Layout
+    mesh: Mesh
+    batch: int
+    optimizer: Optimizer
+    precision: str | None = None
+    ddp: DataParallel = field(default_factory=DataParallel)
+    costs: Costs = field(default_factory=Costs)
+    factor: float = 1.0
+    library: str = "nccl"
+    workers: int = 1
+
+    @property
+    def micro_batches(self) -> int:
+        """How many pass in a step."""
+        return self.layout.micro_batches(self.batch)
+
+    @property
+    def samples(self) -> int:
+        """Samples of all replicas in a step."""
+        return self.batch * self.mesh.degree("shard", "replicate")
+
+    @property
+    def dealt(self) -> tuple[str, ...]:
+        """The dimensions along which parameters are dealt out."""
+        return () if self.layout.strategy in COPIES else ("context", "shard")
+
+    @property
+    def holders(self) -> int:
+        """Ranks that hold one copy of the parameters together."""
+        return self.mesh.degree(*self.dealt)
+
+    @property
+    def pace(self) -> float:
+        """By what factor the slowest rank is slower than the mean."""
+        return 1 + self.costs.spread * expected_maximum(self.mesh.ranks)
+
+    @property
+    def placement(self) -> Placement:
+        """Where the stages of the pipeline stand."""
+        return self.layout.placement
+
+    @property
+    def copies_embedding(self) -> bool:
+        """Whether the last stage has a copy of the embedding, as it is tied and the first stage elsewhere."""
+        where = self.placement
+        return self.parts.tied is not None and where.rank(where.stages - 1) != where.rank(0)
+
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """For each rank the one that is played for it: the first of its stage."""
+        stage = self.mesh.ranks // self.mesh.pipeline
+        return tuple(rank // stage * stage for rank in range(self.mesh.ranks))
+
+    def layers(self, stage: int) -> tuple[RankLayer, ...]:
+        """The layers of a stage, at the pace of the slowest rank."""
+        own = self.parts.cut(self.layout.stages)[stage]
+        layers = [at_pace(self.parts.layers[number], self.pace * self.factor) for number in own]
+        if stage == self.layout.stages - 1 and self.parts.tied and self.copies_embedding:
+            layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.parts.tied))
+        return tuple(layers)
+
+    def own_nbytes(self, layers: Iterable[RankLayer]) -> int:
+        """Bytes of the parameters of some layers that a rank's optimizer has a state of."""
+        listed = list(layers)
+        experts = sum(layer.expert_nbytes for layer in listed)
+        dealt = self.mesh.expert_data if self.mesh.expert > 1 and self.mesh.shard > 1 else self.holders
+        return (sum(layer.nbytes for layer in listed) - experts) // self.holders + experts // dealt
+
+    @property
+    def between_nbytes(self) -> tuple[int, ...]:
+        """Bytes that a micro-batch takes from each stage to the next."""
+        return tuple(self.parts.between_nbytes[own[0] - 1] for own in self.parts.cut(self.layout.stages)[1:])
+
+
+def at_pace(layer: RankLayer, factor: float) -> RankLayer:
+    """The layer with all that it computes so many times as long."""
+
+    def paced(parts: Pass) -> Pass:
+        return tuple(Work(part.seconds * factor) if isinstance(part, Work) else part for part in parts)
+
+    return replace(
+        layer,
+        forward=paced(layer.forward),
+        backward=paced(layer.backward),
+        input_gradient=paced(layer.input_gradient),
+        weight_gradient=paced(layer.weight_gradient),
+        recomputed=paced(layer.recomputed),
+    )

@@ -1,0 +1,136 @@
+"""A model as a layout cuts it: what one tensor-parallel rank has of each layer, and its stages."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, pairwise
+
+from sim.training.layers import RankLayer, Work
+from sim.training.layout import LayoutError
+from sim.workload.workload import Tensor, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """``layers`` in forward order, each as one rank has it, for one micro-batch.
+
+    ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` has a sample,
+    if it has tokens; ``model_flops`` are those of forward and backward of one sample on all ranks together,
+    ``recomputed_flops`` what checkpointing does anew, None where nobody knows them. ``tied`` is the
+    embedding where the output product uses it too.
+    """
+
+    name: str
+    sample: str
+    layers: tuple[RankLayer, ...]
+    between_nbytes: tuple[int, ...]
+    num_parameters: int
+    tokens: int | None = None
+    model_flops: float | None = None
+    recomputed_flops: float = 0.0
+    buffers: tuple[Tensor, ...] = ()
+    frozen_nbytes: int = 0
+    tied: Tensor | None = None
+
+    def cut(self, stages: int) -> tuple[range, ...]:
+        """The layers of each stage.
+
+        Where layers that stand for themselves divide by the stages each stage has as many of them, with
+        what comes before the first and after the last, such as an embedding and the output product;
+        otherwise the longest stage is as short as it can be.
+        """
+        alone = [number for number, layer in enumerate(self.layers) if layer.wrapped]
+        if len(self.layers) < stages:
+            raise LayoutError(
+                f"{len(self.layers)} layers of {self.name} on {stages} stages leave a stage without layers; "
+                f"write --pp and --virtual whose product is {len(self.layers)} at the most"
+            )
+        if alone and len(alone) % stages == 0:
+            each = len(alone) // stages
+            firsts = [0, *alone[each::each], len(self.layers)]
+        else:
+            firsts = _shortest(tuple(seconds_of(layer) for layer in self.layers), stages)
+        return tuple(range(first, stop) for first, stop in pairwise(firsts))
+
+
+def parts_of(workload: Workload, *, units: bool, model_flops: float | None = None) -> Parts:
+    """A workload that no tensor parallelism cuts.
+
+    ``units`` has layers of one block, as their names tell it, be one layer, as FSDP wraps them. From layer
+    to layer goes what the later one keeps for backward: its input.
+    """
+    forward = workload.layers[::-1]
+    runs = [[layer] for layer in forward]
+    names = [layer.name for layer in forward]
+    if units:
+        runs = [list(run) for _, run in groupby(forward, key=lambda layer: _block(layer.name) or layer.name)]
+        names = [_block(run[0].name) or run[0].name for run in runs]
+    layers = tuple(
+        RankLayer(
+            name=name,
+            # backward finishes the gradients of the last parameters first
+            parameters=tuple(
+                workload.parameters[index] for layer in run for index in reversed(layer.gradients)
+            ),
+            forward=(Work(sum(layer.forward_s for layer in run)),),
+            backward=(Work(sum(layer.backward_s for layer in run)),),
+            # half of it is the input's gradient, if there are both
+            input_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
+            weight_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
+            kept_nbytes=sum(layer.activation_nbytes for layer in run),
+            wrapped=not units or _block(run[0].name) is not None,
+        )
+        for name, run in zip(names, runs, strict=True)
+    )
+    return Parts(
+        name=workload.name, sample=workload.sample, layers=layers,
+        between_nbytes=tuple(run[0].activation_nbytes for run in runs[1:]),
+        num_parameters=workload.num_parameters, buffers=workload.buffers,
+        frozen_nbytes=workload.frozen_nbytes, model_flops=model_flops,
+    )  # fmt: skip
+
+
+def seconds_of(layer: RankLayer) -> float:
+    """What a micro-batch computes in a layer, forward and backward."""
+    passes = (*layer.forward, *layer.recomputed, *layer.backward)
+    return sum(part.seconds for part in passes if isinstance(part, Work))
+
+
+def _block(name: str) -> str | None:
+    """``encoder.layer.3`` of ``encoder.layer.3.output.dense``; None where the name has no number.
+
+    Torchvision's ``encoder_layer_3`` counts too.
+    """
+    found = re.match(r"(.*?(?:\.|layer_)\d+)(?:\.|$)", name)
+    return found[1] if found else None
+
+
+@lru_cache(maxsize=1024)
+def _shortest(seconds: tuple[float, ...], stages: int) -> list[int]:
+    """Where the stages begin, and the end: the longest is as short as it can be, none is empty."""
+    low, high = max(seconds), sum(seconds)
+    firsts = _filled(seconds, stages, high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        found = _filled(seconds, stages, middle)
+        if found is None:
+            low = middle
+        else:
+            firsts, high = found, middle
+    assert firsts is not None
+    return firsts
+
+
+def _filled(seconds: Sequence[float], stages: int, most: float) -> list[int] | None:
+    """Stages that are filled one after another up to ``most``; None where some layers are left."""
+    firsts, total = [0], 0.0
+    for number, own in enumerate(seconds):
+        left = len(seconds) - number
+        full = total + own > most or left == stages - len(firsts)
+        if number > firsts[-1] and full:
+            firsts.append(number)
+            total = 0.0
+        total += own
+    enough = len(firsts) == stages and total <= most * (1 + 1e-12)
+    return [*firsts, len(seconds)] if enough else None

@@ -1,0 +1,52 @@
+"""What a rank's memory held over a simulated step, pool by pool."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sim.program import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most that a rank held: bytes by pool, since when (s), and the operation that began then.
+
+    It is what is held all the time where no operation takes anything.
+    """
+
+    pools: Mapping[str, int]
+    moment_s: float
+    operation: str
+
+    @property
+    def nbytes(self) -> int:
+        """All of it."""
+        return sum(self.pools.values())
+
+
+def peak(
+    held: Mapping[str, int],
+    operations: Sequence[Operation],
+    begins: Sequence[float] | None = None,
+    ends: Sequence[float] | None = None,
+) -> Peak:
+    """The peak of a rank that has ``held`` bytes all the time and does these operations at these moments.
+
+    Without moments they are done one after another, as listed: what a step holds before it is simulated.
+    """
+    changes: Iterator[tuple[float, int, str, int, str]] = (
+        (
+            *((2.0 * place + (nbytes < 0), 0) if begins is None or ends is None
+              else (begins[place], 2 * place) if nbytes > 0 else (ends[place], 2 * place + 1)),
+            pool, nbytes, operation.name,
+        )
+        for place, operation in enumerate(operations)
+        for pool, nbytes in operation.memory
+    )  # fmt: skip
+    now, total, most = dict(held), sum(held.values()), sum(held.values())
+    found = Peak(dict(held), 0.0, "")
+    for moment, _, pool, nbytes, name in sorted(changes):
+        now[pool] = now.get(pool, 0) + nbytes
+        total += nbytes
+        if total > most:
+            most, found = total, Peak(dict(now), moment, name)
+    return found

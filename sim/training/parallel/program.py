@@ -1,0 +1,258 @@
+"""A training step under a layout as a `Program`, folded to one rank a pipeline stage.
+
+All ranks of a stage do the same, whatever their places along the other dimensions. A rank passes its
+micro-batches as the schedule says, has its gradients summed, clips them if asked to, and has the optimizer
+step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sim.collective import Collective
+from sim.program import Group, Operation, Program
+from sim.training.data_parallel import Replica
+from sim.training.ddp.plan import StepPlan, plan_of_layers
+from sim.training.ddp.sharing import Replicated
+from sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
+from sim.training.fsdp import FlatPolicy, FlatShard, FullyShard, FullyShardPolicy, Policy, sharded
+from sim.training.layers import RankLayer
+from sim.training.layout import COPIES, FSDP
+from sim.training.memory import compression_nbytes
+from sim.training.mesh import DATA, Communicators
+from sim.training.parallel.experts import ShardedApart
+from sim.training.parallel.job import ParallelJob
+from sim.training.pipeline.actions import Table
+from sim.training.pipeline.messages import Messages
+from sim.training.pipeline.program import find_runtime, prepare
+from sim.training.pipeline.runtimes import torch_actions
+from sim.training.rank import RankList
+from sim.training.sharing import Apart, Sharing, Unshared, Updating
+from sim.training.stage import Stage
+from sim.training.tensor import replicated_parameters
+from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant, as_modules
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """What one rank does in a step; ``held`` are bytes by pool that it has all the time."""
+
+    rank: RankList
+    stages: dict[int, Stage]
+    held: dict[str, int]
+
+
+class Writing:
+    """Writes the lists of a job's ranks."""
+
+    def __init__(self, job: ParallelJob) -> None:
+        self.job = job
+        self._communicators = Communicators(job.mesh, job.library, job.workers)
+        self._steps: dict[int, RankStep] = {}
+        whose = "megatron" if job.layout.strategy == "distributed_optimizer" else "torch"
+        self._runtime = find_runtime(whose, "" if job.layout.tables else job.layout.schedule)
+        self._tables: tuple[Table, ...] = ()
+        if job.mesh.pipeline > 1:
+            self._tables = prepare(job.layout.actions(job.micro_batches), job.placement, self._runtime)
+
+    def program(self) -> Program:
+        """The step of all ranks."""
+        roles = self.job.roles
+        return Program(
+            f"{self.job.parts.name} step", self.job.mesh.ranks, self.operations, role=roles.__getitem__
+        )
+
+    def operations(self, rank: int) -> Sequence[Operation]:
+        """A rank's list."""
+        return self.step(rank).rank.operations
+
+    def step(self, rank: int) -> RankStep:
+        """What a rank does."""
+        if rank not in self._steps:
+            self._steps[rank] = self._written(rank)
+        return self._steps[rank]
+
+    def _written(self, rank: int) -> RankStep:
+        job = self.job
+        # what FSDP asks of Gloo is waited for at once, as PyTorch does on CPU
+        blocks = job.library == "gloo" and job.layout.strategy not in COPIES
+        made = RankList(rank, self._communicators, blocks=blocks)
+        own = job.placement.of(job.mesh.place(rank)["pipeline"])
+        layers = {number: job.layers(number) for number in own}
+        stages = {
+            number: Stage(
+                made, passed, self._sharing(made, number, passed),
+                f"stage {number}" if job.mesh.pipeline > 1 else "",
+            )
+            for number, passed in ((number, self._passed(own)) for number, own in layers.items())
+        }  # fmt: skip
+        self._pass(made, stages)
+        for stage in stages.values():
+            stage.sharing.after_step()
+        everything = [layer for of_stage in layers.values() for layer in of_stage]
+        _sum_copies(job, made, own, everything)
+        if job.layout.clips:
+            _clip(job, made, job.own_nbytes(everything))
+        for number, stage in stages.items():
+            sharing = stage.sharing
+            nbytes = job.own_nbytes(layers[number])
+            if isinstance(sharing, Updating):
+                nbytes = sharing.updated_nbytes
+            seconds = job.optimizer.seconds(nbytes, job.costs.memory_bandwidth) * job.pace
+            if isinstance(sharing, Updating | FullyShard | FlatShard | ShardedApart):
+                sharing.update(seconds)
+            else:
+                made.compute(seconds, "optimizer", "optimizer")
+        held = _held(job, everything)
+        for stage in stages.values():
+            if isinstance(stage.sharing, Replicated) and job.ddp.compresses:
+                nbytes = compression_nbytes(stage.sharing.job.workload, job.ddp)
+                held["compression"] = held.get("compression", 0) + nbytes
+        return RankStep(made, stages, held)
+
+    def _pass(self, rank: RankList, stages: dict[int, Stage]) -> None:
+        """Have all micro-batches pass the stages of a rank."""
+        job = self.job
+        if job.mesh.pipeline == 1:
+            for number in range(job.micro_batches):
+                stages[0].forward(number)
+                stages[0].backward(number, last=number == job.micro_batches - 1)
+            return
+        position = job.mesh.place(rank.rank)["pipeline"]
+        self._runtime(Messages(rank, job.placement, job.between_nbytes), stages, self._tables[position])
+
+    def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
+        """The layers as they are passed: where parameters are gathered by modules, these."""
+        return as_modules(layers) if self.job.layout.strategy == "zero3" else layers
+
+    def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:
+        """What data-parallel ranks do about a stage's parameters."""
+        job = self.job
+        if job.mesh.expert == 1:
+            everything = [replace(one, parameters=(*one.parameters, *one.experts)) for one in layers]
+            return self._sharing_along(rank, stage, everything, DATA)
+        # the experts' gradients are summed among those that have the same
+        dense = self._sharing_along(rank, stage, layers, DATA)
+        if not any(layer.experts for layer in layers):
+            return dense
+        experts = self._sharing_along(
+            rank, stage, [replace(one, parameters=one.experts) for one in layers], ("expert_data",)
+        )
+        if isinstance(dense, FullyShard) and isinstance(experts, FullyShard):
+            return ShardedApart(dense, experts)
+        return Apart(dense, experts)
+
+    def _sharing_along(
+        self, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
+    ) -> Sharing:
+        """What ranks along some dimensions do about the parameters of a stage's layers."""
+        job = self.job
+        if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
+            return Unshared()
+        if job.layout.strategy == "data_parallel":
+            return Replica(rank, layers, job.parts.buffers, job.costs)
+        if job.layout.strategy == "ddp":
+            if job.mesh.degree(*along) == 1:
+                return Unshared()
+            return Replicated(rank, *_replicated(job, rank, layers, along, first=stage == 0))
+        found: Updating | FullyShard | FlatShard
+        if job.layout.strategy in FSDP:
+            policy = _policy(job, layers)
+            if along != DATA and isinstance(policy, FullyShardPolicy):
+                policy = replace(policy, shard=along)
+            found = sharded(
+                rank, layers, policy, inputs_need_gradient=stage > 0 or along != DATA,
+                defers=self._runtime is torch_actions and job.mesh.pipeline > 1,
+            )  # fmt: skip
+        else:
+            found = _updating(job, rank, stage, layers)
+        found.hold(job.optimizer)
+        return found
+
+
+def _updating(job: ParallelJob, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Updating:
+    """The strategies that deal the optimizer out, parameters and gradients in the type of products."""
+    strategy, bandwidth = job.layout.strategy, job.costs.memory_bandwidth
+    if strategy == "zero_redundancy":
+        return ZeroRedundant(rank, *_replicated(job, rank, layers, DATA, first=stage == 0))
+    dtype = job.precision or next(tensor.dtype for layer in layers for tensor in layer.parameters)
+    if strategy == "distributed_optimizer":
+        size = bucket_size(job.mesh.degree(*DATA)) if stage == 0 else None
+        return DistributedOptimizer(
+            rank, layers, parameters=dtype, bucket_size=size, memory_bandwidth=bandwidth
+        )
+    policy = ZeroPolicy(dtype=dtype, memory_bandwidth=bandwidth)
+    if strategy == "hybrid_zero":
+        return HybridZero(rank, layers, policy)
+    if strategy == "zero3":
+        return DealtOut(rank, layers, policy)
+    return ReducedWhole(rank, layers, policy, stage=1 if strategy == "zero1" else 2)
+
+
+def _replicated(
+    job: ParallelJob, rank: RankList, layers: Sequence[RankLayer], along: tuple[str, ...], *, first: bool
+) -> tuple[StepPlan, Group]:
+    """DistributedDataParallel around a stage: its plan, and whose it is."""
+    buffers = job.parts.buffers if first and along == DATA else ()
+    group = rank.communicators.along(rank.rank, *along)
+    return plan_of_layers(job.parts.name, layers, len(group.ranks), job.ddp, job.costs, buffers), group
+
+
+def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
+    """Sum gradients of what ranks have alike and saw different things with.
+
+    With sequence parallelism these are norms, along the tensor-parallel ranks; where a tied embedding is on
+    two stages, both copies of it.
+    """
+    along = rank.communicators.along
+    if job.layout.sequence_parallel:
+        nbytes = sum(one.nbytes for one in replicated_parameters(tuple(layers))) // job.holders
+        group = along(rank.rank, "tensor")
+        norms = Collective("all_reduce", len(group.ranks), nbytes)
+        rank.wait(rank.call(group, norms, "gradients of the norms"))
+    if job.copies_embedding and job.parts.tied and {0, job.layout.stages - 1} & set(stages):
+        ranks = along(rank.rank, "pipeline").ranks
+        group = rank.communicators.of((ranks[0], ranks[-1]), "pipeline embedding")
+        copies = Collective("all_reduce", 2, job.parts.tied.nbytes // job.holders)
+        rank.wait(rank.call(group, copies, "gradients of the embedding"))
+
+
+def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
+    """Read gradients for their norm, whose square all who have other parameters sum, and scale them."""
+    bandwidth = job.costs.memory_bandwidth
+    rank.compute(nbytes / bandwidth, "norm of the gradients", "clip")
+    # those who deal parameters out have different experts too
+    dealt = job.dealt or ("expert",)
+    for dimensions in (("tensor",), dealt, ("pipeline",)):
+        group = rank.communicators.along(rank.rank, *dimensions)
+        square = Collective("all_reduce", len(group.ranks), 4)
+        rank.wait(rank.call(group, square, f"norm along {' '.join(dimensions)}"))
+    rank.compute(2 * nbytes / bandwidth, "scaled gradients", "clip")
+
+
+def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
+    """Gathers in the type of products, sums in that of the parameters, once a step if not told otherwise."""
+    dtype = next(tensor.dtype for layer in layers for tensor in layer.parameters)
+    bandwidth, each = job.costs.memory_bandwidth, job.layout.syncs_each
+    if job.layout.strategy == "fsdp1":
+        return FlatPolicy(
+            param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth, no_sync=not each
+        )
+    return FullyShardPolicy(
+        param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth,
+        sync_every_micro_batch=each,
+    )  # fmt: skip
+
+
+def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
+    """Bytes by pool that a rank has all the time; what FSDP deals out it takes itself."""
+    nbytes = sum(layer.nbytes for layer in layers)
+    held = {"buffers": sum(buffer.nbytes for buffer in job.parts.buffers)}
+    frozen = job.parts.frozen_nbytes // job.mesh.pipeline
+    if job.layout.strategy in ("ddp", "data_parallel"):
+        held |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
+        has_buckets = job.layout.strategy == "ddp" and job.mesh.replicate > 1
+        if has_buckets and not job.ddp.gradient_as_bucket_view:
+            alone = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
+            held["buckets"] = nbytes - alone
+    held["parameters"] = held.get("parameters", 0) + frozen
+    return {pool: size for pool, size in held.items() if size}

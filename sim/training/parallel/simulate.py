@@ -1,0 +1,116 @@
+"""A training step under a layout, simulated on a cluster: one rank a stage is played for all of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sim.disturbance.disturbance import Draw
+from sim.engine.effort import consider_operations
+from sim.engine.laws import check_time
+from sim.program.jobs import FOLDED, Job, play
+from sim.program.libraries import Libraries
+from sim.program.simulate import Simulation
+from sim.program.timeline import timeline
+from sim.training.layers import RankLayer
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.parts import seconds_of
+from sim.training.parallel.pools import Peak, peak
+from sim.training.parallel.program import Writing
+from sim.training.parallel.step import ParallelStep, StageTime, stage_time
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A step that has been played, one rank a stage; ``step`` makes out of it what is answered."""
+
+    job: ParallelJob
+    writing: Writing
+    placed: Job
+    simulation: Simulation
+
+    @property
+    def step_s(self) -> float:
+        """When the last operation has ended."""
+        return self.simulation.makespan_s
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """The most that each played rank held."""
+        simulation = self.simulation
+        return tuple(
+            peak(
+                self.writing.step(rank).held, simulation.operations(index), simulation.begin[index],
+                simulation.end[index],
+            )
+            for index, rank in enumerate(simulation.played)
+        )  # fmt: skip
+
+    def step(self) -> ParallelStep:
+        """The step, stage by stage.
+
+        Raise `sim.engine.laws.LawError` where it would break a bound.
+        """
+        job, simulation, step_s = self.job, self.simulation, self.step_s
+        stages = []
+        for index, (rank, found) in enumerate(zip(simulation.played, self.peaks, strict=True)):
+            step = self.writing.step(rank)
+            names = tuple(layer.name for stage in step.stages for layer in job.layers(stage))
+            stages.append(stage_time(simulation, index, job.mesh, names, found))
+            _check(job, step.stages, stages[-1], step_s)
+        parts, samples = job.parts, job.samples
+        flops = parts.model_flops
+        return ParallelStep(
+            workload=parts.name,
+            sample=parts.sample,
+            ranks=job.mesh.ranks,
+            samples=samples,
+            tokens=None if parts.tokens is None else parts.tokens * samples,
+            step_s=step_s,
+            micro_batches=job.micro_batches,
+            model_flops=flops and flops * samples,
+            hardware_flops=flops and (flops + parts.recomputed_flops) * samples,
+            stages=tuple(stages),
+            timeline=timeline(simulation, (FOLDED,) if self.placed.is_folded else ()),
+        )
+
+
+def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
+    """Play one optimizer step; rank r of the mesh is rank r of the cluster."""
+    passed = sum(_operations(layer) for layer in job.parts.layers)
+    consider_operations(job.micro_batches * passed)
+    writing = Writing(job)
+    placed = Job(writing.program(), tuple(range(job.mesh.ranks)), job.roles)
+    (simulation,) = play([placed], libraries, job.costs.contention)
+    return Played(job, writing, placed, simulation)
+
+
+def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
+    """One optimizer step; rank r of the mesh is rank r of the cluster.
+
+    Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    """
+    return play_parallel(job, libraries).step()
+
+
+def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Draw) -> Simulation:
+    """One draw of a disturbed step, in which no two ranks compute alike: each is played."""
+    program = Writing(job).program()
+    passed = sum(_operations(layer) for layer in job.parts.layers)
+    consider_operations(job.micro_batches * passed * program.ranks)
+    placed = Job(draw.program(program), tuple(range(program.ranks)))
+    (simulation,) = play([placed], libraries, job.costs.contention, draw.disturbance.late)
+    return simulation
+
+
+def _operations(layer: RankLayer) -> int:
+    """About how many operations a micro-batch makes of a layer, each exchange with a wait."""
+    return 2 * (len(layer.forward) + len(layer.recomputed) + len(layer.backward))
+
+
+def _check(job: ParallelJob, stages: Iterable[int], stage: StageTime, step_s: float) -> None:
+    """Refuse a step that is shorter than what one of its stages computes or communicates."""
+    a_pass = sum(seconds_of(layer) for number in stages for layer in job.layers(number))
+    bounds = {
+        "compute": job.micro_batches * a_pass,
+        "busiest communicator": max(stage.communication_s.values(), default=0.0),
+    }
+    check_time(f"a step of {job.parts.name}", step_s, bounds)

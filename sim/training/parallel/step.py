@@ -1,0 +1,213 @@
+"""One simulated step under a layout: where each stage's time went, and what its memory held at most."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sim.program import Call, Compute, Group, Recv, Send, Together
+from sim.program.simulate import Simulation
+from sim.program.timeline import ProgramTimeline, length, union
+from sim.training.mesh import DIMENSIONS, FOLDS, Mesh
+from sim.training.parallel.pools import Peak
+from sim.training.rank import STREAM
+
+
+class UnderWay(NamedTuple):
+    """When bytes of a collective or a message moved, along which dimensions of the mesh."""
+
+    start: float
+    end: float
+    dimension: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """What the ranks of one place along the pipeline did, each of which does the same; ``rank`` is the first.
+
+    ``compute_s`` is the time in which it computed, copies and contention included. ``exposed_s`` is, by
+    dimension, the time in which it waited while its own bytes moved; ``bubble_s`` the time in which it waited
+    and none did. Together they are the step. ``communication_s`` is, by dimension, how long its bytes moved.
+    """
+
+    rank: int
+    ranks: int
+    layers: tuple[str, ...]
+    compute_s: float
+    exposed_s: Mapping[str, float]
+    bubble_s: float
+    communication_s: Mapping[str, float]
+    peak: Peak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelStep:
+    """One training step of all ranks; times in seconds.
+
+    ``tokens`` are those of all samples, None where samples have none. ``model_flops`` are those of all
+    ranks' forward and backward, ``hardware_flops`` with what checkpointing does anew; None where unknown.
+    """
+
+    workload: str
+    sample: str
+    ranks: int
+    samples: int
+    tokens: int | None
+    step_s: float
+    micro_batches: int
+    model_flops: float | None
+    hardware_flops: float | None
+    stages: tuple[StageTime, ...]
+    timeline: ProgramTimeline
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second of all ranks together."""
+        return self.samples / self.step_s
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens per second of all ranks together."""
+        return None if self.tokens is None else self.tokens / self.step_s
+
+    @property
+    def gpu_hours_per_1e9_tokens(self) -> float | None:
+        """Hours of one rank's time that 1e9 tokens take."""
+        return None if not self.tokens else self.ranks * self.step_s / 3600 * 1e9 / self.tokens
+
+    @property
+    def bubble_share(self) -> float:
+        """The share of the step in which stages, on average, waited and no bytes of theirs moved."""
+        return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
+
+    @property
+    def exposed_s(self) -> dict[str, float]:
+        """Exposed communication by dimension, on average over the stages."""
+        return {
+            name: sum(stage.exposed_s.get(name, 0.0) for stage in self.stages) / len(self.stages)
+            for name in dict.fromkeys(name for stage in self.stages for name in stage.exposed_s)
+        }
+
+    @property
+    def peak_nbytes(self) -> int:
+        """What the rank that holds most holds at its peak."""
+        return max(stage.peak.nbytes for stage in self.stages)
+
+    def utilization(self, peak_flops_per_s: float) -> tuple[float | None, float | None]:
+        """Model and hardware FLOPs utilization: shares of what all ranks could compute in the step."""
+        most = self.ranks * peak_flops_per_s * self.step_s
+        found = (self.model_flops, self.hardware_flops)
+        return found[0] and found[0] / most, found[1] and found[1] / most
+
+
+def stage_time(
+    simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], peak: Peak
+) -> StageTime:
+    """What became of the played rank of this number."""
+    rank = simulation.played[index]
+    dimensions: dict[Group, str] = {}
+    moves = list(_moves(simulation, index, mesh, dimensions))
+    exposed: dict[str, float] = {}
+    bubble = 0.0
+    waits = _Waits(moves)
+    for begin, end, culprit in _gaps(simulation, index):
+        own = None if culprit is None else _move(simulation, index, culprit, mesh, dimensions)
+        for dimension, seconds in waits.divide(begin, end, own):
+            if dimension is None:
+                bubble += seconds
+            else:
+                exposed[dimension] = exposed.get(dimension, 0.0) + seconds
+    computes = [
+        (simulation.begin[index][place], simulation.end[index][place])
+        for place, operation in enumerate(simulation.operations(index))
+        if operation.lane == STREAM and isinstance(operation.action, Compute)
+    ]
+    return StageTime(
+        rank,
+        mesh.ranks // mesh.pipeline,
+        layers,
+        sum(end - begin for begin, end in computes),
+        exposed,
+        bubble,
+        {
+            name: length(union((one.start, one.end) for one in moves if one.dimension == name))
+            for name in dict.fromkeys(one.dimension for one in moves)
+        },
+        peak,
+    )
+
+
+def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, int | None]]:
+    """When the stream stood still, and for which operation it waited last."""
+    begins, ends = simulation.begin[index], simulation.end[index]
+    before = 0.0
+    for place, operation in enumerate(simulation.operations(index)):
+        if operation.lane != STREAM:
+            continue
+        if begins[place] > before:
+            culprit = max(operation.after, key=ends.__getitem__, default=None)
+            yield before, begins[place], culprit
+        before = max(before, ends[place])
+    if simulation.makespan_s > before:
+        yield before, simulation.makespan_s, None
+
+
+def _moves(
+    simulation: Simulation, index: int, mesh: Mesh, dimensions: dict[Group, str]
+) -> Iterator[UnderWay]:
+    for place in range(len(simulation.operations(index))):
+        found = _move(simulation, index, place, mesh, dimensions)
+        if found:
+            yield found
+
+
+def _move(
+    simulation: Simulation, index: int, place: int, mesh: Mesh, dimensions: dict[Group, str]
+) -> UnderWay | None:
+    action = simulation.operations(index)[place].action
+    if not isinstance(action, Call | Send | Recv | Together):
+        return None
+    if action.group not in dimensions:
+        dimensions[action.group] = _dimension(mesh, action.group)
+    return UnderWay(simulation.start[index][place], simulation.end[index][place], dimensions[action.group])
+
+
+def _dimension(mesh: Mesh, group: Group) -> str:
+    """The dimensions along which a group's ranks differ; a fold of the data-parallel ones by its name."""
+    words = group.name.split()[:-1]
+    if set(words) & set(FOLDS):
+        return " ".join(name for name in words if mesh.degree(name) > 1)
+    first, last = mesh.place(group.ranks[0]), mesh.place(group.ranks[-1])
+    return " ".join(name for name in DIMENSIONS if first[name] != last[name])
+
+
+class _Waits:
+    """Divides stretches of waiting, which come in order, among what was under way."""
+
+    def __init__(self, moves: Iterable[UnderWay]) -> None:
+        self._later = sorted(moves, reverse=True)
+        self._active: list[UnderWay] = []
+
+    def divide(self, begin: float, end: float, own: UnderWay | None) -> Iterator[tuple[str | None, float]]:
+        """Seconds by dimension: of what was waited for, then of what else was under way, then of nothing."""
+        while self._later and self._later[-1].start < end:
+            self._active.append(self._later.pop())
+        self._active = [one for one in self._active if one.end > begin]
+        left = [(begin, end)]
+        for one in (*((own,) if own else ()), *self._active):
+            covered, left = _without(left, one)
+            if covered:
+                yield one.dimension, covered
+        yield None, length(left)
+
+
+def _without(stretches: list[tuple[float, float]], one: UnderWay) -> tuple[float, list[tuple[float, float]]]:
+    """How long some stretches are covered, and what is left of them."""
+    covered, left = 0.0, []
+    for begin, end in stretches:
+        start, stop = max(begin, one.start), min(end, one.end)
+        if start >= stop:
+            left.append((begin, end))
+            continue
+        covered += stop - start
+        left += [(low, high) for low, high in ((begin, start), (stop, end)) if high > low]
+    return covered, left

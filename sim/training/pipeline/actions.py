@@ -1,0 +1,113 @@
+"""What a rank of a pipeline does, one thing at a time, and how torch writes it: ``2F0``, ``1UNSHARD``."""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple, Self
+
+
+class Kind(StrEnum):
+    """The kinds of actions, by the letters of torch.distributed.pipelining."""
+
+    FORWARD = "F"
+    INPUT_GRADIENT = "I"
+    WEIGHT_GRADIENT = "W"
+    BACKWARD = "B"
+    """Both gradients."""
+    UNSHARD = "UNSHARD"
+    RESHARD = "RESHARD"
+    REDUCE_GRAD = "REDUCE_GRAD"
+    SEND_FORWARD = "SEND_F"
+    RECV_FORWARD = "RECV_F"
+    SEND_BACKWARD = "SEND_B"
+    RECV_BACKWARD = "RECV_B"
+    OVERLAP = "OVERLAP_F_B"
+    """A forward and a backward of which a model may make one."""
+
+
+COMPUTES = frozenset({Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.BACKWARD})
+BACKWARDS = frozenset({Kind.INPUT_GRADIENT, Kind.BACKWARD})
+"""What needs the gradient of a stage's output, and gives that of its input."""
+ENDS = frozenset({Kind.WEIGHT_GRADIENT, Kind.BACKWARD})
+"""What a micro-batch does last in a stage, after which nothing of it is kept there."""
+OF_STAGES = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
+"""What is done to a stage, and for no micro-batch."""
+
+
+class Action(NamedTuple):
+    """One action. An overlapped one has ``parts`` instead, and no stage or micro-batch of its own."""
+
+    stage: int
+    kind: Kind
+    micro_batch: int | None = None
+    parts: tuple["Action", ...] = ()
+
+    def __str__(self) -> str:
+        if self.parts:
+            return f"({';'.join(map(str, self.parts))}){self.kind}"
+        return f"{self.stage}{self.kind}{'' if self.micro_batch is None else self.micro_batch}"
+
+    @property
+    def singles(self) -> tuple["Action", ...]:
+        """The parts, or the action itself."""
+        return self.parts or (self,)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The action that torch writes so."""
+        found = _PAIR.fullmatch(text)
+        if found:
+            parts = tuple(cls.parse(part.strip()) for part in found[1].split(";"))
+            if [part.kind for part in parts] == [Kind.FORWARD, Kind.BACKWARD]:
+                return cls(-1, Kind.OVERLAP, None, parts)
+        found = _SINGLE.fullmatch(text)
+        if found:
+            stage, kind, micro_batch = found.groups()
+            if bool(micro_batch) != (Kind(kind) in OF_STAGES):
+                return cls(int(stage), Kind(kind), int(micro_batch) if micro_batch else None)
+        raise ValueError(
+            f"{text!r} is no action of a pipeline; write as torch does: 2F0, 2I0, 2W0, 2B0 (stage, kind, "
+            "micro-batch), 2SEND_F0, 2RECV_F0, 2SEND_B0, 2RECV_B0, 2UNSHARD, 2RESHARD, 2REDUCE_GRAD or "
+            "(2F1;5B0)OVERLAP_F_B"
+        )
+
+
+Table = tuple[Action, ...]
+"""What one rank does, in order."""
+
+
+def singles(table: Iterable[Action]) -> Iterator[Action]:
+    """The actions of a table, the parts of overlapped ones each on its own."""
+    return (single for action in table for single in action.singles)
+
+
+def read_tables(file: Path) -> tuple[Table, ...]:
+    """The tables of a file in torch's form: a line a rank, cells of actions, idle ones empty."""
+    tables = []
+    try:
+        with file.open(encoding="utf-8", newline="") as text:
+            for number, row in enumerate(csv.reader(text), 1):
+                try:
+                    tables.append(tuple(Action.parse(cell.strip()) for cell in row if cell.strip()))
+                except ValueError as error:
+                    raise ValueError(f"{file}, line {number}: {error}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{file} cannot be read as a table of actions: {error}") from None
+    if not any(tables):
+        raise ValueError(f"{file} has no actions; write a line a rank, such as 0F0,0F1,0B0,0B1")
+    return tuple(tables)
+
+
+def write_tables(tables: Sequence[Sequence[Action]], file: Path) -> None:
+    """Write tables in torch's form."""
+    with file.open("w", encoding="utf-8", newline="") as text:
+        csv.writer(text).writerows([str(action) for action in table] for table in tables)
+
+
+_SINGLE = re.compile(
+    r"(\d{1,9})(F|I|B|W|UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)(\d{0,9})",
+    re.ASCII,
+)
+_PAIR = re.compile(r"\(([^()]*)\)OVERLAP_F_B")

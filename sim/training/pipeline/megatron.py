@@ -1,0 +1,161 @@
+"""Megatron-LM's ways to carry out 1F1B and interleaved 1F1B (core/pipeline_parallel/schedules.py).
+
+Its orders are torch's, if groups of micro-batches are of one size; what differs is when messages go.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
+from sim.training.pipeline.lowering import met, received, sent
+from sim.training.pipeline.messages import SENDS, Messages
+from sim.training.pipeline.passes import Passes, computed
+from sim.training.stage import Stage
+
+
+def megatron_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
+    """1F1B: each exchange is a batch on the pipeline's communicator, and waited for at once."""
+    passes = Passes(stages, table)
+    actions = computed(table)
+    if actions:
+        messages.wait(messages.batch(received(actions[0], messages.placement)))
+    for action, following in pairwise([*actions, None]):
+        assert action
+        passes.take(action)
+        needed = received(following, messages.placement) if following else []
+        if following and following.kind is not action.kind:
+            messages.wait(messages.batch([*sent(action, messages.placement), *needed]))
+        else:
+            messages.wait(messages.batch(sent(action, messages.placement)))
+            messages.wait(messages.batch(needed))
+
+
+def megatron_interleaved(
+    messages: Messages, stages: Mapping[int, Stage], table: Table, *, overlap: bool = False
+) -> None:
+    """Interleaved 1F1B, in which all ranks step together: after each step one exchange with both neighbours.
+
+    With ``overlap`` (overlap_p2p_comm) messages are on their own, and waited for before they are used.
+    """
+    step = _Steps(messages, Passes(stages, table), computed(table))
+    step.overlapped() if overlap else step.batched()
+
+
+class _Steps:
+    """The steps of one rank: so many forwards ahead, then a forward and a backward, then backwards."""
+
+    def __init__(self, messages: Messages, passes: Passes, actions: Sequence[Action]) -> None:
+        self._messages = messages
+        self._passes = passes
+        self._placement = messages.placement
+        self._hops = self._placement.ranks - 1
+        self._forwards = [action for action in actions if action.kind is Kind.FORWARD]
+        self._backwards = [action for action in actions if action.kind in BACKWARDS]
+        self._count = len(self._forwards)
+        self._ahead = self._forwards_ahead()
+        self._arriving: dict[Action, int] = {}
+        self._leaving: dict[Kind, list[int]] = {}
+
+    def batched(self) -> None:
+        """Each exchange a batch, waited for at once."""
+        forwards, backwards, ahead = self._forwards, self._backwards, self._ahead
+        self._batch(self._received(forwards[0]))
+        for number in range(ahead):
+            self._passes.take(forwards[number])
+            first = self._received(backwards[0]) if number == ahead - 1 and ahead < self._count else []
+            self._batch([*self._forward_exchange(number), *first])
+        for number in range(self._count - ahead):
+            self._passes.take(forwards[ahead + number])
+            self._passes.take(backwards[number])
+            self._batch([*self._forward_exchange(ahead + number), *self._backward_exchange(number)])
+        if ahead == self._count:
+            self._batch(self._received(backwards[0]))
+        for number in range(self._count - ahead, self._count):
+            self._passes.take(backwards[number])
+            self._batch(self._backward_exchange(number))
+
+    def overlapped(self) -> None:
+        """Each message on its own: a rank computes what it has while others are on their way."""
+        forwards, backwards, ahead = self._forwards, self._backwards, self._ahead
+        self._apart(self._received(forwards[0]))
+        for number in range(self._count + ahead):
+            if number < self._count:
+                self._take(forwards[number])
+                self._apart(self._forward_exchange(number))
+            if number == ahead - 1:
+                self._apart(self._received(backwards[0]))
+            if number >= ahead:
+                self._take(backwards[number - ahead])
+                self._apart(self._backward_exchange(number - ahead))
+        for leaving in self._leaving.values():
+            self._messages.wait(leaving)
+
+    def _forwards_ahead(self) -> int:
+        """How many, by the size of groups, which is how many forwards of one stage come first."""
+        first = self._forwards[0].stage
+        group = next(
+            (place for place, action in enumerate(self._forwards) if action.stage != first), self._count
+        )
+        short = min(group, self._count // self._placement.stages_a_rank % group or group)
+        if self._placement.stages_a_rank > 1 and short <= self._hops:
+            raise ValueError(
+                f"{short} micro-batches in a group, but Megatron-LM needs as many as ranks in each; "
+                f"write {self._hops + 1} micro-batches or more"
+            )
+        return min(
+            (self._placement.stages_a_rank - 1) * group + 2 * (self._hops - self._messages.position),
+            self._count,
+        )
+
+    def _forward_exchange(self, number: int) -> list[Action]:
+        """What a forward's result is sent as, and what is received then: the first rank's from the last."""
+        own = self._forwards[number]
+        if number == self._count - 1:
+            return sent(own, self._placement)
+        if self._messages.position:
+            return [*sent(own, self._placement), *self._received(self._forwards[number + 1])]
+        return [*sent(own, self._placement), *self._around(self._forwards, number, self._hops)]
+
+    def _backward_exchange(self, number: int) -> list[Action]:
+        """The same of a backward: the last rank's from the first."""
+        own = self._backwards[number]
+        if number == self._count - 1:
+            return sent(own, self._placement)
+        if self._messages.position < self._hops:
+            return [*sent(own, self._placement), *self._received(self._backwards[number + 1])]
+        return [*sent(own, self._placement), *self._around(self._backwards, number, -self._hops)]
+
+    def _around(self, own: Sequence[Action], number: int, away: int) -> list[Action]:
+        """What the rank at the other end, which is as many steps behind as there are hops, sends then."""
+        if number < self._hops:
+            return []
+        other = own[number - self._hops]
+        return [met(one) for one in sent(other._replace(stage=other.stage + away), self._placement)]
+
+    def _received(self, action: Action) -> list[Action]:
+        return received(action, self._placement)
+
+    def _batch(self, actions: Sequence[Action]) -> None:
+        self._messages.wait(self._messages.batch(actions))
+
+    def _take(self, action: Action) -> None:
+        """Compute it when what it needs has arrived."""
+        self._messages.wait([self._arriving.pop(one) for one in self._received(action)])
+        self._passes.take(action)
+
+    def _apart(self, actions: Sequence[Action]) -> None:
+        """Ranks of even numbers send first and the others receive first, when the last send has left.
+
+        Two ranks have one communicator for each way, which goes on beside the other.
+        """
+        even = not self._messages.position % 2
+        for action in sorted(actions, key=lambda one: (one.kind in SENDS) is not even):
+            sends = action.kind in SENDS
+            own = "pair" if self._hops > 1 or sends is even else "world pair"
+            if sends:
+                self._messages.wait(self._leaving.pop(action.kind, []))
+            places = self._messages.one_by_one([action], own)
+            if sends:
+                self._leaving[action.kind] = places
+            else:
+                self._arriving[action] = places[0]

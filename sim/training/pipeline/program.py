@@ -1,0 +1,76 @@
+"""A pipeline alone as a program: one rank a place, and whose layers a stage has is given."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from sim.program import Operation, Program
+from sim.training.layers import RankLayer
+from sim.training.mesh import Communicators, Mesh
+from sim.training.pipeline.actions import COMPUTES, Kind, Table
+from sim.training.pipeline.lowering import check_tables, lower
+from sim.training.pipeline.megatron import megatron_1f1b, megatron_interleaved
+from sim.training.pipeline.messages import Messages
+from sim.training.pipeline.placement import Placement
+from sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
+from sim.training.rank import RankList
+from sim.training.sharing import Unshared
+from sim.training.stage import Stage
+from topologies.words import one_of
+
+RUNTIMES: dict[str, dict[str, Runtime]] = {
+    "torch": {"gpipe": torch_gpipe, "1f1b": torch_1f1b, "": torch_actions},
+    "megatron": {"1f1b": megatron_1f1b, "interleaved1f1b": megatron_interleaved},
+    "megatron-overlap": {"interleaved1f1b": partial(megatron_interleaved, overlap=True)},
+    "decoupled": {"": decoupled},
+}
+"""Whose runtimes carry out which schedules; an empty name stands for all others, and for tables of a file."""
+
+
+def find_runtime(whose: str, schedule: str = "") -> Runtime:
+    """The runtime by which a schedule is carried out."""
+    if whose not in RUNTIMES:
+        raise ValueError(f"{whose!r} carries out no pipeline; write {one_of(RUNTIMES, whose)}")
+    own = RUNTIMES[whose]
+    if schedule not in own and "" not in own:
+        raise ValueError(f"{whose} carries out {' and '.join(own)}, and no {schedule or 'tables of a file'}")
+    return own.get(schedule, own[""]) if "" in own else own[schedule]
+
+
+def prepare(tables: Sequence[Table], placement: Placement, runtime: Runtime) -> tuple[Table, ...]:
+    """Tables as a runtime takes them, checked: torch's for all schedules has messages in them."""
+    what = {*COMPUTES, Kind.OVERLAP}
+    computing = tuple(tuple(action for action in table if action.kind in what) for table in tables)
+    given = tuple(map(tuple, tables))
+    if runtime is torch_actions and computing == given:
+        return lower(computing, placement)
+    check_tables(computing, placement)
+    return given if runtime is torch_actions else computing
+
+
+def pipeline(
+    name: str,
+    tables: Sequence[Table],
+    placement: Placement,
+    layers: Callable[[int], Sequence[RankLayer]],
+    runtime: Runtime,
+    *,
+    nbytes: int = 0,
+    library: str = "nccl",
+) -> Program:
+    """One step of a pipeline without any other parallelism.
+
+    ``layers(stage)`` are those of a stage, ``nbytes`` those of a micro-batch's activations between two.
+    """
+    prepared = prepare(tables, placement, runtime)
+    communicators = Communicators(Mesh(pipeline=placement.ranks), library)
+
+    @cache
+    def operations(rank: int) -> list[Operation]:
+        written = RankList(rank, communicators)
+        stages = {
+            stage: Stage(written, layers(stage), Unshared(), f"stage {stage}") for stage in placement.of(rank)
+        }
+        runtime(Messages(written, placement, nbytes), stages, prepared[rank])
+        return written.operations
+
+    return Program(name, placement.ranks, operations)

@@ -1,0 +1,92 @@
+"""How a rank carries out its table: when it sends and receives what it computes, and when it waits.
+
+A runtime is called with the rank's `Messages`, its stages by their numbers in the pipeline, and its
+table. What follows the step, `Sharing.after_step` and the optimizer, is the caller's.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from sim.training.pipeline.actions import Action, Kind, Table, singles
+from sim.training.pipeline.lowering import received, sent
+from sim.training.pipeline.messages import SENDS, Messages
+from sim.training.pipeline.passes import Passes, computed
+from sim.training.stage import Stage
+
+Runtime = Callable[[Messages, Mapping[int, Stage], Table], None]
+"""Writes one rank's part of a step into its list."""
+
+_RECEIVES = (Kind.RECV_FORWARD, Kind.RECV_BACKWARD)
+
+
+def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
+    """Torch's runtime for tables that are lowered: of schedules with several stages a rank, and of CSV.
+
+    A receive is asked for where the table has it and waited for before it is used, sends at the step's end.
+    """
+    passes = Passes(stages, table)
+    arriving: dict[Action, list[int]] = {}
+    sends: list[int] = []
+    for action in singles(table):
+        if action.kind in SENDS:
+            sends += messages.one_by_one([action])
+        elif action.kind in _RECEIVES:
+            arriving[action] = messages.one_by_one([action])
+        else:
+            for needed in received(action, messages.placement):
+                if needed not in arriving:
+                    raise ValueError(f"{action} comes before {needed}; lower the table, or mend it")
+                messages.wait(arriving.pop(needed))
+            passes.take(action)
+    if arriving:
+        raise ValueError(f"nothing in the table needs {', '.join(map(str, arriving))}")
+    messages.wait(reversed(sends))
+
+
+def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
+    """Messages that hold nobody up and no other message: the textbook's, as bubbles are counted."""
+    passes = Passes(stages, table)
+    for action in computed(table):
+        messages.wait([messages.free(one) for one in received(action, messages.placement)])
+        passes.take(action)
+        for one in sent(action, messages.placement):
+            messages.free(one)
+
+
+def torch_gpipe(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
+    """Torch's GPipe: receives just before they are used, sends waited for at the end of each phase."""
+    passes = Passes(stages, table)
+    sends: list[int] = []
+    actions = computed(table)
+    for action, following in pairwise([*actions, None]):
+        assert action
+        messages.wait(messages.one_by_one(received(action, messages.placement)))
+        passes.take(action)
+        sends += messages.one_by_one(sent(action, messages.placement))
+        if following is None or following.kind is not action.kind:
+            messages.wait(sends)
+            sends = []
+
+
+def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
+    """Torch's 1F1B: a send goes with the receive of the other direction, waited for at once.
+
+    Only while all goes in one direction a send goes beside one more computation.
+    """
+    passes = Passes(stages, table)
+    actions = computed(table)
+    under_way: list[int] = []
+    if actions:
+        messages.wait(messages.one_by_one(received(actions[0], messages.placement)))
+    for action, following in pairwise([*actions, None]):
+        assert action
+        passes.take(action)
+        messages.wait(under_way)
+        needed = received(following, messages.placement) if following else []
+        if following and following.kind is not action.kind:
+            messages.wait(messages.mixed_batch([*sent(action, messages.placement), *needed]))
+            under_way = []
+        else:
+            under_way = messages.one_by_one(sent(action, messages.placement))
+            messages.wait(messages.one_by_one(needed))
+    messages.wait(under_way)

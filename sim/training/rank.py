@@ -1,0 +1,107 @@
+"""A rank's list of operations while strategies write it.
+
+What a rank computes stands on one stream. A collective is beside it in its group's queue: it begins no
+sooner than what the stream had come to when it was asked for, and the stream waits for it where told.
+A library that blocks, as Gloo does unless asked not to, has the stream wait at once.
+"""
+
+from collections.abc import Sequence
+
+from sim.collective import Collective
+from sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
+from sim.training.mesh import Communicators
+
+STREAM = "compute"
+"""The lane of what is computed."""
+
+
+class RankList:
+    """What rank number ``rank`` of the communicators' mesh does, as far as it is written."""
+
+    def __init__(self, rank: int, communicators: Communicators, *, blocks: bool = False) -> None:
+        self.rank = rank
+        self.communicators = communicators
+        self.operations: list[Operation] = []
+        self.blocks = blocks
+        self._last: dict[str, int] = {}
+        self._taken: list[tuple[str, int]] = []
+
+    def last(self, lane: str = STREAM) -> tuple[int, ...]:
+        """The latest operation of a lane, as others are ``after`` it; nothing before the first."""
+        return (self._last[lane],) if lane in self._last else ()
+
+    def compute(
+        self, seconds: float, name: str, kind: str, *, lane: str = STREAM, after: tuple[int, ...] = ()
+    ) -> None:
+        """Compute on a lane; zero seconds of work are no operation."""
+        if seconds:
+            self.post(Compute(seconds), name, kind, lane, after)
+
+    def call(
+        self,
+        group: Group,
+        collective: Collective,
+        name: str,
+        *,
+        lane: str | None = None,
+        after: tuple[int, ...] | None = None,
+        beside: bool = False,
+    ) -> int | None:
+        """Call a collective, after what the stream has come to if not told otherwise; return its place.
+
+        A group of one rank has nothing to exchange. ``beside`` other work it goes on where the library blocks
+        too: whoever asks for it waits for it.
+        """
+        if len(group.ranks) == 1:
+            return None
+        call = Call(group, collective.kind, collective)
+        place = self.post(call, name, collective.kind, lane, self.last() if after is None else after)
+        if self.blocks and not beside:
+            self.wait(place)
+        return place
+
+    def exchange(
+        self, parts: Sequence[Send | Recv], name: str, *, after: tuple[int, ...] | None = None
+    ) -> int | None:
+        """Send and receive at once, after what the stream has come to; return the place, if there is any."""
+        if not parts:
+            return None
+        action = parts[0] if len(parts) == 1 else Together(parts[0].group, tuple(parts))
+        return self.post(action, name, "message", None, self.last() if after is None else after)
+
+    def wait(self, place: int | None, lane: str = STREAM) -> None:
+        """Have a lane wait for an operation, if there is one."""
+        if place is not None:
+            self.post(Wait(), f"wait for {self.operations[place].name}", "wait", lane, (place,))
+
+    def hold(self, place: int) -> None:
+        """Have the host itself wait for an operation before it writes what follows."""
+        name = f"hold until {self.operations[place].name}"
+        self.operations.append(Operation(Wait(), None, (place,), True, name, "wait"))
+
+    def take(self, pool: str, nbytes: int) -> None:
+        """Have so many bytes of a pool from the beginning of the next operation on."""
+        if nbytes:
+            self._taken.append((pool, nbytes))
+
+    def give(self, pool: str, nbytes: int, place: int = -1) -> None:
+        """Give so many bytes back at the end of an operation, of the latest if not told which.
+
+        What was taken for an operation that there is not yet is given back at its end.
+        """
+        if not nbytes:
+            return
+        if not self.operations or any(taken == pool for taken, _ in self._taken):
+            self._taken.append((pool, -nbytes))
+        else:
+            one = self.operations[place]
+            self.operations[place] = one._replace(memory=(*one.memory, (pool, -nbytes)))
+
+    def post(self, action: Action, name: str, kind: str, lane: str | None, after: tuple[int, ...]) -> int:
+        """Write an operation down and return its place."""
+        self.operations.append(Operation(action, lane, after, False, name, kind, memory=tuple(self._taken)))
+        self._taken.clear()
+        place = len(self.operations) - 1
+        if lane is not None:
+            self._last[lane] = place
+        return place

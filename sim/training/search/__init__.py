@@ -1,0 +1,28 @@
+"""The search for the layout under which a job is quickest: bounds, and who is worth simulating.
+
+`search` goes through candidates; `Bounds` says what each takes and holds at the least.
+"""
+
+from sim.training.search.bounds import Bounds
+from sim.training.search.search import (
+    IMPOSSIBLE,
+    SLOWER,
+    TOO_LARGE,
+    Candidate,
+    Found,
+    Pruned,
+    Searched,
+    search,
+)
+
+__all__ = [
+    "IMPOSSIBLE",
+    "SLOWER",
+    "TOO_LARGE",
+    "Bounds",
+    "Candidate",
+    "Found",
+    "Pruned",
+    "Searched",
+    "search",
+]

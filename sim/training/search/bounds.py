@@ -1,0 +1,288 @@
+"""What a job's step takes, and what its ranks hold, at the least: found without simulating it.
+
+A step is no shorter than its passes and messages would be if nothing stood in their way, nor than what one
+communicator carries. A rank holds no less than its parameters and what waits for backward. Both are below
+what `sim.training.parallel.simulate` finds, mostly by a few percent: what is worse than something known
+need not be simulated.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sim.collective import ITEMSIZE, Collective
+from sim.program.libraries import Libraries
+from sim.training.groups import CollectiveTime, library_time
+from sim.training.layers import Exchange, Pass, RankLayer, Work
+from sim.training.mesh import DATA, Mesh
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.parts import Parts
+from sim.training.pipeline.actions import Kind
+from sim.training.search.walk import Moment, ends_of, moments, order_of
+
+SHARDS = ("fsdp", "fsdp1", "hsdp")
+"""Strategies that deal parameters out and gather them for every pass."""
+
+
+class StageCost(NamedTuple):
+    """What a stage takes and holds on one rank: seconds of a micro-batch's passes, bytes.
+
+    ``again_nbytes`` are had anew for backward, layer by layer, ``most_nbytes`` the most that one micro-batch
+    holds there somewhere in it; ``nbytes`` are
+    the parameters', ``wrapped_nbytes`` those of layers that FSDP wraps.
+    """
+
+    forward: float = 0.0
+    backward: float = 0.0
+    input_gradient: float = 0.0
+    weight_gradient: float = 0.0
+    kept_nbytes: int = 0
+    again_nbytes: int = 0
+    most_nbytes: int = 0
+    nbytes: int = 0
+    wrapped_nbytes: int = 0
+
+    def seconds(self, kind: Kind) -> float:
+        """Those of a pass."""
+        return {
+            Kind.FORWARD: self.forward,
+            Kind.BACKWARD: self.backward,
+            Kind.INPUT_GRADIENT: self.input_gradient,
+            Kind.WEIGHT_GRADIENT: self.weight_gradient,
+        }[kind]
+
+
+class _Cut:
+    """A model as some layouts cut it: into which stages, and along which dimensions its layers exchange."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.stages: dict[int, tuple[range, ...]] = {}
+        self.dimensions = sorted(
+            {
+                part.dimensions
+                for layer in parts.layers
+                for part in (*layer.forward, *layer.backward)
+                if isinstance(part, Exchange)
+            }
+        )
+
+
+class Bounds:
+    """Lower bounds of jobs on one cluster; what layouts have in common is found once."""
+
+    def __init__(self, libraries: Libraries) -> None:
+        self._libraries = libraries
+        self._times: dict[tuple[Mesh, tuple[str, ...]], CollectiveTime] = {}
+        self._hops: dict[tuple[int, int, int], float] = {}
+        self._known: dict[int, _Cut] = {}
+        self._costs: dict[tuple[object, ...], tuple[StageCost, ...]] = {}
+
+    def nbytes(self, job: ParallelJob) -> int:
+        """Bytes that some rank of the job holds at one moment."""
+        costs = self.stages(job)
+        most = 0
+        for place, every in moments(order_of(job.layout), job.micro_batches):
+            own = [costs[stage] for stage in job.placement.of(place)]
+            most = max(most, _held(job, own) + max(_waiting(job, own, moment) for moment in every))
+        return most
+
+    def step_s(self, job: ParallelJob, *, walks: bool = True) -> float:
+        """Seconds of a step.
+
+        Without ``walks`` the order in which a pipeline's ranks do things is left out of it, which is quicker.
+        """
+        costs = self.stages(job)
+        passed = self._walked(job, costs) if walks and job.mesh.pipeline > 1 else _filled(job, costs)
+        return max(
+            self._ended(job, [costs[stage] for stage in job.placement.of(place)], passed[place])
+            for place in range(job.mesh.pipeline)
+        )
+
+    def stages(self, job: ParallelJob) -> tuple[StageCost, ...]:
+        """The costs of all stages of a job, at the pace of the slowest rank."""
+        parts, count = job.parts, job.layout.stages
+        if id(parts) not in self._known:
+            # kept, so that an id stays that of one object
+            self._known[id(parts)] = _Cut(parts)
+        known = self._known[id(parts)]
+        if count not in known.stages:
+            known.stages[count] = parts.cut(count)
+        groups = tuple(job.mesh.together(0, *dimensions) for dimensions in known.dimensions)
+        key = id(parts), groups, count, job.pace * job.factor
+        if key not in self._costs:
+            costs = self._layers(parts, job.mesh, job.pace * job.factor)
+            self._costs[key] = tuple(
+                _together([costs[number] for number in own]) for own in known.stages[count]
+            )
+        return self._costs[key]
+
+    def _layers(self, parts: Parts, mesh: Mesh, pace: float) -> list[StageCost]:
+        """The costs of each layer; those of a decoder share their passes, which are then timed once."""
+        known: dict[tuple[object, ...], StageCost] = {}
+        found = []
+        for layer in parts.layers:
+            same = layer.forward, layer.backward, layer.recomputed, layer.kept_nbytes, layer.nbytes
+            if same not in known:
+                known[same] = self._layer(layer, mesh, pace)
+            found.append(known[same])
+        return found
+
+    def _layer(self, layer: RankLayer, mesh: Mesh, pace: float) -> StageCost:
+        def alone(parts: Pass) -> float:
+            return self._pass_s(parts, mesh, pace)
+
+        again = alone(layer.recomputed)
+        nbytes, most = layer.nbytes, layer.kept_nbytes + layer.recomputed_nbytes
+        return StageCost(
+            alone(layer.forward), again + alone(layer.backward), again + alone(layer.input_gradient),
+            alone(layer.weight_gradient), layer.kept_nbytes, layer.recomputed_nbytes, most, nbytes,
+            nbytes if layer.wrapped else 0,
+        )  # fmt: skip
+
+    def _pass_s(self, parts: Pass, mesh: Mesh, pace: float) -> float:
+        """Seconds of a pass on links of its own; work hides the exchanges before it that overlap."""
+        now = beside = 0.0
+        for part in parts:
+            if isinstance(part, Work):
+                now = max(now + part.seconds * pace, beside)
+                continue
+            beside = max(now, beside) + self._exchange_s(part, mesh)
+            if not part.overlaps:
+                now = beside
+        return max(now, beside)
+
+    def _exchange_s(self, exchange: Exchange, mesh: Mesh) -> float:
+        if mesh.degree(*exchange.dimensions) == 1:
+            return 0.0
+        return self._time(mesh, exchange.dimensions)(exchange.collective)
+
+    def _time(self, mesh: Mesh, dimensions: tuple[str, ...]) -> CollectiveTime:
+        key = mesh, dimensions
+        if key not in self._times:
+            self._times[key] = library_time(self._libraries.of(mesh.together(0, *dimensions)))
+        return self._times[key]
+
+    def _walked(self, job: ParallelJob, costs: Sequence[StageCost]) -> list[float]:
+        """When each rank of the pipeline has passed all micro-batches, in its order."""
+        tables = order_of(job.layout).actions(job.micro_batches)
+        hops = [self._hop_s(job, stage) for stage in range(job.layout.stages - 1)]
+        return ends_of(tables, job.placement, lambda one: costs[one.stage].seconds(one.kind), hops)
+
+    def _hop_s(self, job: ParallelJob, stage: int) -> float:
+        """Seconds of a message from a stage to the next."""
+        each = job.mesh.ranks // job.mesh.pipeline
+        here, there = (job.placement.rank(one) * each for one in (stage, stage + 1))
+        nbytes = job.between_nbytes[stage]
+        if here == there or not nbytes:
+            return 0.0
+        key = here, there, nbytes
+        if key not in self._hops:
+            self._hops[key] = self._libraries.message(*key)[0]
+        return self._hops[key]
+
+    def _ended(self, job: ParallelJob, own: Sequence[StageCost], passed: float) -> float:
+        """When a rank has stepped its optimizer, whose passes are over at that moment."""
+        if job.layout.strategy not in ("ddp", *SHARDS) or job.mesh.expert > 1:
+            return passed
+        nbytes = sum(cost.nbytes for cost in own) / job.mesh.shard
+        update_s = job.optimizer.seconds(int(nbytes), job.costs.memory_bandwidth) * job.pace
+        if job.mesh.degree(*DATA) == 1:
+            return passed + update_s
+        if job.layout.strategy == "ddp":
+            # the stage that ends last is summed from its last micro-batch's backward on
+            longest = max(cost.backward for cost in own)
+            reduced_s = min(self._all_reduce_s(job, cost.nbytes) for cost in own)
+            return max(passed, passed - longest + reduced_s) + update_s
+        if job.layout.strategy in SHARDS:
+            return max(passed, self._shared_s(job, own)) + update_s
+        return passed + update_s
+
+    def _all_reduce_s(self, job: ParallelJob, nbytes: int) -> float:
+        if job.ddp.comm_hook not in (None, "allreduce") or not nbytes:
+            return 0.0
+        ranks = job.mesh.degree(*DATA)
+        return self._time(job.mesh, DATA)(Collective("all_reduce", ranks, nbytes))
+
+    def _shared_s(self, job: ParallelJob, own: Sequence[StageCost]) -> float:
+        """What one communicator carries of gathered parameters and reduced gradients.
+
+        They go layer by layer, which takes no less than all at once.
+        """
+        layout, shard = job.layout, job.mesh.shard
+        if shard == 1:
+            return 0.0
+        time = self._time(job.mesh, ("shard",))
+        nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
+        dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
+        gathers, gathered = 1, nbytes
+        if job.mesh.pipeline == 1 or layout.schedule in ("gpipe", "1f1b"):
+            # for each micro-batch all of it, and for its backward what was given back
+            gathers, gathered = job.micro_batches, nbytes + wrapped
+        gathered = gathered // ITEMSIZE[dtype] * ITEMSIZE[job.precision or dtype]
+        reduces = job.micro_batches if layout.syncs_each else 1
+        return gathers * time(Collective("all_gather", shard, gathered)) + reduces * time(
+            Collective("reduce_scatter", shard, nbytes)
+        )
+
+
+def _together(costs: Sequence[StageCost]) -> StageCost:
+    """The costs of layers in a row. Backward goes through them from the last, each in its turn anew."""
+    kept = most = 0
+    for cost in costs:
+        most = max(most, kept + cost.most_nbytes)
+        kept += cost.kept_nbytes
+    return StageCost(
+        forward=sum(cost.forward for cost in costs),
+        backward=sum(cost.backward for cost in costs),
+        input_gradient=sum(cost.input_gradient for cost in costs),
+        weight_gradient=sum(cost.weight_gradient for cost in costs),
+        kept_nbytes=kept,
+        again_nbytes=sum(cost.again_nbytes for cost in costs),
+        most_nbytes=most,
+        nbytes=sum(cost.nbytes for cost in costs),
+        wrapped_nbytes=sum(cost.wrapped_nbytes for cost in costs),
+    )
+
+
+def _filled(job: ParallelJob, costs: Sequence[StageCost]) -> list[float]:
+    """When each rank has passed its micro-batches if it never waits once the first has come to it."""
+    found = []
+    for place in range(job.mesh.pipeline):
+        own = job.placement.of(place)
+        before = sum(cost.forward for cost in costs[: own[0]])
+        work = sum(costs[stage].forward + _backward_s(costs[stage]) for stage in own)
+        found.append(before + job.micro_batches * work)
+    return found
+
+
+def _backward_s(cost: StageCost) -> float:
+    """Backward at once or in two parts, whichever is shorter."""
+    return min(cost.backward, cost.input_gradient + cost.weight_gradient)
+
+
+def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
+    """Bytes that a rank with these stages has all the time."""
+    nbytes, states = sum(cost.nbytes for cost in costs), job.optimizer.states
+    if job.layout.strategy == "ddp":
+        buckets = nbytes if job.mesh.replicate > 1 and not job.ddp.gradient_as_bucket_view else 0
+        return (2 + states) * nbytes + buckets
+    return (1 + states) * nbytes // job.mesh.shard if job.layout.strategy in SHARDS else 0
+
+
+def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
+    """What a rank keeps at a moment of what comes and goes: activations, and what FSDP has not reduced.
+
+    It reduces gradients beside the last backward, or after it where a pipeline's table says when.
+    """
+    now = costs[moment.stage]
+    whole = sum(
+        kept * cost.kept_nbytes + halved * cost.again_nbytes
+        for kept, halved, cost in zip(moment.kept, moment.halved, costs, strict=True)
+    )
+    backward = whole - now.kept_nbytes + now.most_nbytes if moment.whole else whole
+    if job.layout.strategy not in SHARDS or job.layout.syncs_each:
+        return backward
+    sums = sum(cost.nbytes for cost, summed in zip(costs, moment.summed, strict=True) if summed)
+    if job.mesh.pipeline > 1 and job.layout.schedule not in ("gpipe", "1f1b"):
+        return backward + sums
+    return max(backward, whole + sums) if moment.last else backward + sums

@@ -1,0 +1,186 @@
+"""The quickest of many layouts: those whose bounds promise something are simulated, the others named.
+
+A layout is left out where it cannot be, where its ranks would hold more than there is, or where its bound is
+above what the best that were simulated take. So those that are found are the quickest of all, with the times
+that simulations of each of them have.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from sim.program.libraries import Libraries
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.simulate import play_parallel
+from sim.training.parallel.step import ParallelStep
+from sim.training.search.bounds import Bounds
+
+IMPOSSIBLE = "cannot be"
+TOO_LARGE = "does not fit"
+SLOWER = "slower"
+"""Why a layout is left out."""
+
+NOISE = 1e-9
+"""By which share a bound may be above a time because of rounding."""
+
+
+class Candidate(NamedTuple):
+    """A layout by a name of its own; ``job`` makes its job, and raises ValueError where it cannot be."""
+
+    name: str
+    job: Callable[[], ParallelJob]
+
+
+class Found(NamedTuple):
+    """A layout that was simulated and fits."""
+
+    name: str
+    job: ParallelJob
+    step_s: float
+    peak_nbytes: int
+
+
+class Pruned(NamedTuple):
+    """A layout that was left out: the kind of reason, and the reason in words.
+
+    ``step_s`` and ``nbytes`` are what its step takes and its ranks hold at the least, as far as they were
+    asked for.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    step_s: float | None = None
+    nbytes: int | None = None
+
+
+@dataclass(slots=True)
+class Searched:
+    """What is known: ``found`` with the quickest first, of which ``best`` is the whole step.
+
+    ``left`` names layouts that would have been looked at next when the search was stopped.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    pruned: list[Pruned] = field(default_factory=list)
+    best: ParallelStep | None = None
+    left: tuple[str, ...] = ()
+
+
+class Stage(NamedTuple):
+    """A layout on its way: its bound, whether its pipeline was walked for it, and in which order it came."""
+
+    step_s: float
+    walked: bool
+    number: int
+
+
+def search(
+    candidates: Iterable[Candidate],
+    libraries: Libraries,
+    memory: int,
+    *,
+    top: int = 5,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Searched:
+    """The ``top`` quickest layouts of those whose ranks hold ``memory`` bytes at the most.
+
+    ``tell`` is told how far it is. Control-C ends it with what is known so far.
+    """
+    found = Searched()
+    _Search(found, libraries, memory, top, tell).run(candidates)
+    return found
+
+
+class _Search:
+    def __init__(
+        self, searched: Searched, libraries: Libraries, memory: int, top: int, tell: Callable[[str], None]
+    ) -> None:
+        self._searched = searched
+        self._libraries = libraries
+        self._memory = memory
+        self._top = top
+        self._tell = tell
+        self._bounds = Bounds(libraries)
+        self._jobs: dict[int, tuple[str, ParallelJob]] = {}
+        self._agenda: list[Stage] = []
+
+    def run(self, candidates: Iterable[Candidate]) -> None:
+        try:
+            for number, candidate in enumerate(candidates):
+                self._consider(number, candidate)
+                self._tell(f"{number + 1} layouts bounded")
+            while self._agenda:
+                self._next()
+        except KeyboardInterrupt:
+            waiting = sorted(self._agenda)
+            self._searched.left = tuple(self._jobs[one.number][0] for one in waiting)
+
+    def _consider(self, number: int, candidate: Candidate) -> None:
+        """Leave a layout out, or put it on the agenda with the first of its bounds."""
+        try:
+            job = candidate.job()
+            nbytes = self._bounds.nbytes(job)
+        except ValueError as error:
+            self._leave_out(candidate.name, IMPOSSIBLE, str(error))
+            return
+        if nbytes > self._memory:
+            self._too_large(candidate.name, nbytes, "at least ")
+            return
+        self._jobs[number] = candidate.name, job
+        heappush(self._agenda, Stage(self._bounds.step_s(job, walks=False), False, number))
+
+    def _next(self) -> None:
+        """Take the layout that promises most: leave it out, ask its better bound, or simulate it."""
+        one = heappop(self._agenda)
+        name, job = self._jobs[one.number]
+        slowest = self._slowest_s
+        if one.step_s > slowest * (1 + NOISE):
+            self._leave_out(name, SLOWER, f"takes at least {one.step_s:.6g} s", step_s=one.step_s)
+            del self._jobs[one.number]
+        elif not one.walked:
+            heappush(self._agenda, Stage(max(one.step_s, self._bounds.step_s(job)), True, one.number))
+        else:
+            try:
+                self._simulate(name, job)
+            except KeyboardInterrupt:
+                heappush(self._agenda, one)
+                raise
+            del self._jobs[one.number]
+
+    @property
+    def _slowest_s(self) -> float:
+        """What a layout must not take longer than to be among the best."""
+        found = self._searched.found
+        return found[-1].step_s if len(found) == self._top else float("inf")
+
+    def _simulate(self, name: str, job: ParallelJob) -> None:
+        searched = self._searched
+        self._tell(f"{len(self._agenda)} layouts left, simulating {name}")
+        try:
+            played = play_parallel(job, self._libraries)
+        except ValueError as error:
+            self._leave_out(name, IMPOSSIBLE, str(error))
+            return
+        nbytes = max(peak.nbytes for peak in played.peaks)
+        if nbytes > self._memory:
+            self._too_large(name, nbytes, "")
+            return
+        one = Found(name, job, played.step_s, nbytes)
+        if not searched.found or one.step_s < searched.found[0].step_s:
+            searched.best = played.step()
+        insort(searched.found, one, key=lambda found: found.step_s)
+        for slow in searched.found[self._top :]:
+            self._leave_out(slow.name, SLOWER, f"takes {slow.step_s:.6g} s", step_s=slow.step_s)
+        del searched.found[self._top :]
+
+    def _too_large(self, name: str, nbytes: int, word: str) -> None:
+        reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {self._memory / 2**30:.2f}"
+        self._leave_out(name, TOO_LARGE, reason, nbytes=nbytes)
+
+    def _leave_out(
+        self, name: str, kind: str, reason: str, *, step_s: float | None = None, nbytes: int | None = None
+    ) -> None:
+        self._searched.pruned.append(Pruned(name, kind, reason, step_s, nbytes))

@@ -1,0 +1,82 @@
+"""A stage of a model on one rank: some of its layers in a row, and how a micro-batch passes them."""
+
+from collections.abc import Sequence
+
+from sim.training.layers import Pass, RankLayer, Work
+from sim.training.rank import RankList
+from sim.training.sharing import Sharing
+
+ACTIVATIONS = "activations"
+"""The pool of what forward leaves for backward."""
+
+
+class Stage:
+    """Writes passes into a rank's list; a whole model on one rank is one stage.
+
+    A pass waits for nothing but what its own exchanges bring: who receives a micro-batch has the stream wait
+    for it first.
+    """
+
+    def __init__(self, rank: RankList, layers: Sequence[RankLayer], sharing: Sharing, name: str = "") -> None:
+        self.rank = rank
+        self.layers = layers
+        self.sharing = sharing
+        self._name = f"{name} " if name else ""
+
+    def forward(self, micro_batch: int) -> None:
+        """Pass a micro-batch forward."""
+        for number, layer in enumerate(self.layers):
+            self.sharing.before_forward(number)
+            self.rank.take(ACTIVATIONS, layer.kept_nbytes + layer.exchanged_nbytes)
+            self._pass(layer.forward, layer, "forward", micro_batch)
+            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+            self.sharing.after_forward(number)
+
+    def backward(self, micro_batch: int, *, last: bool) -> None:
+        """Pass its gradients backward, those of inputs and weights; ``last`` is `Sharing`'s."""
+        for number, layer in reversed(list(enumerate(self.layers))):
+            self._recompute(number, micro_batch)
+            self._pass(layer.backward, layer, "backward", micro_batch)
+            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+            self._end(number, last=last)
+
+    def input_gradient(self, micro_batch: int) -> None:
+        """Pass gradients of the inputs backward, and leave those of the weights for later."""
+        for number, layer in reversed(list(enumerate(self.layers))):
+            self._recompute(number, micro_batch)
+            self._pass(layer.input_gradient, layer, "input gradient", micro_batch)
+            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+
+    def weight_gradient(self, micro_batch: int, *, last: bool) -> None:
+        """Make the gradients of the weights that were left."""
+        for number, layer in reversed(list(enumerate(self.layers))):
+            self._pass(layer.weight_gradient, layer, "weight gradient", micro_batch)
+            self._end(number, last=last)
+
+    def _recompute(self, number: int, micro_batch: int) -> None:
+        layer = self.layers[number]
+        self.sharing.before_backward(number)
+        self.rank.take(ACTIVATIONS, layer.recomputed_nbytes + layer.exchanged_nbytes)
+        self._pass(layer.recomputed, layer, "recomputation", micro_batch)
+
+    def _end(self, number: int, *, last: bool) -> None:
+        layer = self.layers[number]
+        self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes)
+        self.sharing.after_backward(number, last=last)
+
+    def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> None:
+        name = f"{self._name}{layer.name}, micro-batch {micro_batch}"
+        beside: list[int | None] = []
+        for part in parts:
+            if isinstance(part, Work):
+                self.rank.compute(part.seconds, name, kind)
+            else:
+                group = self.rank.communicators.along(self.rank.rank, *part.dimensions)
+                called = f"{kind} of {name}"
+                beside.append(self.rank.call(group, part.collective, called, beside=part.overlaps))
+                if part.overlaps:
+                    continue
+            while beside:
+                self.rank.wait(beside.pop(0))
+        for place in beside:
+            self.rank.wait(place)

@@ -1,0 +1,83 @@
+"""Bytes of activations that a micro-batch leaves on a rank for backward.
+
+Korthikanti et al., arXiv:2205.05198, section 4, count them for GPT in 16 bits with dropout and an attention
+whose scores are written down: s b h (34 + 5 a s / h) a layer. Here the same tensors are added up one by one,
+so that gated networks, grouped queries, fused attention and no dropout follow.
+"""
+
+from dataclasses import dataclass
+
+from sim.training.tensor.cut import Cut
+
+CHECKPOINTING = ("none", "selective", "full")
+"""What forward leaves out and backward does anew: nothing, attention proper, or whole layers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activations:
+    """What a micro-batch of ``batch`` sequences keeps, in elements of ``itemsize`` bytes.
+
+    ``fused`` attention keeps one number of each score's row instead of all scores. ``experts`` are the
+    bytes that a mixture of experts keeps where the layer has one instead of a feed-forward network.
+    """
+
+    cut: Cut
+    batch: int
+    itemsize: int = 2
+    dropout: bool = False
+    fused: bool = True
+    experts: int | None = None
+
+    @property
+    def _tokens(self) -> int:
+        return self.cut.tokens(self.batch)
+
+    @property
+    def between(self) -> int:
+        """Bytes of one tensor between products."""
+        return self._tokens * self.cut.decoder.width * self.itemsize // self.cut.spread
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of one products' input: DTensor keeps it as it was gathered."""
+        kept_whole = self.cut.parallel.style == "dtensor"
+        return self.between * (self.cut.spread if kept_whole else 1)
+
+    @property
+    def _mask(self) -> int:
+        return self.between // self.itemsize if self.dropout else 0
+
+    @property
+    def core(self) -> int:
+        """Bytes of attention proper, beside its inputs and output: what selective checkpointing saves."""
+        rows = self._tokens * self.cut.heads
+        if self.fused:
+            return 4 * rows
+        return rows * self.cut.decoder.sequence * (2 * self.itemsize + 1 if self.dropout else self.itemsize)
+
+    @property
+    def layer(self) -> int:
+        """Bytes of a layer of which nothing is done anew."""
+        attention = self._tokens * (self.cut.attended + self.cut.narrow) * self.itemsize
+        feed_forward = self.experts
+        if feed_forward is None:
+            hidden = (3 if self.cut.decoder.gated else 2) * self.cut.hidden
+            feed_forward = self._tokens * hidden * self.itemsize
+        return 2 * (self.between + self.gathered + self._mask) + attention + feed_forward + self.core
+
+    def kept(self, checkpointing: str) -> tuple[int, int]:
+        """Bytes that a layer keeps, and those that backward has anew."""
+        if checkpointing == "none":
+            return self.layer, 0
+        again = self.core if checkpointing == "selective" else self.layer - self.between
+        return self.layer - again, again
+
+    @property
+    def embedding(self) -> int:
+        """Bytes of the embedding: its dropout's mask."""
+        return self._mask
+
+    @property
+    def head(self) -> int:
+        """Bytes of the last norm, the output product and its float32 results."""
+        return self.between + self.gathered + 4 * self._tokens * self.cut.vocabulary

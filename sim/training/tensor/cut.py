@@ -1,0 +1,245 @@
+"""How tensor parallelism cuts a decoder, and what of it one rank has.
+
+The products that read a layer's input are cut by columns, whose outputs a rank keeps to itself, those that
+write its output by rows, whose outputs all ranks add up (Shoeybi et al., arXiv:1909.08053). With sequence
+parallelism what lies between, norms and sums, is cut along the tokens (Korthikanti et al., arXiv:2205.05198).
+Embedding and output product are cut along the vocabulary.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sim.training.context import ContextParallel
+from sim.workload.decoder import Decoder
+from sim.workload.workload import Tensor
+
+STYLES = ("megatron", "dtensor")
+
+TILE = 128, 256
+"""Rows and columns of a product that a multiprocessor computes at once: the largest usual ones of cuBLAS
+(NVIDIA, Matrix Multiplication Background User's Guide, section 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """How ranks read each other's memory while they compute, as torch's asynchronous tensor parallelism does.
+
+    A copy runs at ``bytes_per_s``; ranks meet before and after, ``barrier_s`` each time. Products are
+    computed piece by piece, each in as many waves of `TILE` as the ``multiprocessors`` need for it: what
+    the last wave leaves idle is lost with each piece. Without their number nothing is.
+    """
+
+    bytes_per_s: float
+    barrier_s: float = 5e-6
+    multiprocessors: int | None = None
+
+    def lost(self, rows: int, outputs: int, pieces: int) -> float:
+        """How many times as long a product of so many rows takes in pieces."""
+        if self.multiprocessors is None:
+            return 1.0
+        whole, piece = (self._waves(count, outputs) for count in (rows, -(-rows // pieces)))
+        return pieces * piece / whole
+
+    def _waves(self, rows: int, outputs: int) -> int:
+        tiles = -(-rows // TILE[0]) * -(-outputs // TILE[1])
+        return -(-tiles // (self.multiprocessors or 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorParallel:
+    """Tensor parallelism among ``degree`` ranks.
+
+    ``style`` is ``megatron``, which fuses products of one input and works on weights' gradients while those
+    of inputs are exchanged, or ``dtensor``, torch's, with every product apart. ``sequence`` adds sequence
+    parallelism, for which Megatron gathers inputs anew in backward and DTensor keeps them. ``pull`` has
+    DTensor take its gathers and scatters apart and hide them behind the products. ``gathers_logits`` says
+    that the loss wants the whole vocabulary on each rank, which DTensor's loss does unless told otherwise.
+    """
+
+    degree: int = 1
+    style: str = "megatron"
+    sequence: bool = False
+    pull: Pull | None = None
+    gathers_logits: bool = False
+
+    def __post_init__(self) -> None:
+        if self.degree < 1:
+            raise ValueError(f"tensor parallelism among {self.degree} ranks; write 1 or more")
+        if self.style not in STYLES:
+            raise ValueError(f"{self.style!r} is no style of tensor parallelism; write {' or '.join(STYLES)}")
+        if self.pull and not (self.style == "dtensor" and self.sequence):
+            raise ValueError("asynchronous tensor parallelism wants style dtensor and sequence parallelism")
+
+
+class Product(NamedTuple):
+    """A matrix product on one rank; ``cut`` is ``columns`` or ``rows``, or ``whole`` if every rank has it."""
+
+    name: str
+    inputs: int
+    outputs: int
+    cut: str = "columns"
+
+    def parameters(self, dtype: str, *, bias: bool) -> tuple[Tensor, ...]:
+        """Weight and, where there is one, bias, which is whole on each rank if the weight is cut by rows."""
+        weight = Tensor(f"{self.name}.weight", self.inputs * self.outputs, dtype, rows=self.outputs)
+        return (weight, Tensor(f"{self.name}.bias", self.outputs, dtype)) if bias else (weight,)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One rank's part of a decoder; refuses what does not divide."""
+
+    decoder: Decoder
+    parallel: TensorParallel
+    context: ContextParallel = field(default_factory=ContextParallel)
+
+    def __post_init__(self) -> None:
+        degree, decoder = self.parallel.degree, self.decoder
+        groups = decoder.key_value_heads
+        self._divides("heads", decoder.heads)
+        if groups % degree and degree % groups:
+            fitting = _list(n for n in range(1, decoder.heads + 1) if not (groups % n and n % groups))
+            raise ValueError(
+                f"{decoder.name}: {groups} key-value heads neither divide by {degree} tensor-parallel ranks "
+                f"nor can {degree} share them out; write one of {fitting}"
+            )
+        self._divides("columns of its feed-forward network", decoder.hidden)
+        if decoder.experts:
+            self._divides("columns of an expert", decoder.experts.hidden)
+        self._check_context()
+        if self.parallel.sequence:
+            self._divides("tokens of a sequence", decoder.sequence // self.context.degree)
+        if self.parallel.style == "dtensor":
+            self._divides("entries of its vocabulary", decoder.vocabulary)
+
+    def _check_context(self) -> None:
+        """Refuse tokens, or heads, that do not divide by the context-parallel ranks."""
+        name, degree, pieces = self.decoder.name, self.context.degree, self.context.pieces
+        if degree > 1 and self.decoder.latent:
+            raise ValueError(
+                f"{name}: what context-parallel ranks exchange of latent attention is not known here; leave "
+                "--cp out"
+            )
+        if self.decoder.sequence % pieces:
+            raise ValueError(
+                f"{name}: a sequence of {self.decoder.sequence} tokens does not divide into {pieces} pieces "
+                f"for {degree} context-parallel ranks; write --seq "
+                f"{-(-self.decoder.sequence // pieces) * pieces}"
+            )
+        heads = self.key_value * self.decoder.heads // self.decoder.width
+        if self.context.method == "ulysses" and heads % degree:
+            raise ValueError(
+                f"{name}: {heads} key-value heads of a rank do not divide by {degree} context-parallel "
+                "ranks, as ulysses wants; write one of "
+                f"{_list(n for n in range(1, heads + 1) if heads % n == 0)}, or another --cp-method"
+            )
+
+    def tokens(self, batch: int) -> int:
+        """Tokens of so many sequences that the rank has."""
+        return batch * self.decoder.sequence // self.context.degree
+
+    def _divides(self, what: str, count: int) -> None:
+        degree = self.parallel.degree
+        if count % degree:
+            heads = self.decoder.heads
+            fitting = _list(n for n in range(1, heads + 1) if count % n == 0 and heads % n == 0)
+            raise ValueError(
+                f"{self.decoder.name}: {count} {what} do not divide by {degree} tensor-parallel ranks; "
+                f"write one of {fitting}"
+            )
+
+    @property
+    def query(self) -> int:
+        """Width of the queries."""
+        return self.decoder.width // self.parallel.degree
+
+    @property
+    def heads(self) -> int:
+        """Heads that ask."""
+        return self.decoder.heads // self.parallel.degree
+
+    @property
+    def key_value(self) -> int:
+        """Width of the keys, and of the values; ranks that are more than key-value heads have copies."""
+        groups = max(1, self.decoder.key_value_heads // self.parallel.degree)
+        return groups * (self.decoder.width // self.decoder.heads)
+
+    @property
+    def hidden(self) -> int:
+        """Width of the feed-forward network."""
+        return self.decoder.hidden // self.parallel.degree
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries of the vocabulary; Megatron pads it to a multiple of 128 a rank where it cuts it."""
+        degree = self.parallel.degree
+        if degree > 1 and self.parallel.style == "megatron":
+            return -(-self.decoder.vocabulary // (128 * degree)) * 128
+        return self.decoder.vocabulary // degree
+
+    @property
+    def spread(self) -> int:
+        """Among how many ranks the tokens between products are cut."""
+        return self.parallel.degree if self.parallel.sequence else 1
+
+    @property
+    def scored(self) -> int:
+        """Width of a query and of a value: what a score costs to make and to use."""
+        return self.decoder.scored // self.parallel.degree
+
+    @property
+    def attended(self) -> int:
+        """Width of queries, keys, values and what becomes of them: what attention proper reads and writes."""
+        latent = self.decoder.latent
+        if latent:
+            return 2 * self.heads * (latent.plain + latent.rotary + latent.value)
+        return 2 * self.query + 2 * self.key_value
+
+    @property
+    def narrow(self) -> int:
+        """Width of latent attention's narrow vectors, before and behind their norms."""
+        latent = self.decoder.latent
+        return 2 * latent.norms + latent.rotary if latent else 0
+
+    @property
+    def attention(self) -> tuple[tuple[Product, ...], Product]:
+        """Products before and after the attention proper; latent attention's first two are not cut."""
+        width, latent = self.decoder.width, self.decoder.latent
+        if latent:
+            narrow, wide = latent.inputs(width), latent.widened(self.heads)
+            return (
+                Product("query_down", *narrow[0], "whole"),
+                Product("query_up", *wide[0]),
+                Product("key_value_down", *narrow[1], "whole"),
+                Product("key_value_up", *wide[1]),
+            ), Product("output", self.heads * latent.value, width, "rows")
+        before: tuple[Product, ...] = (
+            Product("query", width, self.query),
+            Product("key", width, self.key_value),
+            Product("value", width, self.key_value),
+        )
+        if self.parallel.style == "megatron":
+            before = (Product("query_key_value", width, self.query + 2 * self.key_value),)
+        return before, Product("output", self.query, width, "rows")
+
+    @property
+    def feed_forward(self) -> tuple[tuple[Product, ...], Product]:
+        """Products before and after the activation function."""
+        width, hidden = self.decoder.width, self.hidden
+        before: tuple[Product, ...] = (Product("up", width, hidden),)
+        if self.decoder.gated:
+            before = (Product("gate", width, hidden), Product("up", width, hidden))
+            if self.parallel.style == "megatron":
+                before = (Product("gate_up", width, 2 * hidden),)
+        return before, Product("down", hidden, width, "rows")
+
+    def norm(self, name: str, dtype: str) -> tuple[Tensor, ...]:
+        """A norm's parameters, which every rank has."""
+        weight = Tensor(f"{name}.weight", self.decoder.width, dtype)
+        if self.decoder.norm_parameters == self.decoder.width:
+            return (weight,)
+        return (weight, Tensor(f"{name}.bias", self.decoder.width, dtype))
+
+
+def _list(numbers: object) -> str:
+    return ", ".join(map(str, numbers))  # type: ignore[call-overload]

@@ -1,0 +1,283 @@
+"""A mixture of experts on one rank: tokens go to the ranks that have their experts, and come back.
+
+As Megatron-LM's all-to-all dispatcher does it (megatron/core/transformer/moe/token_dispatcher.py): ranks tell
+each other how many tokens go to each expert, and the host waits for these counts, for it must say how large
+the parts are; tokens are brought into the experts' order and sent, and after them their probabilities; the
+results go the same way back. Backward sends gradients against the way. Experts are cut by tensor parallelism
+as other networks are, for which its ranks gather the tokens that each got.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from sim.collective import Collective
+from sim.training.layers import Exchange, Pass, Work
+from sim.training.tensor.cut import Cut, Product
+from sim.training.tensor.passes import DTYPES, Costs, merged
+from sim.workload.decoder import Experts
+from sim.workload.workload import Tensor
+
+HOST_SYNC_S = 20e-6
+"""Seconds that a GPU stands still while its host waits for counts and launches anew.
+
+A round figure: a copy to the host and the launch of a kernel take some 10 microseconds each.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertParallel:
+    """Expert parallelism among ``degree`` ranks, each with as many of a layer's experts.
+
+    The rank that is looked at gets ``imbalance`` times as many tokens as the mean. With a ``capacity`` factor
+    each expert gets so many times the mean: what is missing is padded, what is more is dropped, and
+    nobody has to be told how many they are.
+    """
+
+    degree: int = 1
+    imbalance: float = 1.0
+    capacity: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.degree < 1:
+            raise ValueError(f"expert parallelism among {self.degree} ranks; write 1 or more")
+        if not 1 <= self.imbalance <= self.degree:
+            raise ValueError(
+                f"the busiest of {self.degree} expert-parallel ranks has {self.imbalance:g} times the mean; "
+                f"write 1 to {self.degree}"
+            )
+        if self.capacity is not None and not 0 < self.capacity < float("inf"):
+            raise ValueError(f"a capacity of {self.capacity:g} times the even part; write for example 1.25")
+        if self.capacity is not None and self.imbalance > 1:
+            raise ValueError("with a capacity all experts get as many tokens; leave one of them out")
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A layer's experts, as one branch of it (`sim.training.tensor.passes.Branch`)."""
+
+    costs: Costs
+    cut: Cut
+    parallel: ExpertParallel
+
+    def __post_init__(self) -> None:
+        count, degree = self._experts.count, self.parallel.degree
+        if count % degree:
+            fitting = ", ".join(str(n) for n in range(1, count + 1) if count % n == 0)
+            raise ValueError(
+                f"{self.cut.decoder.name}: {count} experts do not divide by {degree} expert-parallel ranks; "
+                f"write one of {fitting}"
+            )
+
+    def parameters(self, dtype: str) -> tuple[Tensor, ...]:
+        """What every rank has: the router, and the experts that all tokens pass."""
+        tensors = self._router.parameters(dtype, bias=False)
+        return tensors + tuple(tensor for one in self._shared for tensor in one.parameters(dtype, bias=False))
+
+    def experts(self, dtype: str) -> tuple[Tensor, ...]:
+        """The rank's own experts, each product's of all of them as one tensor.
+
+        FSDP deals them out by experts, or where these are too few by their outputs, as torchtitan does.
+        """
+        count = self._experts.count // self.parallel.degree
+        return tuple(
+            Tensor(
+                f"experts.{one.name}.weight",
+                count * one.inputs * one.outputs,
+                dtype,
+                rows=count * one.outputs,
+            )
+            for one in self._products
+        )
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Bytes of activations: scores of experts, what the experts got, and what is inside of networks."""
+        hidden = self.cut.decoder.width + 3 * self._experts.hidden // self._tensor
+        shared = 3 * self._experts.shared * self._experts.hidden // self._tensor
+        itemsize = self.costs.roofline.itemsize
+        scores = 4 * self._tokens * self._experts.count
+        return scores + (self._got * hidden + self.costs.tokens * shared) * itemsize
+
+    @property
+    def forward(self) -> Pass:
+        """The norm, the shared experts, the way to the experts, the experts, the way back, the sum."""
+        costs = self.costs
+        return merged(
+            [
+                Work(costs.between(2)),
+                *self._shared_forward,
+                Work(self._router_s + self._ordering_s(self._tokens)),
+                *self._told,
+                *self._sent,
+                *self._probabilities,
+                *self._tensor_exchange("all_gather"),
+                Work(self._inner_ordering_s + self._products_s + self._activation_s + self._inner_ordering_s),
+                *self._tensor_exchange("reduce_scatter"),
+                *self._sent,
+                Work(self._ordering_s(self._tokens) + costs.between(3)),
+            ]
+        )
+
+    @property
+    def backward(self) -> Pass:
+        """All gradients; those of products take as long as the products for inputs and for weights."""
+        return self._back(2)
+
+    @property
+    def input_gradient(self) -> Pass:
+        """Backward without gradients of the weights."""
+        return self._back(1)
+
+    @property
+    def weight_gradient(self) -> Pass:
+        """The rest of it; Megatron gathers the shared experts' input anew."""
+        again = self.costs.gather(overlaps=True) if self._shared else ()
+        return merged([*again, Work(self._products_s + self._shared_s + self._router_s)])
+
+    def _back(self, directions: int) -> Pass:
+        costs = self.costs
+        again = costs.gather(overlaps=True) if self._shared and directions == 2 else ()
+        return merged(
+            [
+                Work(costs.between(3) + self._ordering_s(self._tokens)),
+                *self._sent,
+                *self._tensor_exchange("all_gather"),
+                Work(2 * self._inner_ordering_s + directions * self._products_s + 2 * self._activation_s),
+                *self._tensor_exchange("reduce_scatter"),
+                *self._probabilities,
+                *self._sent,
+                Work(self._ordering_s(self._tokens) + directions * self._router_s),
+                *(costs.gather() if self._shared else ()),
+                *again,
+                Work(directions * self._shared_s + 2 * self._shared_activation_s),
+                *(costs.reduce() if self._shared else ()),
+                Work(costs.between(4)),
+            ]
+        )
+
+    @property
+    def _experts(self) -> Experts:
+        found = self.cut.decoder.experts
+        assert found
+        return found
+
+    @property
+    def _tensor(self) -> int:
+        return self.cut.parallel.degree
+
+    @property
+    def _tokens(self) -> int:
+        """Tokens of the rank itself."""
+        return self.costs.tokens // self.cut.spread
+
+    @property
+    def _routed(self) -> int:
+        """Tokens that come to the rank, each once for each of its experts, before tensor parallelism."""
+        experts, capacity = self._experts, self.parallel.capacity
+        even = self._tokens * experts.active
+        if capacity is not None:
+            return experts.count * ceil(even / experts.count * capacity)
+        return ceil(even * self.parallel.imbalance)
+
+    @property
+    def _got(self) -> int:
+        """Tokens that the rank's experts compute."""
+        return self._routed * self.cut.spread
+
+    @property
+    def _router(self) -> Product:
+        return Product("router", self.cut.decoder.width, self._experts.count, "whole")
+
+    @property
+    def _products(self) -> tuple[Product, Product]:
+        """One expert's products."""
+        width, hidden = self.cut.decoder.width, self._experts.hidden // self._tensor
+        return Product("gate_up", width, 2 * hidden), Product("down", hidden, width, "rows")
+
+    @property
+    def _shared(self) -> tuple[Product, ...]:
+        width, hidden = self.cut.decoder.width, self._experts.shared * self._experts.hidden // self._tensor
+        if not hidden:
+            return ()
+        return Product("shared.gate_up", width, 2 * hidden), Product("shared.down", hidden, width, "rows")
+
+    @property
+    def _products_s(self) -> float:
+        """Seconds of the experts' products, in any of their directions."""
+        count, got = self._experts.count // self.parallel.degree, self._got
+        return sum(
+            self.costs.roofline.seconds(
+                2.0 * got * one.inputs * one.outputs,
+                got * (one.inputs + one.outputs) + count * one.inputs * one.outputs,
+            )
+            for one in self._products
+        )
+
+    @property
+    def _activation_s(self) -> float:
+        return self.costs.roofline.seconds(0.0, 3.0 * self._got * self._experts.hidden / self._tensor)
+
+    @property
+    def _router_s(self) -> float:
+        one, tokens = self._router, self._tokens
+        elements = tokens * (one.inputs + one.outputs) + one.inputs * one.outputs
+        return self.costs.roofline.seconds(2.0 * tokens * one.inputs * one.outputs, elements)
+
+    @property
+    def _shared_s(self) -> float:
+        return sum(map(self.costs.product, self._shared))
+
+    @property
+    def _shared_activation_s(self) -> float:
+        hidden = self._experts.shared * self._experts.hidden / self._tensor
+        return self.costs.roofline.seconds(0.0, 3.0 * self.costs.tokens * hidden)
+
+    @property
+    def _shared_forward(self) -> Pass:
+        if not self._shared:
+            return ()
+        work = Work(self._shared_s + self._shared_activation_s)
+        return (*self.costs.gather(), work, *self.costs.reduce())
+
+    def _ordering_s(self, tokens: int) -> float:
+        """Seconds to copy tokens into the experts' order, once for each of theirs, or to add them up."""
+        copies = 1 + self._experts.active
+        return self.costs.roofline.seconds(0.0, float(copies * tokens * self.cut.decoder.width))
+
+    @property
+    def _inner_ordering_s(self) -> float:
+        """Seconds to bring what came from several ranks into the order of the rank's several experts."""
+        if self.parallel.degree * self._tensor == 1 or self._experts.count == self.parallel.degree:
+            return 0.0
+        return self.costs.roofline.seconds(0.0, 2.0 * self._got * self.cut.decoder.width)
+
+    @property
+    def _told(self) -> Pass:
+        """How many tokens go to each expert, for which the host waits."""
+        ranks = self.parallel.degree * self._tensor
+        if ranks == 1 or self.parallel.capacity is not None:
+            return ()
+        counts = Collective("all_gather", ranks, 8 * ranks * self._experts.count, dtype="int64")
+        return Exchange(("tensor", "expert"), counts), Work(HOST_SYNC_S)
+
+    @property
+    def _sent(self) -> Pass:
+        itemsize = self.costs.roofline.itemsize
+        return self._all_to_all(self._routed * self.cut.decoder.width * itemsize, DTYPES[itemsize])
+
+    @property
+    def _probabilities(self) -> Pass:
+        return self._all_to_all(4 * self._routed, "float32")
+
+    def _all_to_all(self, nbytes: int, dtype: str) -> Pass:
+        if self.parallel.degree == 1:
+            return ()
+        return (Exchange(("expert",), Collective("all_to_all", self.parallel.degree, nbytes, dtype=dtype)),)
+
+    def _tensor_exchange(self, kind: str) -> Pass:
+        """Have the tokens of all tensor-parallel ranks, or add up what they made of them."""
+        if self._tensor == 1:
+            return ()
+        itemsize = self.costs.roofline.itemsize
+        nbytes = self._got * self.cut.decoder.width * itemsize
+        return (Exchange(("tensor",), Collective(kind, self._tensor, nbytes, dtype=DTYPES[itemsize])),)

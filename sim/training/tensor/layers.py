@@ -1,0 +1,259 @@
+"""A decoder's layers on one rank of a tensor-parallel group."""
+
+from dataclasses import dataclass, replace
+
+from sim.training.context import Attention, ContextParallel
+from sim.training.layers import Pass, RankLayer, Work
+from sim.training.tensor.activations import CHECKPOINTING, Activations
+from sim.training.tensor.cut import Cut, Product, TensorParallel
+from sim.training.tensor.experts import ExpertParallel, Mixture
+from sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged
+from sim.workload.decoder import Decoder
+from sim.workload.devices import Roofline
+from sim.workload.workload import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """How a decoder is computed.
+
+    ``dtype`` is what parameters and their gradients are stored in, the precision's own if None.
+    ``checkpointing`` is one of `CHECKPOINTING`. ``fused`` attention never writes its scores, ``causal`` one
+    skips those that are masked, and computes at ``attention``'s pace where it has one of its own, as where
+    products are in a narrower type. ``dropout`` has masks to keep.
+    """
+
+    dtype: str | None = None
+    checkpointing: str = "none"
+    fused: bool = True
+    causal: bool = False
+    dropout: bool = False
+    attention: Roofline | None = None
+
+    def __post_init__(self) -> None:
+        if self.checkpointing not in CHECKPOINTING:
+            allowed = ", ".join(CHECKPOINTING)
+            raise ValueError(f"{self.checkpointing!r} is no checkpointing; write one of {allowed}")
+
+
+def rank_layers(
+    decoder: Decoder,
+    roofline: Roofline,
+    *,
+    micro_batch: int = 1,
+    parallel: TensorParallel | None = None,
+    context: ContextParallel | None = None,
+    numerics: Numerics | None = None,
+    experts: ExpertParallel | None = None,
+) -> tuple[RankLayer, ...]:
+    """What one rank has of the decoder: embedding, layers, and head with the loss.
+
+    ``roofline`` is the pace of one GPU (`sim.workload.devices.Device.roofline`), ``micro_batch`` counts
+    sequences. All ranks of the tensor-parallel group have the same, and of the context-parallel one this is
+    what the rank has that has most to do. A tied embedding stands in the
+    embedding alone: where the head is on another rank, that one has a copy (`tied_embedding`).
+    """
+    if micro_batch < 1:
+        raise ValueError(f"a micro-batch of {micro_batch} sequences; write 1 or more")
+    making = _Making(
+        Cut(decoder, parallel or TensorParallel(), context or ContextParallel()), roofline, micro_batch,
+        numerics or Numerics(), experts or ExpertParallel(),
+    )  # fmt: skip
+    return (
+        making.embedding(),
+        *(making.layer(number) for number in range(decoder.layers)),
+        making.head(),
+    )
+
+
+def tied_embedding(decoder: Decoder, parallel: TensorParallel, dtype: str) -> Tensor:
+    """The embedding as a rank has it; where it is tied, the last stage of a pipeline has a copy."""
+    rows = Cut(decoder, parallel).vocabulary
+    return Tensor("embedding.weight", rows * decoder.width, dtype, rows=rows)
+
+
+def replicated_parameters(layers: tuple[RankLayer, ...]) -> tuple[Tensor, ...]:
+    """What tensor-parallel ranks have alike: weights of norms, routers, whole products, and biases of rows.
+
+    With sequence parallelism each sees other tokens, so their gradients are summed along ``tensor`` after
+    backward.
+    """
+    return tuple(
+        tensor
+        for layer in layers
+        for tensor in layer.parameters
+        if "norm" in tensor.name or tensor.name in _COPIED
+    )
+
+
+_COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "query_down.weight",
+           "key_value_down.weight"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    cut: Cut
+    roofline: Roofline
+    batch: int
+    numerics: Numerics
+    experts: ExpertParallel
+
+    @property
+    def _dtype(self) -> str:
+        return self.numerics.dtype or DTYPES[self.roofline.itemsize]
+
+    @property
+    def _tokens(self) -> int:
+        return self.cut.tokens(self.batch)
+
+    @property
+    def _costs(self) -> Costs:
+        return Costs(self.roofline, self.cut.parallel, self._tokens, self.cut.decoder.width)
+
+    @property
+    def _kept(self) -> Activations:
+        how = self.numerics
+        return Activations(
+            cut=self.cut, batch=self.batch, itemsize=self.roofline.itemsize, dropout=how.dropout,
+            fused=how.fused,
+        )  # fmt: skip
+
+    def _parameters(self, *products: Product) -> tuple[Tensor, ...]:
+        bias = self.cut.decoder.biases
+        return tuple(tensor for one in products for tensor in one.parameters(self._dtype, bias=bias))
+
+    def _feed_forward(self, number: int) -> tuple[Branch | Mixture, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """What stands beside attention in a layer: its passes, parameters, and those of its experts."""
+        if self.cut.decoder.has_experts(number):
+            mixture = Mixture(self._costs, self.cut, self.experts)
+            return mixture, mixture.parameters(self._dtype), mixture.experts(self._dtype)
+        up, down = self.cut.feed_forward
+        activation = (Work(self._activation_s),), (Work(2 * self._activation_s),)
+        return Branch(Columns(self._costs, up), *activation, down), self._parameters(*up, down), ()
+
+    def layer(self, number: int) -> RankLayer:
+        """One layer."""
+        before, after = self.cut.attention
+        proper = self._attention
+        attention = Branch(Columns(self._costs, before), proper.forward, proper.backward, after)
+        feed_forward, parameters, experts = self._feed_forward(number)
+        latent = self.cut.decoder.latent
+        narrow = (
+            (
+                Tensor("query_norm.weight", latent.query_rank, self._dtype),
+                Tensor("key_value_norm.weight", latent.key_value_rank, self._dtype),
+            )
+            if latent
+            else ()
+        )
+        forward = merged([*attention.forward, *feed_forward.forward])
+        again: dict[str, Pass] = {
+            "none": (),
+            "selective": proper.forward,
+            "full": forward,
+        }
+        inside = feed_forward.kept_nbytes if isinstance(feed_forward, Mixture) else None
+        kept, recomputed = replace(self._kept, experts=inside).kept(self.numerics.checkpointing)
+        return RankLayer(
+            name=f"layer {number}",
+            parameters=(
+                *self._parameters(*before, after),
+                *narrow,
+                *parameters,
+                *self.cut.norm("attention_norm", self._dtype),
+                *self.cut.norm("feed_forward_norm", self._dtype),
+            ),
+            forward=forward,
+            backward=merged([*feed_forward.backward, *attention.backward]),
+            input_gradient=merged([*feed_forward.input_gradient, *attention.input_gradient]),
+            weight_gradient=merged([*feed_forward.weight_gradient, *attention.weight_gradient]),
+            recomputed=again[self.numerics.checkpointing],
+            kept_nbytes=kept,
+            recomputed_nbytes=recomputed,
+            experts=experts,
+            exchanged_nbytes=proper.buffers_nbytes,
+        )
+
+    @property
+    def _attention(self) -> Attention:
+        return Attention(
+            context=self.cut.context, roofline=self.roofline, dtype=DTYPES[self.roofline.itemsize],
+            forward_s=self._attention_s, backward_s=2 * self._attention_s,
+            query=self._tokens * self.cut.query, key_value=self._tokens * self.cut.key_value,
+        )  # fmt: skip
+
+    @property
+    def _attention_s(self) -> float:
+        """Seconds of attention proper on all tokens: two products with the scores.
+
+        They go to memory if not fused.
+        """
+        decoder, how = self.cut.decoder, self.numerics
+        tokens = self.batch * decoder.sequence
+        scores = tokens * decoder.sequence * (0.5 if how.causal else 1.0)
+        flops = 2.0 * scores * self.cut.scored
+        products = (how.attention or self.roofline).seconds(flops, float(tokens * self.cut.attended))
+        if how.fused:
+            return products
+        # scaling and mask, softmax and dropout each read and write the scores
+        return products + self.roofline.seconds(0.0, 6.0 * tokens * decoder.sequence * self.cut.heads)
+
+    @property
+    def _activation_s(self) -> float:
+        tensors = 3 if self.cut.decoder.gated else 2
+        return self.roofline.seconds(0.0, float(tensors * self._tokens * self.cut.hidden))
+
+    def embedding(self) -> RankLayer:
+        """The embedding, of which a rank looks up its own entries and all ranks add up."""
+        decoder, costs = self.cut.decoder, self._costs
+        rows = [tied_embedding(decoder, self.cut.parallel, self._dtype)]
+        if decoder.positions:
+            count = decoder.positions * decoder.width
+            rows.append(Tensor("positions.weight", count, self._dtype, rows=decoder.positions))
+        looked_up = self.roofline.seconds(0.0, 2.0 * len(rows) * self._tokens * decoder.width)
+        # learned positions are added before Megatron cuts the sequence
+        cut = self.cut.parallel.sequence and not (decoder.positions and self.cut.parallel.style == "megatron")
+        gathered = costs.exchange("all_gather") if self.cut.parallel.sequence else ()
+        return RankLayer(
+            name="embedding",
+            parameters=tuple(rows),
+            forward=(Work(looked_up), *costs.exchange("reduce_scatter" if cut else "all_reduce")),
+            backward=(*gathered, Work(2 * looked_up)),
+            input_gradient=gathered,
+            weight_gradient=(Work(2 * looked_up),),
+            kept_nbytes=self._kept.embedding,
+            wrapped=False,
+        )
+
+    def head(self) -> RankLayer:
+        """The last norm, the product with the vocabulary, the loss."""
+        decoder, cut = self.cut.decoder, self.cut
+        product = Product("head", decoder.width, cut.vocabulary)
+        columns = Columns(self._costs, (product,))
+        loss_s = self.roofline.seconds(0.0, 2.0 * self._tokens * cut.vocabulary)
+        weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
+        return RankLayer(
+            name="head",
+            parameters=(*cut.norm("norm", self._dtype), *weight),
+            forward=merged([*columns.forward, *self._loss_exchanges(), Work(loss_s)]),
+            backward=merged([Work(2 * loss_s), *columns.backward]),
+            input_gradient=merged([Work(2 * loss_s), *columns.input_gradient]),
+            weight_gradient=merged(
+                [
+                    *(self._costs.gather(overlaps=True) if cut.parallel.style == "megatron" else ()),
+                    Work(columns.seconds),
+                ]
+            ),
+            kept_nbytes=self._kept.head,
+            wrapped=False,
+        )
+
+    def _loss_exchanges(self) -> Pass:
+        """The largest result of each token, the sum of exponents, the target's; or all results gathered."""
+        parallel = self.cut.parallel
+        if parallel.degree == 1:
+            return ()
+        if parallel.gathers_logits:
+            nbytes = self._tokens * self.cut.vocabulary * parallel.degree * self.roofline.itemsize
+            return (exchange(parallel.degree, "all_gather", nbytes, DTYPES[self.roofline.itemsize]),)
+        return (exchange(parallel.degree, "all_reduce", 4 * self._tokens, "float32"),) * 3

@@ -1,0 +1,17 @@
+"""How quickly tensor-parallel ranks read each other's memory."""
+
+from sim.collective import Collective
+from sim.program.libraries import Libraries
+from sim.training.tensor.cut import Pull
+from sim.workload.devices import Device
+
+_NBYTES = 2**28
+"""A gather whose latency is nothing beside its bytes."""
+
+
+def pull_of(libraries: Libraries, ranks: tuple[int, ...], gpu: Device) -> Pull:
+    """Copies at the pace at which the library's own large all-gathers bring a rank its neighbours' bytes."""
+    library, gather = libraries.of(ranks), Collective("all_gather", len(ranks), _NBYTES)
+    seconds = library.time(gather, library.choose(gather)).time_s
+    rate = _NBYTES * (len(ranks) - 1) / len(ranks) / seconds
+    return Pull(rate, multiprocessors=gpu.multiprocessors)

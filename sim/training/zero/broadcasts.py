@@ -1,0 +1,170 @@
+"""Optimizers whose owners broadcast what they have updated, after all gradients were summed on every rank.
+
+Each parameter has one owner in a group. Bytes are as many as those of an all-gather, but there is a broadcast
+for each tensor, or for each owner, and each takes as long as it takes to pass all ranks of the group.
+"""
+
+from collections.abc import Sequence
+
+from sim.collective import ITEMSIZE, Collective
+from sim.program import Group
+from sim.training.ddp.plan import StepPlan
+from sim.training.ddp.sharing import Replicated
+from sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
+from sim.training.layers import RankLayer
+from sim.training.memory import Optimizer
+from sim.training.mesh import DATA
+from sim.training.rank import RankList
+from sim.training.zero.master import MASTER, state_nbytes, step_on
+from sim.training.zero.partition import dealt, most
+from sim.training.zero.policy import ZeroPolicy
+from sim.workload.workload import Tensor
+
+REDUCE = "reduce"
+"""The lane on which gradients are flattened before they are summed."""
+
+
+class ZeroRedundant(Replicated):
+    """torch's ZeroRedundancyOptimizer beside DistributedDataParallel: a broadcast for each parameter.
+
+    Of torch/distributed/optim/zero_redundancy_optimizer.py, PyTorch 2.13, with neither
+    ``parameters_as_bucket_view`` nor ``overlap_with_ddp``.
+    """
+
+    def __init__(self, rank: RankList, job: StepPlan, group: Group) -> None:
+        super().__init__(rank, job, group)
+        self._own = rank
+        self._ranks = group
+        self._parts = dealt(job.workload.parameters, len(group.ranks))
+
+    @property
+    def updated_nbytes(self) -> int:
+        """Bytes of the parameters of the rank that has most, which the others wait for."""
+        return max(sum(tensor.nbytes for tensor in own) for own in self._parts)
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have parameters, gradients and buckets, and the states of the rank that has most."""
+        nbytes = self.job.workload.nbytes
+        views = self.job.ddp.gradient_as_bucket_view
+        for pool, size in ((PARAMETERS, nbytes), (GRADIENTS, nbytes), ("buckets", 0 if views else nbytes)):
+            self._own.take(pool, size)
+        self._own.take(OPTIMIZER, optimizer.states * self.updated_nbytes)
+
+    def update(self, seconds: float) -> None:
+        """Step, then have everybody's parameters."""
+        self._own.compute(seconds, "optimizer", "optimizer")
+        broadcast(
+            self._own,
+            self._ranks,
+            [
+                (owner, tensor.name, tensor.nbytes, tensor.dtype)
+                for owner, own in enumerate(self._parts)
+                for tensor in own
+            ],
+        )
+
+
+class HybridZero:
+    """InternEvo's hybrid ZeRO-1: within ``shard`` groups of all who share gradients optimizers are dealt out.
+
+    Gradients are summed among all data-parallel ranks, in buckets of so many elements at the most, of the
+    last micro-batch alone; the host waits for one bucket before it sends the next, and the last goes when
+    backward is over (internlm/solver/optimizer/hybrid_zero_optim.py, overlap_sync_grad). After the step each
+    owner broadcasts all that it has at once. Parameters are kept in ``policy.dtype``, beside copies in
+    float32 where they are stepped on.
+    """
+
+    def __init__(self, rank: RankList, layers: Sequence[RankLayer], policy: ZeroPolicy) -> None:
+        self.rank = rank
+        self._layers = layers
+        self._policy = policy
+        along = rank.communicators.along
+        self._everybody = along(rank.rank, *DATA)
+        self._group = along(rank.rank, "shard")
+        self._tensors = [tensor for layer in layers for tensor in layer.parameters]
+        self._parts = dealt(self._tensors, len(self._group.ranks))
+        self._bucket: list[Tensor] = []
+        self._summed: int | None = None
+        self._made = 0
+
+    @property
+    def updated_nbytes(self) -> int:
+        """Bytes of the parameters that the optimizer of the rank that has most steps on."""
+        return most(self._parts) * ITEMSIZE[MASTER]
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have all parameters, and copies and states of one's own."""
+        self.rank.take(PARAMETERS, self._nbytes(self._tensors))
+        self.rank.take(OPTIMIZER, state_nbytes(optimizer, most(self._parts)))
+
+    def before_forward(self, layer: int) -> None:
+        """They are there."""
+
+    def after_forward(self, layer: int) -> None:
+        """Keep them."""
+
+    def before_backward(self, layer: int) -> None:
+        """Make room for the layer's gradients in the step's first backward."""
+        nbytes = self._nbytes(self._layers[layer].parameters)
+        if self._made < self._nbytes(self._tensors):
+            self.rank.take(GRADIENTS, nbytes)
+            self._made += nbytes
+
+    def after_backward(self, layer: int, *, last: bool) -> None:
+        """Put the layer's gradients into the bucket, and send it off before it would be too large."""
+        for tensor in reversed(self._layers[layer].parameters) if last else ():
+            filled = sum(one.count for one in self._bucket)
+            if self._bucket and filled + tensor.count > self._policy.reduce_bucket_size:
+                self._send()
+            self._bucket.append(tensor)
+
+    def after_step(self) -> None:
+        """Send what is left, and have all sums."""
+        if self._bucket:
+            self._send()
+        self.rank.wait(self._summed)
+
+    def update(self, seconds: float) -> None:
+        """Cast one's own gradients, step, cast the parameters back, have everybody's."""
+        step_on(self.rank, self._policy, most(self._parts), seconds)
+        self.rank.give(GRADIENTS, self._made)
+        broadcast(
+            self.rank,
+            self._group,
+            [
+                (owner, f"the parameters of rank {owner}", self._nbytes(own), self._policy.dtype)
+                for owner, own in enumerate(self._parts)
+                if own
+            ],
+        )
+
+    def _send(self) -> None:
+        if self._summed is not None:
+            self.rank.hold(self._summed)
+        nbytes = self._nbytes(self._bucket)
+        self.rank.take(BUFFERS, nbytes)
+        made = self.rank.last()
+        self.rank.compute(self._policy.seconds(2 * nbytes), "flat bucket", "copy", lane=REDUCE, after=made)
+        ranks = len(self._everybody.ranks)
+        summed = Collective("all_reduce", ranks, nbytes, dtype=self._policy.dtype, redop="avg")
+        after = self.rank.last(REDUCE) or made
+        self._summed = self.rank.call(self._everybody, summed, "all-reduce of gradients", after=after)
+        self.rank.give(BUFFERS, nbytes)
+        self._bucket = []
+
+    def _nbytes(self, tensors: Sequence[Tensor]) -> int:
+        return sum(tensor.count for tensor in tensors) * self._policy.itemsize
+
+
+def broadcast(rank: RankList, group: Group, parts: Sequence[tuple[int, str, int, str]]) -> None:
+    """All parts, each from its owner in the group by its own broadcast: asked for at once, then waited for.
+
+    A part is its owner, what it is, its bytes and their type.
+    """
+    calls = [
+        rank.call(group, Collective("broadcast", len(group.ranks), nbytes, root=owner, dtype=dtype),
+                  f"broadcast of {name}")
+        for owner, name, nbytes, dtype in parts
+    ]  # fmt: skip
+    for call in calls:
+        rank.wait(call)

@@ -1,0 +1,25 @@
+"""Parameters of lower precision, stepped on in float32: the copies that an optimizer keeps of its part."""
+
+from sim.collective import ITEMSIZE
+from sim.training.fsdp.units import BUFFERS
+from sim.training.memory import Optimizer
+from sim.training.rank import RankList
+from sim.training.zero.policy import ZeroPolicy
+
+MASTER = "float32"
+"""The type of the parameters that the optimizer steps on, and of its states."""
+
+
+def state_nbytes(optimizer: Optimizer, elements: int) -> int:
+    """Bytes of what is kept for so many parameters: a copy and the optimizer's states."""
+    return (1 + optimizer.states) * elements * ITEMSIZE[MASTER]
+
+
+def step_on(rank: RankList, policy: ZeroPolicy, elements: int, seconds: float) -> None:
+    """Cast the gradients of so many parameters, step for so long, cast the parameters back."""
+    cast = policy.seconds(elements * (policy.itemsize + ITEMSIZE[MASTER]))
+    rank.take(BUFFERS, elements * ITEMSIZE[MASTER])
+    rank.compute(cast, "gradients of the own part", "copy")
+    rank.compute(seconds, "optimizer", "optimizer")
+    rank.compute(cast, "parameters of the own part", "copy")
+    rank.give(BUFFERS, elements * ITEMSIZE[MASTER])

@@ -1,0 +1,25 @@
+"""Whole parameters dealt out to ranks."""
+
+from collections.abc import Sequence
+
+from sim.workload.workload import Tensor
+
+
+def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ...]:
+    """For each rank its tensors: the largest first, each to the first rank of those that have least.
+
+    So do torch's ZeroRedundancyOptimizer (`_partition_parameters`, PyTorch 2.13) and InternEvo's hybrid ZeRO
+    (`_partition_param_list`). Ranks may be left without any.
+    """
+    own: list[list[Tensor]] = [[] for _ in range(ranks)]
+    counts = [0] * ranks
+    for tensor in sorted(tensors, key=lambda one: one.count, reverse=True):
+        rank = counts.index(min(counts))
+        own[rank].append(tensor)
+        counts[rank] += tensor.count
+    return tuple(map(tuple, own))
+
+
+def most(parts: Sequence[Sequence[Tensor]]) -> int:
+    """Elements of the rank that has most, for which all others wait."""
+    return max((sum(tensor.count for tensor in own) for own in parts), default=0)

@@ -1,0 +1,140 @@
+"""DeepSpeed's ZeRO stages 1 and 2: parameters whole on each rank, gradients summed, optimizers in parts.
+
+Of deepspeed/runtime/zero/stage_1_and_2.py, 0.16.5, as its configuration is if nothing is said: a bucket is
+flattened, divided and all-reduced, although ``reduce_scatter`` is set, and each rank copies out the slices
+that it owns (``use_multi_rank_bucket_allreduce``); all of it on the stream that computes
+(``overlap_comm`` is off). After the step one all-gather, which nothing hides, has all parameters whole.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from sim.collective import ITEMSIZE, Collective
+from sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from sim.training.layers import RankLayer
+from sim.training.memory import Optimizer
+from sim.training.mesh import DATA
+from sim.training.rank import RankList
+from sim.training.zero.master import MASTER, state_nbytes, step_on
+from sim.training.zero.policy import ZeroPolicy
+from sim.workload.workload import Tensor
+
+ALIGNMENT = 2
+"""Elements of which each rank's part is a multiple (``nccl_start_alignment_factor``)."""
+
+
+class ReducedWhole:
+    """A `Sharing` by ZeRO ``stage`` 1 or 2.
+
+    Stage 1 keeps all gradients and sums them when the step's passes are over, in the order of the layers.
+    Stage 2 sums them in every backward as they are made, and keeps the rank's part.
+    """
+
+    def __init__(
+        self, rank: RankList, layers: Sequence[RankLayer], policy: ZeroPolicy, *, stage: int
+    ) -> None:
+        if stage not in (1, 2):
+            raise ValueError(f"ZeRO stage {stage}; stages 1 and 2 have whole parameters")
+        self.rank = rank
+        self._layers = layers
+        self._policy = policy
+        self._keeps = stage == 1
+        self._group = rank.communicators.along(rank.rank, *DATA)
+        self._elements = sum(tensor.count for layer in layers for tensor in layer.parameters)
+        step = ALIGNMENT * len(self._group.ranks)
+        self._part = ceil(self._elements / step) * ALIGNMENT
+        self._bucket = 0
+        """Elements in the bucket."""
+        self._made: set[int] = set()
+        """Layers whose gradients are there."""
+        self._has_buffer = self._has_part = False
+
+    @property
+    def updated_nbytes(self) -> int:
+        """Bytes of the parameters that this rank's optimizer steps on."""
+        return self._part * ITEMSIZE[MASTER]
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have all parameters, and copies and states of the rank's part."""
+        self.rank.take(PARAMETERS, self._elements * self._policy.itemsize)
+        self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
+
+    def before_forward(self, layer: int) -> None:
+        """They are there."""
+
+    def after_forward(self, layer: int) -> None:
+        """Keep them."""
+
+    def before_backward(self, layer: int) -> None:
+        """Have the bucket, and room for the layer's gradients."""
+        if not self._has_buffer:
+            self.rank.take(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
+            self._has_buffer = True
+        if layer not in self._made:
+            self.rank.take(UNREDUCED, self._nbytes(self._layers[layer]))
+            self._made.add(layer)
+
+    def after_backward(self, layer: int, *, last: bool) -> None:
+        """In stage 2 put the layer's gradients into the bucket; its last layer empties it."""
+        if self._keeps:
+            return
+        for tensor in reversed(self._layers[layer].parameters):
+            self._add(tensor)
+        self.rank.give(UNREDUCED, self._nbytes(self._layers[layer]))
+        self._made.discard(layer)
+        if layer == 0:
+            self._reduce()
+
+    def after_step(self) -> None:
+        """In stage 1 sum all gradients; have no buckets any more."""
+        if self._keeps:
+            for tensor in (tensor for layer in self._layers for tensor in layer.parameters):
+                self._add(tensor)
+            self._reduce()
+            self.rank.give(UNREDUCED, sum(self._nbytes(self._layers[layer]) for layer in self._made))
+            self._made.clear()
+        if self._has_buffer:
+            self.rank.give(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
+            self._has_buffer = False
+
+    def update(self, seconds: float) -> None:
+        """Step on the rank's part in float32, cast it, and gather everybody's."""
+        policy, rank = self._policy, self.rank
+        step_on(rank, policy, self._part, seconds)
+        if self._has_part:
+            rank.give(GRADIENTS, self._part * policy.itemsize)
+            self._has_part = False
+        ranks = len(self._group.ranks)
+        gathered = Collective("all_gather", ranks, self._part * ranks * policy.itemsize, dtype=policy.dtype)
+        rank.wait(rank.call(self._group, gathered, "all-gather of parameters"))
+
+    def _add(self, tensor: Tensor) -> None:
+        """Copy a gradient into the bucket; one that no bucket could hold is summed by itself."""
+        policy = self._policy
+        if self._bucket and self._bucket + tensor.count > policy.reduce_bucket_size:
+            self._reduce()
+        if tensor.count <= policy.reduce_bucket_size:
+            copied = policy.seconds(2 * tensor.count * policy.itemsize)
+            self.rank.compute(copied, f"{tensor.name} into bucket", "copy")
+        self._bucket += tensor.count
+        if self._bucket >= policy.reduce_bucket_size:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        """Flatten and divide, sum, copy the own slices out."""
+        if not self._bucket:
+            return
+        policy, rank, ranks = self._policy, self.rank, len(self._group.ranks)
+        nbytes, self._bucket = self._bucket * policy.itemsize, 0
+        rank.take(BUFFERS, nbytes)
+        rank.compute(policy.seconds(4 * nbytes), "flat bucket, divided", "copy")
+        summed = Collective("all_reduce", ranks, nbytes, dtype=policy.dtype)
+        rank.wait(rank.call(self._group, summed, "all-reduce of gradients"))
+        if not self._has_part:
+            rank.take(GRADIENTS, self._part * policy.itemsize)
+            self._has_part = True
+        rank.compute(policy.seconds(2 * nbytes / ranks), "own slices of the bucket", "copy")
+        rank.give(BUFFERS, nbytes)
+
+    def _nbytes(self, layer: RankLayer) -> int:
+        return sum(tensor.count for tensor in layer.parameters) * self._policy.itemsize

@@ -1,0 +1,229 @@
+"""DeepSpeed's ZeRO stage 3: all is dealt out, and gathered in the order that a first step showed.
+
+Of deepspeed/runtime/zero/stage3.py and partitioned_param_coordinator.py, 0.16.5. A module gathers what it
+lacks, then what the record of the first step has next is gathered ahead. What is used again soon is kept.
+The step that is written here is a later one: the record is whole.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from math import ceil
+
+from sim.collective import ITEMSIZE, Collective
+from sim.training.fsdp.streams import Streams
+from sim.training.fsdp.units import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from sim.training.layers import RankLayer
+from sim.training.memory import Optimizer
+from sim.training.mesh import DATA
+from sim.training.rank import RankList
+from sim.training.zero.master import MASTER, state_nbytes, step_on
+from sim.training.zero.policy import ZeroPolicy
+from sim.workload.workload import Tensor
+
+GATHER = "all-gather"
+REDUCE = "reduce-scatter"
+
+MOST_FETCHES = 2
+"""Gathers that were waited for and are not over, beyond which the host waits for the oldest."""
+
+MOST_REDUCES = 2
+"""Buckets of gradients under way, beyond which the host waits for the oldest."""
+
+
+class DealtOut:
+    """A `Sharing` by ZeRO stage 3, of layers that are modules (`sim.training.zero.modules`).
+
+    All parameters of a module are gathered by one collective; those of several modules that are gathered
+    ahead at once are, too, and copied apart. Small parameters are never released.
+    """
+
+    def __init__(self, rank: RankList, modules: Sequence[RankLayer], policy: ZeroPolicy) -> None:
+        self.rank = rank
+        self._modules = modules
+        self._policy = policy
+        self._group = rank.communicators.along(rank.rank, *DATA)
+        self._streams = Streams(rank, policy.memory_bandwidth)
+        least = policy.param_persistence_threshold
+        self._counts = [
+            sum(one.count for one in module.parameters if one.count > least) for module in modules
+        ]
+        self._trace = [*range(len(modules)), *reversed(range(len(modules)))]
+        self._calls: dict[int, int | None] = {}
+        """By which collective a module's parameters come that are whole, or are about to be."""
+        self._step = 0
+        """How far the trace has come in this micro-batch."""
+        self._queued = 0
+        """How far it has been gathered ahead."""
+        self._fetches: deque[int] = deque()
+        self._reduces: deque[int] = deque()
+        self._bucket = 0
+        self._has_buffer = self._has_part = False
+
+    @property
+    def updated_nbytes(self) -> int:
+        """Bytes of the parameters that this rank's optimizer steps on."""
+        return self._part * ITEMSIZE[MASTER]
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have the rank's part of parameters, copies and states, and the small parameters whole."""
+        small = sum(
+            one.count for one in self._tensors if one.count <= self._policy.param_persistence_threshold
+        )
+        self.rank.take(PARAMETERS, (self._part + small) * self._policy.itemsize)
+        self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
+
+    def before_forward(self, layer: int) -> None:
+        """Have the module's parameters, and begin to gather what comes next."""
+        if layer == 0:
+            self._step = self._queued = 0
+        self._fetch(layer)
+
+    def after_forward(self, layer: int) -> None:
+        """Release the module's parameters, unless they are used again soon."""
+        self._release(layer)
+
+    def before_backward(self, layer: int) -> None:
+        """Have them again, and room for their gradients."""
+        if not self._has_buffer:
+            self.rank.take(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
+            self._has_buffer = True
+        self._fetch(layer)
+        self.rank.take(UNREDUCED, self._nbytes(layer))
+
+    def after_backward(self, layer: int, *, last: bool) -> None:
+        """Release the module's parameters, and sum its gradients with others'."""
+        self._release(layer)
+        for tensor in reversed(self._modules[layer].parameters):
+            if self._bucket and self._bucket + tensor.count > self._policy.reduce_bucket_size:
+                self._reduce()
+            self._bucket += tensor.count
+        copied = 2 * self._nbytes(layer)
+        place = self._streams.copy(
+            copied, f"gradients of {self._modules[layer].name}", REDUCE, self.rank.last()
+        )
+        self.rank.give(UNREDUCED, self._nbytes(layer), place)
+        if layer == 0:
+            self._reduce()
+            self._streams.wait(self._streams.last(REDUCE))
+            self._reduces.clear()
+
+    def after_step(self) -> None:
+        """Each backward has summed its gradients: have no bucket any more."""
+        if self._has_buffer:
+            self.rank.give(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
+            self._has_buffer = False
+
+    def update(self, seconds: float) -> None:
+        """Step on the rank's part in float32, and cast it; gather the small parameters."""
+        policy, rank, ranks = self._policy, self.rank, len(self._group.ranks)
+        step_on(rank, policy, self._part, seconds)
+        if self._has_part:
+            rank.give(GRADIENTS, self._part * policy.itemsize)
+            self._has_part = False
+        small = sum(
+            ceil(one.count / ranks) * ranks for one in self._tensors
+            if one.count <= policy.param_persistence_threshold
+        )  # fmt: skip
+        if small:
+            gathered = Collective("all_gather", ranks, small * policy.itemsize, dtype=policy.dtype)
+            rank.wait(rank.call(self._group, gathered, "all-gather of small parameters"))
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for module in self._modules for tensor in module.parameters]
+
+    @property
+    def _part(self) -> int:
+        """Elements of the rank's part: of each parameter, padded."""
+        return sum(ceil(tensor.count / len(self._group.ranks)) for tensor in self._tensors)
+
+    def _nbytes(self, layer: int) -> int:
+        return sum(tensor.count for tensor in self._modules[layer].parameters) * self._policy.itemsize
+
+    def _gathered_nbytes(self, layers: Sequence[int]) -> int:
+        ranks, least = len(self._group.ranks), self._policy.param_persistence_threshold
+        return self._policy.itemsize * sum(
+            ceil(tensor.count / ranks) * ranks
+            for layer in layers
+            for tensor in self._modules[layer].parameters
+            if tensor.count > least
+        )
+
+    def _fetch(self, layer: int) -> None:
+        """Gather what the module lacks, wait for it, and gather ahead along the trace."""
+        self._step += 1
+        self._queued = max(self._queued, self._step)
+        if not self._counts[layer]:
+            self._prefetch()
+            return
+        if layer not in self._calls:
+            self._gather([layer])
+        call = self._calls[layer]
+        if call is not None:
+            while len(self._fetches) > MOST_FETCHES:
+                self.rank.hold(self._fetches.popleft())
+            self._streams.wait(call)
+            if call not in self._fetches:
+                self._fetches.append(call)
+        self._prefetch()
+
+    def _prefetch(self) -> None:
+        live = sum(self._counts[layer] for layer in self._calls)
+        most = min(self._policy.max_live_parameters - live, self._policy.prefetch_bucket_size)
+        found: list[int] = []
+        count = 0
+        while self._queued < len(self._trace) and count < most:
+            layer = self._trace[self._queued]
+            self._queued += 1
+            if self._counts[layer] and layer not in self._calls and layer not in found:
+                found.append(layer)
+                count += self._counts[layer]
+        if found:
+            self._gather(found)
+
+    def _gather(self, layers: Sequence[int]) -> None:
+        nbytes, ranks = self._gathered_nbytes(layers), len(self._group.ranks)
+        self.rank.take(GATHERED, nbytes)
+        name = ", ".join(self._modules[layer].name for layer in layers[:1])
+        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+        if ranks == 1:
+            place: int | None = None
+        else:
+            gathered = Collective("all_gather", ranks, nbytes, dtype=self._policy.dtype)
+            place = self._streams.call(self._group, gathered, f"all-gather of {name}{more}", GATHER, ())
+            if more:
+                place = self._streams.copy(2 * nbytes, f"parameters of {name}{more}", GATHER, (place,))
+        for layer in layers:
+            self._calls[layer] = place
+
+    def _release(self, layer: int) -> None:
+        """Give the module's parameters back, unless the trace has them again within so many elements."""
+        if layer not in self._calls:
+            return
+        distance = 0
+        for later in self._trace[self._step :]:
+            if distance >= self._policy.max_reuse_distance:
+                break
+            if later == layer:
+                return
+            distance += sum(tensor.count for tensor in self._modules[later].parameters)
+        del self._calls[layer]
+        self.rank.give(GATHERED, self._gathered_nbytes([layer]), *self.rank.last())
+
+    def _reduce(self) -> None:
+        """Divide the bucket, scatter its sum, copy or add the own slices, on a stream of its own."""
+        if not self._bucket:
+            return
+        policy, ranks, streams = self._policy, len(self._group.ranks), self._streams
+        nbytes, self._bucket = ceil(self._bucket / ranks) * ranks * policy.itemsize, 0
+        while len(self._reduces) >= MOST_REDUCES:
+            self.rank.hold(self._reduces.popleft())
+        if not self._has_part:
+            self.rank.take(GRADIENTS, self._part * policy.itemsize)
+            self._has_part = True
+        last = streams.copy(2 * nbytes, "bucket, divided", REDUCE, self.rank.last(streams.lane(REDUCE)))
+        if ranks > 1:
+            scattered = Collective("reduce_scatter", ranks, nbytes, dtype=policy.dtype)
+            last = streams.call(self._group, scattered, "reduce-scatter of gradients", REDUCE, (last,))
+        last = streams.copy(3 * nbytes / ranks, "own slices of the bucket", REDUCE, (last,))
+        self._reduces.append(last)

@@ -1,0 +1,142 @@
+"""Models as FSDP's ranks have them, and what their Programs come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import simpy
+
+from sim.collective import ITEMSIZE, Collective
+from sim.program import Call, Program
+from sim.program.carry import AtOnce
+from sim.program.simulate import Simulation
+from sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
+from sim.training.groups import TimedGroup
+from sim.training.layers import RankLayer, Work
+from sim.training.mesh import Communicators, Mesh
+from sim.training.rank import RankList
+from sim.training.stage import Stage
+from sim.workload.workload import Tensor
+
+KINDS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
+
+
+def tensor(name: str, rows: int, columns: int = 1) -> Tensor:
+    return Tensor(name, rows * columns, rows=rows)
+
+
+def layer(
+    name: str, *tensors: Tensor, forward: float = 1.0, backward: float = 2.0, wrapped: bool = True
+) -> RankLayer:
+    return RankLayer(
+        name=name, parameters=tensors, forward=(Work(forward),), backward=(Work(backward),),
+        kept_nbytes=100, wrapped=wrapped,
+    )  # fmt: skip
+
+
+def language_model(*, words: int = 10, ends: bool = False) -> list[RankLayer]:
+    """Three blocks of one square weight between an embedding and a head."""
+    blocks = [layer(f"b{number}", tensor("weight", 8, 8)) for number in range(3)]
+    embedding = layer("emb", tensor("weight", words, 8), forward=0.25, backward=0.5, wrapped=ends)
+    head = layer("head", tensor("weight", words, 8), forward=0.25, backward=0.5, wrapped=ends)
+    return [embedding, *blocks, head]
+
+
+def program(layers: Sequence[RankLayer], policy: Policy, mesh: Mesh, **options: object) -> Program:
+    return fsdp_program("a model", layers, mesh, policy, **options)  # type: ignore[arg-type]
+
+
+def driven(
+    policy: FullyShardPolicy,
+    layers: Sequence[RankLayer],
+    *,
+    micro_batches: int = 3,
+    split: bool = False,
+    library: str = "nccl",
+) -> Program:
+    """One stage of two ranks: gathered, all micro-batches forward and then backward, given back, summed."""
+    communicators = Communicators(Mesh(shard=2), library, 1)
+    layers = [replace(one, input_gradient=(Work(1.0),), weight_gradient=(Work(1.0),)) for one in layers]
+    lists = []
+    for number in range(2):
+        rank = RankList(number, communicators, blocks=library == "gloo")
+        sharing = FullyShard(rank, layers, policy, inputs_need_gradient=True, defers=True)
+        stage = Stage(rank, layers, sharing)
+        sharing.unshard()
+        for micro_batch in range(micro_batches):
+            stage.forward(micro_batch)
+        for micro_batch in range(micro_batches):
+            last = micro_batch == micro_batches - 1
+            if split:
+                stage.input_gradient(micro_batch)
+                stage.weight_gradient(micro_batch, last=last)
+            else:
+                stage.backward(micro_batch, last=last)
+        sharing.reshard()
+        sharing.after_step()
+        sharing.update(0.0)
+        lists.append(rank.operations)
+    return Program("a stage", 2, lambda rank: lists[rank])
+
+
+def calls(program: Program, rank: int = 0) -> list[Call]:
+    return [one.action for one in program.operations(rank) if isinstance(one.action, Call)]
+
+
+def labels(program: Program, rank: int = 0) -> list[str]:
+    """The collectives that a rank asks for, in order: kind, unit, elements."""
+    found = []
+    for one in program.operations(rank):
+        if isinstance(one.action, Call):
+            collective = one.action.collective
+            elements = collective.nbytes // ITEMSIZE[collective.dtype or "int8"]
+            found.append(f"{KINDS[collective.kind]} {one.name.split()[-1]} {elements}")
+    return found
+
+
+@dataclass(frozen=True)
+class Played:
+    """A simulated step of one rank."""
+
+    simulation: Simulation
+
+    @property
+    def step_s(self) -> float:
+        return self.simulation.makespan_s
+
+    def moment(self, name: str, which: int = 0) -> tuple[float, float]:
+        """When the operation of that name began, with all who take part, and ended."""
+        operations = self.simulation.operations(0)
+        places = [place for place, one in enumerate(operations) if one.name == name]
+        place = places[which]
+        begins = (
+            self.simulation.start if isinstance(operations[place].action, Call) else self.simulation.begin
+        )
+        return begins[0][place], self.simulation.end[0][place]
+
+    def pools(self) -> dict[str, list[tuple[float, int]]]:
+        """What each pool holds after each change, in order of time, and of the rank's list at one moment."""
+        changes: list[tuple[float, int, bool, str, int]] = []
+        for place, one in enumerate(self.simulation.operations(0)):
+            for pool, nbytes in one.memory:
+                moments = self.simulation.begin if nbytes > 0 else self.simulation.end
+                changes.append((moments[0][place], place, nbytes < 0, pool, nbytes))
+        held: dict[str, list[tuple[float, int]]] = {}
+        for moment, _, _, pool, nbytes in sorted(changes):
+            before = held.setdefault(pool, [])
+            before.append((moment, (before[-1][1] if before else 0) + nbytes))
+        return held
+
+
+def played(program: Program, seconds_per_byte: float = 0.0, latency: float = 0.0) -> Played:
+    """The step where a collective takes so long for its bytes, one rank for all."""
+
+    def time(collective: Collective, /) -> float:
+        return latency + seconds_per_byte * collective.nbytes
+
+    env = simpy.Environment()
+    carrier = AtOnce(env, TimedGroup(program.ranks, time).carrier(env))
+    simulation = Simulation(env, program, carrier, roles=[0] * program.ranks)
+    simulation.run()
+    env.run()
+    simulation.check_ended()
+    return Played(simulation)

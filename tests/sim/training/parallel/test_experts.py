@@ -1,0 +1,222 @@
+"""Steps of a mixture of experts: who has which experts, whose gradients are summed where, what it costs."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.collective import ITEMSIZE
+from sim.program import Call
+from sim.program.check import PROVED, check
+from sim.program.libraries import Libraries
+from sim.program.roles import roles
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.layout import Layout, LayoutError
+from sim.training.memory import find_optimizer
+from sim.training.mesh import DATA, FOLDS, Mesh
+from sim.training.parallel.advice import peak_nbytes
+from sim.training.parallel.decoder import parts_of_decoder
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.program import Writing
+from sim.training.parallel.simulate import simulate_parallel
+from sim.training.parallel.step import ParallelStep
+from sim.workload.decoder import Decoder, Experts
+from sim.workload.devices import device
+
+GPU = device("a100")
+MIXTURE = Decoder(
+    name="mixture", layers=4, width=256, heads=8, key_value_heads=4, hidden=512, vocabulary=1024,
+    sequence=128, longest=128, gated=True, norm="rms", biases=False,
+    experts=Experts(count=8, active=2, hidden=512, shared=1),
+)  # fmt: skip
+
+
+def job(layout: Layout, ranks: int, batch: int = 2, **more: object) -> ParallelJob:
+    parts = parts_of_decoder(MIXTURE, layout, GPU.roofline("bfloat16"), "float32")
+    found = ParallelJob(
+        parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
+        costs=Costs(memory_bandwidth=GPU.streaming), precision="bfloat16",
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def simulated(made: ParallelJob) -> ParallelStep:
+    ranks = made.mesh.ranks
+    return simulate_parallel(made, Libraries("ideal", f"star:{ranks}", {"bandwidth": "50GB/s"}, ranks))
+
+
+def summed(made: ParallelJob, rank: int = 0) -> Counter[tuple[str, tuple[int, ...]]]:
+    found: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for operation in Writing(made).operations(rank):
+        action = operation.action
+        if isinstance(action, Call) and action.collective.kind in ("all_reduce", "reduce_scatter"):
+            found[action.collective.kind, action.group.ranks] += action.collective.nbytes
+    return found
+
+
+# Megatron-LM's groups of 8 ranks with 2 tensor-parallel and 2 expert-parallel ones, order tp-cp-ep-dp-pp
+def test_expert_parallel_ranks_are_neighbours_among_the_data_parallel_ones() -> None:
+    mesh = Mesh(tensor=2, shard=4, expert=2)
+    assert [mesh.together(rank, "expert") for rank in (0, 1, 4, 5)] == [(0, 2), (1, 3), (4, 6), (5, 7)]
+    assert [mesh.together(rank, "expert_data") for rank in range(4)] == [(0, 4), (1, 5), (2, 6), (3, 7)]
+    assert mesh.together(5, "tensor", "expert") == (4, 5, 6, 7)
+
+
+@given(*(st.integers(1, 3) for _ in range(5)), st.data())
+def test_folds_deal_the_data_parallel_ranks_out(
+    tensor: int, context: int, shard: int, replicate: int, pipeline: int, data: st.DataObject
+) -> None:
+    ranks = context * shard * replicate
+    expert = data.draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
+    mesh = Mesh(
+        tensor=tensor, context=context, shard=shard, replicate=replicate, pipeline=pipeline, expert=expert
+    )
+    rank = data.draw(st.integers(0, mesh.ranks - 1))
+    one, other = (set(mesh.together(rank, name)) for name in FOLDS)
+    assert one & other == {rank}
+    assert (len(one), len(other)) == (expert, mesh.expert_data)
+    assert {far for near in one for far in mesh.together(near, "expert_data")} == set(
+        mesh.together(rank, *DATA)
+    )
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize(("schedule", "virtual"), [("1f1b", 1), ("zbv", 2)])
+def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, virtual: int) -> None:
+    layout = Layout(
+        strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, expert=2,
+        sequence_parallel=True, clips=True,
+    )  # fmt: skip
+    program = Writing(job(layout, 16, 4)).program()
+    assert check(program).verdict == PROVED
+    assert len(set(roles(program))) == 2
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_stage_without_experts_is_shared_as_any_other(strategy: str) -> None:
+    assert MIXTURE.experts
+    model = replace(MIXTURE, experts=replace(MIXTURE.experts, dense_layers=2))
+    layout = Layout(strategy=strategy, pipeline=2, schedule="zbv", virtual=2, expert=2)
+    parts = parts_of_decoder(model, layout, GPU.roofline("bfloat16"), "float32")
+    made = job(layout, 8, 4, parts=parts)
+    assert check(Writing(made).program()).verdict == PROVED
+    first, last = (summed(made, rank) for rank in (0, 4))
+    assert {kind[1] for kind in first} == {(0, 1, 2, 3), (0, 2)}
+    assert {kind[1] for kind in last} == {(4, 5, 6, 7), (4, 6)}
+    halves = replace(layout, schedule="1f1b", virtual=1)
+    first = summed(job(halves, 8, 4, parts=parts))
+    assert {kind[1] for kind in first} == {(0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "hsdp"])
+def test_without_expert_parallelism_experts_are_as_all_else(strategy: str) -> None:
+    made = job(Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None), 8)
+    nbytes = sum(layer.nbytes for layer in made.parts.layers)
+    assert made.own_nbytes(made.parts.layers) == pytest.approx(nbytes / made.mesh.shard, abs=2)
+
+
+@pytest.mark.parametrize("expert", [1, 2, 4, 8])
+def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) -> None:
+    made = job(Layout(expert=expert), 8)
+    found = summed(made)
+    layers = made.parts.layers
+    experts = sum(layer.expert_nbytes for layer in layers)
+    dense = sum(layer.nbytes for layer in layers) - experts
+    everybody, alike = made.mesh.together(0, *DATA), made.mesh.together(0, "expert_data")
+    whole = MIXTURE.layers * 8 * 3 * 256 * 512 * ITEMSIZE["float32"]
+    assert experts == whole // expert
+    if expert == 1:
+        assert found == {("all_reduce", everybody): dense + experts}
+    elif expert == 8:
+        assert found == {("all_reduce", everybody): dense}
+    else:
+        assert found == {("all_reduce", everybody): dense, ("all_reduce", alike): experts}
+
+
+def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
+    made = job(Layout(strategy="fsdp", expert=4), 8)
+    found = summed(made)
+    experts = sum(layer.expert_nbytes for layer in made.parts.layers)
+    assert found["reduce_scatter", (0, 4)] == experts
+    assert set(found) == {("reduce_scatter", tuple(range(8))), ("reduce_scatter", (0, 4))}
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_rank_holds_its_own_experts(strategy: str) -> None:
+    dealt, whole = (job(Layout(strategy=strategy, expert=expert), 8) for expert in (8, 1))
+    pools = [simulated(made).stages[0].peak.pools for made in (dealt, whole)]
+    states = {name: [pool[name] for pool in pools] for name in ("parameters", "optimizer")}
+    experts = sum(layer.expert_nbytes for layer in whole.parts.layers)
+    if strategy == "ddp":
+        assert states["parameters"][1] - states["parameters"][0] == experts * 7 // 8
+        assert states["optimizer"][1] - states["optimizer"][0] == 2 * experts * 7 // 8
+    else:
+        # dealt out by parameters or by experts, a rank has as much
+        assert states["parameters"][0] == states["parameters"][1]
+    assert peak_nbytes(dealt) < peak_nbytes(whole)
+
+
+def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> None:
+    even, uneven = (simulated(job(Layout(expert=4, imbalance=by), 8)) for by in (1.0, 2.0))
+    for step in (even, uneven):
+        (stage,) = step.stages
+        parts = stage.compute_s + sum(stage.exposed_s.values()) + stage.bubble_s
+        assert parts == pytest.approx(step.step_s)
+    assert {"expert", "replicate"} <= set(even.exposed_s)
+    assert uneven.step_s > even.step_s
+    assert uneven.exposed_s["expert"] > even.exposed_s["expert"]
+    told, padded = (
+        simulated(job(Layout(expert=4, capacity=capacity), 8)).exposed_s for capacity in (None, 1.0)
+    )
+    assert padded["expert"] <= told["expert"]
+
+
+def test_gradients_of_views_have_no_second_place() -> None:
+    layout, views = Layout(expert=8), DataParallel(gradient_as_bucket_view=True)
+    with_buckets, without = (
+        simulated(made).stages[0].peak.pools for made in (job(layout, 8), job(layout, 8, ddp=views))
+    )
+    alone = sum(layer.expert_nbytes for layer in job(layout, 8).parts.layers)
+    assert with_buckets["buckets"] == with_buckets["gradients"] - alone
+    assert "buckets" not in without
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks", "message"),
+    [
+        ({"expert": 3}, 8, "--ep 3 does not divide the 8 data-parallel ranks; write one of --ep 1, 2, 4, 8"),
+        ({"expert": 0}, 8, "--ep 0; write 1 or more"),
+        (
+            {"expert": 2, "strategy": "hsdp"},
+            8,
+            "--ep 2 is not known with --strategy hsdp; write --strategy ddp",
+        ),
+        (
+            {"expert": 6},
+            24,
+            "lie across machines of 8, each in another way; write one of --ep 1, 2, 4, 8, 24",
+        ),
+    ],
+)
+def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks: int, message: str) -> None:
+    with pytest.raises(LayoutError, match=message):
+        Layout(**words).mesh(ranks, 8)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="3 expert-parallel ranks do not divide 8 data-parallel ones"):
+        Mesh(shard=8, expert=3)
+
+
+def test_words_of_experts_are_refused_where_there_are_none() -> None:
+    dense = replace(MIXTURE, name="dense", experts=None)
+    for words, option in (
+        ({"expert": 2}, "--ep"),
+        ({"imbalance": 1.5}, "--ep-imbalance"),
+        ({"capacity": 1.0}, "--capacity-factor"),
+    ):  # fmt: skip
+        with pytest.raises(
+            LayoutError, match=f"{option} is of a mixture of experts, and dense is none; leave"
+        ):
+            parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
+    with pytest.raises(LayoutError, match=r"--tp 2 has each rank send its own .* add --sequence-parallel"):
+        parts_of_decoder(MIXTURE, Layout(tensor=2), GPU.roofline("bfloat16"), "float32")

@@ -1,0 +1,214 @@
+"""Steps under a layout: every program is proved, equal to the textbook where that knows, and lawful."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.program import Call, Program
+from sim.program.check import PROVED, check
+from sim.program.libraries import Libraries
+from sim.program.roles import roles
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.simulate import simulate_step
+from sim.training.fsdp import FullyShard
+from sim.training.groups import process_group
+from sim.training.layout import Layout
+from sim.training.memory import find_optimizer, memory
+from sim.training.parallel.decoder import parts_of_decoder
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.parts import Parts, parts_of, seconds_of
+from sim.training.parallel.program import Writing
+from sim.training.parallel.simulate import simulate_parallel
+from sim.training.parallel.step import ParallelStep
+from sim.training.pipeline.passes import Commanded
+from sim.workload.architecture import workload
+from sim.workload.decoder import Decoder
+from sim.workload.devices import device
+from sim.workload.models import architecture
+
+GPU = device("a100")
+SMALL = Decoder(
+    name="small", layers=8, width=512, heads=8, key_value_heads=4, hidden=1024, vocabulary=1024, sequence=256,
+    longest=256, tied=True,
+)  # fmt: skip
+PIPELINES = [
+    ("gpipe", 1), ("1f1b", 1), ("zb-h1", 1), ("interleaved1f1b", 2), ("looped_bfs", 2),
+    ("interleaved_zero_bubble", 2), ("zbv", 2), ("dualpipev", 2),
+]  # fmt: skip
+STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3", "distributed_optimizer",
+              "zero_redundancy", "hybrid_zero")  # fmt: skip
+HELD = {"distributed_optimizer": {"gradients"}, "zero_redundancy": {"gradients", "buckets"}}
+"""What a rank holds all the time beside parameters and optimizer."""
+
+
+def job(layout: Layout, ranks: int, batch: int, parts: Parts | None = None, **more: object) -> ParallelJob:
+    made = parts or parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
+    costs = Costs(memory_bandwidth=GPU.streaming)
+    found = ParallelJob(
+        parts=made, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
+        costs=costs, precision="bfloat16",
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+def simulated(made: ParallelJob) -> ParallelStep:
+    ranks = made.mesh.ranks
+    return simulate_parallel(made, Libraries("ideal", f"star:{ranks}", {"bandwidth": "50GB/s"}, ranks))
+
+
+@pytest.mark.parametrize(("schedule", "virtual"), PIPELINES)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_every_schedule_is_proved_under_every_parallelism(schedule: str, virtual: int, strategy: str) -> None:
+    layout = Layout(
+        strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, sequence_parallel=True,
+        checkpointing="selective", clips=True,
+    )  # fmt: skip
+    program = Writing(job(layout, 8, 4)).program()
+    assert check(program).verdict == PROVED
+    found = roles(program)
+    assert found == roles(Program(program.name, program.ranks, program.operations))
+    assert len(set(found)) == 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pipeline"),
+    [(one, count) for one in STRATEGIES for count in (1, 2) if count == 1 or one not in ("zero2", "zero3")],
+)
+def test_every_strategy_is_proved(strategy: str, pipeline: int) -> None:
+    shard = 2 if strategy == "hsdp" else None
+    layout = Layout(strategy=strategy, pipeline=pipeline, shard=shard)
+    assert check(Writing(job(layout, 4 * pipeline, 4)).program()).verdict == PROVED
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_that_is_taken_is_given_back(strategy: str) -> None:
+    layout = Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None, clips=True)
+    made = job(layout, 4, 3)
+    left: dict[str, int] = {}
+    for operation in Writing(made).operations(0):
+        for pool, nbytes in operation.memory:
+            left[pool] = left.get(pool, 0) + nbytes
+            assert left[pool] >= 0
+    held = {"parameters", "optimizer", *HELD.get(strategy, ())}
+    assert {pool for pool, nbytes in left.items() if nbytes} <= held
+
+
+@pytest.mark.parametrize(
+    ("library", "cluster", "ranks"), [("nccl", "dgx-a100:2", 16), ("ideal", "star:4", 4)]
+)
+@pytest.mark.parametrize(("model", "accumulation"), [("resnet50", 1), ("bert-base", 3)])
+def test_ddp_by_a_layout_is_the_step_of_before(
+    library: str, cluster: str, ranks: int, model: str, accumulation: int
+) -> None:
+    work = workload(architecture(model), GPU, 8)
+    libraries = Libraries(library, cluster, {}, ranks)
+    optimizer = find_optimizer("adam")
+    costs = Costs(memory_bandwidth=GPU.streaming, spread=0.02, contention=0.1)
+    made = job(Layout(micro_batch=8), ranks, 8 * accumulation, parts_of(work, units=False), costs=costs)
+    found = simulate_parallel(made, libraries)
+    before = simulate_step(
+        work, process_group(libraries.of(tuple(range(ranks)))), DataParallel(accumulation=accumulation),
+        replace(costs, optimizer_s=optimizer.time_s(work, GPU.streaming)),
+    )  # fmt: skip
+    assert found.step_s == pytest.approx(before.step_s, rel=1e-12)
+    assert found.samples == before.samples
+    assert found.peak_nbytes == memory(work, DataParallel(), optimizer).total
+    exposed = sum(found.stages[0].exposed_s.values())
+    assert exposed == pytest.approx(before.exposed_s, abs=1e-12)
+
+
+def test_one_rank_alone_computes_and_steps() -> None:
+    made = job(Layout(micro_batch=2), 1, 6)
+    found = simulated(made)
+    parts = made.parts
+    computed = 3 * sum(seconds_of(layer) for layer in parts.layers)
+    nbytes = sum(layer.nbytes for layer in parts.layers)
+    stepped = made.optimizer.seconds(nbytes, GPU.streaming)
+    assert found.step_s == pytest.approx(computed + stepped, rel=1e-12)
+    assert found.bubble_share == 0
+    assert not found.exposed_s
+
+
+layouts = st.builds(
+    lambda strategy, tensor, pipeline, checkpointing, clips: Layout(
+        strategy=strategy, tensor=tensor, pipeline=pipeline[0], schedule=pipeline[1], virtual=pipeline[2],
+        checkpointing=checkpointing, sequence_parallel=tensor > 1, clips=clips,
+    ),
+    st.sampled_from(["ddp", "fsdp"]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([(1, "1f1b", 1), *[(2, *one) for one in PIPELINES]]),
+    st.sampled_from(["none", "selective", "full"]),
+    st.booleans(),
+)  # fmt: skip
+
+
+@given(layouts, st.sampled_from([2, 4]), st.sampled_from([4, 8]))
+@settings(max_examples=25, deadline=None)
+def test_a_stage_computes_waits_or_stands_still_all_the_time(layout: Layout, data: int, batch: int) -> None:
+    made = job(layout, layout.tensor * layout.pipeline * data, batch)
+    found = simulated(made)
+    computed = [
+        made.micro_batches * sum(seconds_of(layer) for number in own for layer in made.layers(number))
+        for own in map(made.placement.of, range(layout.pipeline))
+    ]
+    for stage, least in zip(found.stages, computed, strict=True):
+        parts = stage.compute_s + stage.bubble_s + sum(stage.exposed_s.values())
+        assert parts == pytest.approx(found.step_s, rel=1e-9)
+        assert stage.compute_s >= least * (1 - 1e-9)
+        assert found.step_s >= max(stage.communication_s.values(), default=0.0)
+        for name, seconds in stage.exposed_s.items():
+            assert seconds <= stage.communication_s[name] + 1e-12
+    assert found.step_s >= max(computed)
+    assert 0 <= found.bubble_share < 1
+
+
+@pytest.mark.parametrize(("schedule", "virtual"), PIPELINES)
+def test_more_micro_batches_leave_a_smaller_bubble(schedule: str, virtual: int) -> None:
+    layout = Layout(pipeline=2, schedule=schedule, virtual=virtual)
+    shares = [simulated(job(layout, 2, batch)).bubble_share for batch in (4, 8, 16)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1]
+
+
+def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
+    """Narayanan et al., arXiv:2104.04473, section 2.2: (p - 1) / (m + p - 1) where stages are alike."""
+    layout = Layout(pipeline=4)
+    whole = parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
+    alike = [layer for layer in whole.layers if layer.name.startswith("layer ")]
+    parts = replace(whole, layers=tuple(alike), between_nbytes=(0,) * 7, tied=None)
+    made = job(layout, 4, 8, parts, costs=Costs(memory_bandwidth=inf))
+    found = simulate_parallel(made, Libraries("ideal", "star:4", {"latency": "0s"}, 4))
+    assert found.bubble_share == pytest.approx(3 / (8 + 3), rel=1e-6)
+
+
+def test_what_is_sent_by_each_strategy() -> None:
+    """Bytes that a rank hands to collectives of data parallelism in a step."""
+    parts = parts_of_decoder(SMALL, Layout(), GPU.roofline("bfloat16"), "float32")
+    nbytes = sum(layer.nbytes for layer in parts.layers)
+    sent = {}
+    for strategy in ("ddp", "fsdp"):
+        calls: dict[str, int] = {}
+        for operation in Writing(job(Layout(strategy=strategy), 4, 2)).operations(0):
+            if isinstance(operation.action, Call):
+                collective = operation.action.collective
+                calls[collective.kind] = calls.get(collective.kind, 0) + collective.nbytes
+        sent[strategy] = calls
+    assert sent["ddp"] == {"all_reduce": nbytes}
+    assert sent["fsdp"]["reduce_scatter"] == nbytes
+    # in bfloat16, forward and backward of two micro-batches, but for the root, which backward finds whole
+    assert 3 * nbytes // 2 <= sent["fsdp"]["all_gather"] <= 4 * nbytes // 2
+
+
+def test_fsdp2_is_told_by_a_pipeline_when_to_gather_and_to_sum() -> None:
+    assert issubclass(FullyShard, Commanded)
+    layout = Layout(strategy="fsdp", pipeline=2, schedule="zbv", virtual=2)
+    kinds = [
+        operation.action.collective.kind
+        for operation in Writing(job(layout, 4, 4)).operations(0)
+        if isinstance(operation.action, Call) and operation.action.group.ranks == (0, 1)
+    ]
+    # each unit once, however many micro-batches pass: two layers a stage, the embedding, and the head
+    assert kinds.count("reduce_scatter") == 2 * 2 + 2

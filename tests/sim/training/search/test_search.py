@@ -1,0 +1,135 @@
+"""The search for a layout: its bounds are bounds, and what it ranks is what plain simulation has."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from real.model.find import Training
+from ringside.laid_out import LaidOut, laid_out
+from ringside.searched import _job, find_layouts
+from ringside.space import Budget, layouts, spelled
+from sim.program.libraries import Libraries
+from sim.training.layout import Layout
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.simulate import play_parallel, simulate_parallel
+from sim.training.parallel.step import ParallelStep
+from sim.training.search import SLOWER, TOO_LARGE, Bounds, Candidate, search
+from sim.workload.devices import device
+
+MODEL = "gpt2:256"
+EVERY = 19
+"""One layout of so many is looked at where all would take long."""
+
+
+@pytest.fixture(scope="module")
+def libraries() -> Libraries:
+    return Libraries("nccl", "dgx-a100:1", {}, 8)
+
+
+@pytest.fixture(scope="module")
+def what(libraries: Libraries) -> LaidOut:
+    return laid_out(Training(model=MODEL), device("a100"), libraries, Layout())
+
+
+BUDGET = Budget(ranks=8, machine=8, samples=32, layers=12)
+
+
+def jobs(what: LaidOut, budget: Budget = BUDGET) -> Iterator[tuple[str, ParallelJob]]:
+    """All layouts that can be."""
+    for words in layouts(budget, {}):
+        try:
+            yield spelled(words), _job(what, budget, words)
+        except ValueError:
+            continue
+
+
+def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, libraries: Libraries) -> None:
+    bounds, looked_at = Bounds(libraries), 0
+    for name, job in list(jobs(what))[::EVERY]:
+        try:
+            rough_s, step_s, nbytes = bounds.step_s(job, walks=False), bounds.step_s(job), bounds.nbytes(job)
+        except ValueError:
+            continue
+        played = play_parallel(job, libraries)
+        assert max(rough_s, step_s) <= played.step_s * (1 + 1e-9), name
+        assert nbytes <= max(peak.nbytes for peak in played.peaks), name
+        looked_at += 1
+    assert looked_at > 20
+
+
+def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, libraries: Libraries) -> None:
+    some = list(jobs(what))[::29]
+    memory = 2 << 30
+    found = search([Candidate(name, lambda job=job: job) for name, job in some], libraries, memory, top=4)
+    steps: dict[str, ParallelStep] = {}
+    for name, job in some:
+        try:
+            steps[name] = simulate_parallel(job, libraries)
+        except ValueError:
+            continue
+    fitting = {name: step.step_s for name, step in steps.items() if step.peak_nbytes <= memory}
+    assert len(fitting) < len(steps)
+    ranked = sorted(fitting.values())[:4]
+    assert [one.step_s for one in found.found] == ranked
+    assert [fitting[one.name] for one in found.found] == ranked
+    assert found.best is not None
+    assert found.best.step_s == ranked[0]
+    left_out = {one.name: one for one in found.pruned}
+    assert {one.name for one in found.found} | set(left_out) == {name for name, _ in some}
+    for name, one in left_out.items():
+        if one.kind == TOO_LARGE:
+            assert steps[name].peak_nbytes > memory
+        elif one.kind == SLOWER:
+            assert steps[name].step_s >= ranked[-1]
+
+
+def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: Libraries) -> None:
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if sum("simulating" in one for one in told) == 3:
+            raise KeyboardInterrupt
+
+    some = list(jobs(what))[::29]
+    candidates = [Candidate(name, partial(lambda job: job, job)) for name, job in some]
+    found = search(candidates, libraries, 80 << 30, top=4, tell=tell)
+    assert len(found.found) == 2
+    assert found.best is not None
+    assert len(found.found) + len(found.pruned) + len(found.left) == len(some)
+
+
+def test_words_that_are_said_are_held_and_all_layouts_share_a_batch(libraries: Libraries) -> None:
+    said = {"tp": 2, "checkpointing": "full"}
+    found = find_layouts(Training(model=MODEL), device("a100"), libraries, said, global_batch=16, top=3)
+    assert found.searched.found
+    for one in found.searched.found:
+        words = found.words[one.name]
+        assert (words.tp, words.checkpointing) == (2, "full")
+        assert one.job.samples == 16
+
+
+def test_nothing_that_does_not_fit_is_ever_found(libraries: Libraries) -> None:
+    gpu = device("a100")
+    reserve = gpu.memory - (1 << 30)
+    found = find_layouts(Training(model=MODEL), gpu, libraries, {}, global_batch=8, reserve=reserve)
+    assert all(one.peak_nbytes <= 1 << 30 for one in found.searched.found)
+    assert any(one.kind == TOO_LARGE for one in found.searched.pruned)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"training": Training(model=MODEL, batch=4)}, "--global-batch"),
+        ({"training": Training(model=MODEL, measured=(10.0, 8))}, "one layout"),
+        ({"top": 0}, "write 1 or more"),
+        ({"reserve": 1 << 60}, "write fewer"),
+    ],
+)
+def test_what_a_search_cannot_take_is_refused(
+    libraries: Libraries, words: dict[str, object], reason: str
+) -> None:
+    asked = {"training": Training(model=MODEL), "gpu": device("a100"), "libraries": libraries, "said": {}}
+    with pytest.raises(ValueError, match=reason):
+        find_layouts(**{**asked, **words})  # type: ignore[arg-type]

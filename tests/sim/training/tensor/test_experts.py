@@ -1,0 +1,154 @@
+"""A mixture of experts on expert-parallel ranks: what each has, does and exchanges."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.training.layers import Exchange, Pass, RankLayer, Work
+from sim.training.tensor import ExpertParallel, Numerics, TensorParallel, rank_layers, replicated_parameters
+from sim.workload.decoder import Decoder, Experts, Latent, decoder
+from sim.workload.devices import Roofline
+
+PACE = Roofline(1e12, 1e12, 2)
+MIXTURE = Decoder(
+    name="mixture", layers=3, width=64, heads=8, key_value_heads=4, hidden=128, vocabulary=1024, sequence=32,
+    longest=32, gated=True, norm="rms", biases=False, experts=Experts(count=8, active=2, hidden=128),
+)  # fmt: skip
+LATENT = replace(
+    MIXTURE, key_value_heads=8, experts=Experts(count=8, active=3, hidden=32, shared=2, dense_layers=1),
+    latent=Latent(query_rank=24, key_value_rank=16, plain=16, rotary=8, value=12),
+)  # fmt: skip
+MODELS = st.sampled_from([MIXTURE, LATENT])
+
+
+def made(
+    model: Decoder, experts: ExpertParallel, tensor: int = 1, pace: Roofline = PACE, **how: str
+) -> tuple[RankLayer, ...]:
+    parallel = TensorParallel(degree=tensor, sequence=tensor > 1)
+    return rank_layers(model, pace, parallel=parallel, experts=experts, numerics=Numerics(**how))
+
+
+def sent(one: Pass) -> list[tuple[tuple[str, ...], str, int]]:
+    return [
+        (part.dimensions, part.collective.kind, part.collective.nbytes)
+        for part in one
+        if isinstance(part, Exchange)
+    ]
+
+
+def seconds(one: Pass) -> float:
+    return sum(part.seconds for part in one if isinstance(part, Work))
+
+
+@given(MODELS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]))
+def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
+    model: Decoder, degree: int, tensor: int
+) -> None:
+    layers = made(model, ExpertParallel(degree=degree), tensor)
+    dense = sum(one.count for layer in layers for one in layer.parameters)
+    copied = sum(one.count for one in replicated_parameters(layers))
+    experts = sum(one.count for layer in layers for one in layer.experts)
+    assert tensor * (dense - copied + degree * experts) + copied == model.num_parameters
+    assert (layers[1].experts == ()) == (model is LATENT)
+
+
+@given(MODELS, st.sampled_from([1, 2, 8]), st.sampled_from([1, 2]))
+def test_products_are_shared_out_and_none_is_added(model: Decoder, degree: int, tensor: int) -> None:
+    arithmetic = Roofline(1.0, 1e300, 2)
+
+    def flops(way: str) -> float:
+        layers = made(model, ExpertParallel(degree=degree, capacity=1.0), tensor, arithmetic)
+        return sum(seconds(getattr(layer, way)) for layer in layers)
+
+    whole, latent = model.flops(), model.latent
+    # what is not cut every tensor-parallel rank does: latent attention's narrow vectors
+    narrow = sum(inputs * outputs for inputs, outputs in latent.inputs(model.width)) if latent else 0
+    again = 2 * model.sequence * model.layers * narrow * (tensor - 1)
+    assert tensor * flops("forward") == pytest.approx(whole + again)
+    assert flops("backward") == pytest.approx(2 * flops("forward"))
+    split = flops("input_gradient") + flops("weight_gradient")
+    assert split == pytest.approx(flops("backward"))
+
+
+def test_a_layer_says_counts_and_sends_tokens_there_and_back_each_way() -> None:
+    layer = made(MIXTURE, ExpertParallel(degree=4))[1]
+    tokens, probabilities = 32 * 2 * 64 * 2, 32 * 2 * 4
+    there = [(("expert",), "all_to_all", nbytes) for nbytes in (tokens, probabilities)]
+    counts = (("tensor", "expert"), "all_gather", 4 * 8 * 8)
+    assert sent(layer.forward) == [counts, *there, there[0]]
+    assert sent(layer.backward) == sent(layer.input_gradient) == [there[0], *reversed(there)]
+    assert sent(layer.weight_gradient) == []
+
+
+def test_full_checkpointing_sends_again() -> None:
+    layer = made(MIXTURE, ExpertParallel(degree=4), checkpointing="full")[1]
+    assert sent(layer.recomputed) == sent(layer.forward)
+
+
+def test_tensor_parallel_ranks_send_their_own_tokens_and_gather_what_each_got() -> None:
+    layer = made(MIXTURE, ExpertParallel(degree=4), tensor=2)[1]
+    own, all_ = 16 * 2 * 64 * 2, 32 * 2 * 64 * 2
+    inside = [one for one in sent(layer.forward) if one[2] in (own, all_)][2:]
+    assert inside == [
+        (("expert",), "all_to_all", own),
+        (("tensor",), "all_gather", all_),
+        (("tensor",), "reduce_scatter", all_),
+        (("expert",), "all_to_all", own),
+    ]
+
+
+def test_one_rank_sends_nothing_and_waits_for_no_counts() -> None:
+    layers = made(LATENT, ExpertParallel())
+    assert not any(sent(one) for layer in layers for one in (layer.forward, layer.backward))
+
+
+@given(MODELS, st.floats(1, 4), st.floats(1, 4))
+def test_the_busiest_rank_sends_computes_and_keeps_no_less_where_it_gets_more(
+    model: Decoder, one: float, other: float
+) -> None:
+    less, more = (made(model, ExpertParallel(degree=4, imbalance=by))[2] for by in sorted((one, other)))
+    assert less.kept_nbytes <= more.kept_nbytes
+    for way in ("forward", "backward"):
+        assert seconds(getattr(less, way)) <= seconds(getattr(more, way))
+        assert sent(getattr(less, way)) <= sent(getattr(more, way))
+
+
+def test_with_a_capacity_nobody_is_told_counts() -> None:
+    told = made(MIXTURE, ExpertParallel(degree=4))[1]
+    padded = made(MIXTURE, ExpertParallel(degree=4, capacity=1.25))[1]
+    assert [one[2] for one in sent(padded.forward)] == [8 * 10 * 64 * 2, 8 * 10 * 4, 8 * 10 * 64 * 2]
+    assert len(sent(told.forward)) == 1 + len(sent(padded.forward))
+
+
+def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
+    first, moe = (made(decoder("deepseek-v3"), ExpertParallel(degree=64))[place] for place in (1, 4))
+    found = {tensor.name: tensor.count for tensor in first.parameters}
+    assert found["query_up.weight"] == 1536 * 128 * 192
+    assert found["key_value_down.weight"] == 7168 * 576
+    assert found["output.weight"] == 16384 * 7168
+    assert sum(tensor.count for tensor in moe.experts) == 256 // 64 * 3 * 7168 * 2048
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            {"degree": 3},
+            "mixture: 8 experts do not divide by 3 expert-parallel ranks; write one of 1, 2, 4, 8",
+        ),
+        ({"degree": 0}, "among 0 ranks; write 1 or more"),
+        ({"degree": 2, "imbalance": 3.0}, "the busiest of 2 .* has 3 times the mean; write 1 to 2"),
+        ({"degree": 2, "imbalance": 0.5}, "write 1 to 2"),
+        ({"degree": 2, "imbalance": float("nan")}, "write 1 to 2"),
+        ({"capacity": 0.0}, "a capacity of 0 times the even part; write for example 1.25"),
+        ({"capacity": float("nan")}, "write for example 1.25"),
+        ({"degree": 2, "imbalance": 1.5, "capacity": 1.0}, "leave one of them out"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_would_fit(words: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(MIXTURE, ExpertParallel(**words))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="9 of 8 experts for a token; write 1 to 8"):
+        Experts(count=8, active=9, hidden=1)

@@ -1,0 +1,338 @@
+"""Optimizers that are dealt out: what is sent, what is held, and in which order."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.collective import Collective
+from sim.program import Call, Operation, Wait
+from sim.training.ddp.job import Costs
+from sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
+from sim.training.layers import Exchange, RankLayer, Work
+from sim.training.layout import Layout, LayoutError
+from sim.training.memory import find_optimizer
+from sim.training.mesh import Communicators, Mesh
+from sim.training.parallel.advice import changes
+from sim.training.parallel.decoder import parts_of_decoder
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.program import Writing
+from sim.training.rank import RankList
+from sim.training.stage import Stage
+from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, as_modules
+from sim.training.zero.partition import dealt, most
+from sim.workload.decoder import DECODERS, Decoder
+from sim.workload.devices import device
+from sim.workload.workload import Tensor
+
+ADAM = find_optimizer("adam")
+GPU = device("a100")
+SMALL = replace(
+    DECODERS["llama2-7b"], layers=4, width=1024, heads=8, key_value_heads=8, hidden=2048, vocabulary=8192
+)
+
+
+def made(layers: int = 3, count: int = 1000) -> list[RankLayer]:
+    """Layers of one module each, which take a second forward and two backward."""
+    return [
+        RankLayer(
+            name=f"layer {number}", parameters=(Tensor("weight", count, "bfloat16"),), forward=(Work(1.0),),
+            backward=(Work(2.0),),
+        )
+        for number in range(layers)
+    ]  # fmt: skip
+
+
+def rank(ranks: int = 4, **mesh: int) -> RankList:
+    return RankList(0, Communicators(Mesh(**(mesh or {"shard": ranks}))))
+
+
+def calls(operations: list[Operation]) -> list[tuple[str, int]]:
+    """Kind and bytes of all collectives, in order."""
+    actions = [operation.action for operation in operations]
+    return [(one.collective.kind, one.collective.nbytes) for one in actions if isinstance(one, Call)]
+
+
+def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches: int = 1) -> list[Operation]:
+    """A whole step."""
+    stage = Stage(own, layers, sharing)  # type: ignore[arg-type]
+    sharing.hold(ADAM)  # type: ignore[attr-defined]
+    for number in range(micro_batches):
+        stage.forward(number)
+        stage.backward(number, last=number == micro_batches - 1)
+    stage.sharing.after_step()
+    sharing.update(1.0)  # type: ignore[attr-defined]
+    return own.operations
+
+
+def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int = 8, **words: int) -> Writing:
+    layout = Layout(strategy=strategy, **words)  # type: ignore[arg-type]
+    parts = parts_of_decoder(decoder, layout, GPU.roofline("bfloat16"), "float32")
+    return Writing(
+        ParallelJob(
+            parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=ADAM,
+            precision="bfloat16", costs=Costs(memory_bandwidth=GPU.streaming),
+        )
+    )  # fmt: skip
+
+
+def sent(writing: Writing, number: int = 0) -> Counter[str]:
+    """Bytes by kind."""
+    found: Counter[str] = Counter()
+    for kind, nbytes in calls(list(writing.operations(number))):
+        found[kind] += nbytes
+    return found
+
+
+def pools(writing: Writing, number: int = 0) -> dict[str, int]:
+    """What is taken before the first operation is over and not given back by the last."""
+    left: Counter[str] = Counter()
+    for operation in writing.operations(number):
+        for pool, nbytes in operation.memory:
+            left[pool] += nbytes
+    return {pool: nbytes for pool, nbytes in left.items() if nbytes}
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_stage_1_sums_once_and_stage_2_each_micro_batch_and_both_gather_once(micro_batches: int) -> None:
+    layers = made()
+    for stage, times in ((1, 1), (2, micro_batches)):
+        own = rank()
+        found = calls(step(ReducedWhole(own, layers, ZeroPolicy(), stage=stage), own, layers, micro_batches))
+        # all-reduces although the configuration says reduce_scatter, twice the bytes of one on a ring
+        assert found == [("all_reduce", 6000)] * times + [("all_gather", 6000)]
+
+
+def test_stages_1_and_2_stand_still_while_a_bucket_is_summed() -> None:
+    layers = made()
+    own = rank()
+    operations = step(ReducedWhole(own, layers, ZeroPolicy(reduce_bucket_size=1500), stage=2), own, layers)
+    assert calls(operations) == [("all_reduce", 2000)] * 3 + [("all_gather", 6000)]
+    for place, operation in enumerate(operations):
+        if isinstance(operation.action, Call):
+            following = operations[place + 1]
+            assert isinstance(following.action, Wait)
+            assert following.after == (place,)
+
+
+def test_a_gradient_larger_than_a_bucket_goes_alone() -> None:
+    layers = [*made(1), *made(1, 5000), *made(1)]
+    own = rank()
+    found = calls(step(ReducedWhole(own, layers, ZeroPolicy(reduce_bucket_size=2000), stage=1), own, layers))
+    assert found == [("all_reduce", 2000), ("all_reduce", 10000), ("all_reduce", 2000), ("all_gather", 14000)]
+
+
+def test_parts_are_padded() -> None:
+    layers = made(1, 1001)
+    own = rank()
+    assert calls(step(ReducedWhole(own, layers, ZeroPolicy(), stage=1), own, layers))[-1][1] == 1008 * 2
+
+
+@pytest.mark.parametrize(("reuse", "times"), [(10**9, 1), (1, 2)])
+def test_stage_3_gathers_again_only_what_is_not_used_again_soon(reuse: int, times: int) -> None:
+    layers = made(4, 100_000)
+    policy = ZeroPolicy(max_reuse_distance=reuse, param_persistence_threshold=1000, prefetch_bucket_size=1)
+    own = rank()
+    found = calls(step(DealtOut(own, layers, policy), own, layers, 2))
+    whole = 4 * 200_000
+    gathered = sum(nbytes for kind, nbytes in found if kind == "all_gather")
+    # the last layer is used at once again
+    assert gathered == 2 * (whole * times - (200_000 if times > 1 else 0))
+    assert [one for one in found if one[0] == "reduce_scatter"] == [("reduce_scatter", whole)] * 2
+
+
+def test_stage_3_gathers_ahead_as_far_as_the_bucket_goes() -> None:
+    layers = made(6, 1000)
+    for ahead, together in ((1, 1), (2000, 2), (100_000, 5)):
+        policy = ZeroPolicy(param_persistence_threshold=1, prefetch_bucket_size=ahead)
+        own = rank()
+        first, second, *_ = calls(step(DealtOut(own, layers, policy), own, layers))
+        assert first == ("all_gather", 2000)
+        assert second == ("all_gather", 2000 * together)
+
+
+def test_stage_3_stops_gathering_ahead_where_enough_is_live() -> None:
+    layers = made(6, 1000)
+    policy = ZeroPolicy(param_persistence_threshold=1, max_live_parameters=2000)
+    own = rank()
+    live, most_live = 0, 0
+    for operation in step(DealtOut(own, layers, policy), own, layers):
+        for pool, nbytes in operation.memory:
+            live += nbytes if pool == "gathered parameters" else 0
+            most_live = max(most_live, live)
+    # a module that is needed comes whatever is live; those kept for backward are live too
+    assert live == 0
+    assert most_live == 6 * 2000
+
+
+def test_small_parameters_are_gathered_once_after_the_step() -> None:
+    layers = made(3, 1000)
+    own = rank()
+    assert calls(step(DealtOut(own, layers, ZeroPolicy()), own, layers)) == [
+        ("reduce_scatter", 6000), ("all_gather", 6000),
+    ]  # fmt: skip
+
+
+def test_megatron_has_several_buckets_on_the_first_stage_alone() -> None:
+    writing = job("distributed_optimizer", decoder=replace(SMALL, layers=16), pipeline=2)
+    first, second = (
+        Counter(kind for kind, _ in calls(list(writing.operations(number)))) for number in (0, 4)
+    )
+    assert first["reduce_scatter"] == first["all_gather"] == 3
+    assert second["reduce_scatter"] == second["all_gather"] == 1
+    assert bucket_size(8) == 40_000_000
+    assert bucket_size(1024) == 1_024_000_000
+
+
+def test_megatron_gathers_the_next_bucket_when_one_is_used_and_reduces_early() -> None:
+    layers = made(4, 1000)
+    own = rank()
+    operations = step(DistributedOptimizer(own, layers, bucket_size=2000), own, layers, 2)
+    names = [operation.name for operation in operations]
+    assert calls(operations) == [("all_gather", 4096)] * 2 + [("reduce_scatter", 8192)] * 2
+    assert names.index("layer 0, micro-batch 0") > names.index("all-gather of parameters")
+    reduced = names.index("reduce-scatter of gradients")
+    # after the last two layers' backward of the last micro-batch, before that of the first two
+    after = [operation.name for operation in operations[reduced:] if operation.name.startswith("layer")]
+    assert after == ["layer 1, micro-batch 1", "layer 0, micro-batch 1"]
+
+
+def test_owners_broadcast_in_the_order_of_ranks() -> None:
+    layers = [*made(1, 300), *made(1, 500), *made(1, 200)]
+    own = rank(shard=2, replicate=2)
+    sharing = HybridZero(own, layers, ZeroPolicy(reduce_bucket_size=600))
+    operations = step(sharing, own, layers, 2)
+    assert calls(operations) == [
+        ("all_reduce", 400), ("all_reduce", 1000), ("all_reduce", 600),
+        ("broadcast", 1000), ("broadcast", 1000),
+    ]  # fmt: skip
+    groups = [one.action.group.ranks for one in operations if isinstance(one.action, Call)]
+    assert groups == [(0, 1, 2, 3)] * 3 + [(0, 1)] * 2
+    roots = [one.action.collective.root for one in operations if isinstance(one.action, Call)]
+    assert roots[-2:] == [0, 1]
+
+
+def test_who_owns_nothing_broadcasts_nothing() -> None:
+    layers = made(3)
+    own = rank(16)
+    found = calls(step(HybridZero(own, layers, ZeroPolicy()), own, layers))
+    assert [kind for kind, _ in found].count("broadcast") == 3
+
+
+def test_zero_redundancy_broadcasts_each_tensor_and_sums_as_ddp_does() -> None:
+    ours, ddp = sent(job("zero_redundancy")), sent(job("ddp"))
+    assert ours["all_reduce"] == ddp["all_reduce"]
+    assert ours["broadcast"] == ddp["all_reduce"]
+    kinds = Counter(kind for kind, _ in calls(list(job("zero_redundancy").operations(0))))
+    tensors = sum(len(layer.parameters) for layer in job("ddp").job.layers(0))
+    assert kinds["broadcast"] == tensors
+
+
+@pytest.mark.parametrize(
+    ("strategy", "held"),
+    [
+        # bytes a parameter on d ranks: (whole, dealt out), as DeepSpeed's and Megatron-LM's pages count them
+        ("zero1", {"parameters": (2, 0), "optimizer": (0, 12)}),
+        ("zero2", {"parameters": (2, 0), "optimizer": (0, 12)}),
+        ("zero3", {"parameters": (0, 2), "optimizer": (0, 12)}),
+        ("distributed_optimizer", {"parameters": (2, 0), "gradients": (4, 0), "optimizer": (0, 12)}),
+        (
+            "zero_redundancy",
+            {"parameters": (4, 0), "gradients": (4, 0), "buckets": (4, 0), "optimizer": (0, 8)},
+        ),
+        ("hybrid_zero", {"parameters": (2, 0), "optimizer": (0, 12)}),
+    ],
+)  # fmt: skip
+def test_what_a_rank_holds_all_the_time(strategy: str, held: dict[str, tuple[int, int]]) -> None:
+    found = pools(job(strategy))
+    count = SMALL.num_parameters
+    assert found.keys() == held.keys()
+    for pool, (whole, part) in held.items():
+        # owners of whole tensors have more than their share
+        assert found[pool] == pytest.approx(count * (whole + part / 8), rel=0.3 if part else 1e-3)
+
+
+TENSORS = st.lists(st.integers(1, 1000), min_size=1, max_size=40)
+
+
+@given(TENSORS, st.integers(1, 12))
+def test_tensors_are_dealt_out_whole_and_evenly(counts: list[int], ranks: int) -> None:
+    tensors = [Tensor(f"t{number}", count) for number, count in enumerate(counts)]
+    parts = dealt(tensors, ranks)
+    assert len(parts) == ranks
+    assert sorted(one.name for own in parts for one in own) == sorted(one.name for one in tensors)
+    loads = [sum(one.count for one in own) for own in parts]
+    assert most(parts) == max(loads)
+    assert max(loads) - min(loads) <= max(counts)
+    assert loads[0] == max(counts) or len(parts[0]) > 1
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=5),
+    st.lists(st.floats(0.1, 5.0), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float], overlaps: bool) -> None:
+    between = Exchange(("tensor",), Collective("all_reduce", 2, 8), overlaps)
+    passed = tuple(part for seconds in works for part in (Work(seconds), between))
+    layer = RankLayer(
+        name="layer", parameters=tuple(Tensor(f"m{n}.weight", count) for n, count in enumerate(counts)),
+        forward=passed, backward=passed, recomputed=passed, kept_nbytes=7, recomputed_nbytes=5,
+    )  # fmt: skip
+    modules = as_modules([layer])
+    assert len(modules) == len(counts)
+    assert tuple(one for module in modules for one in module.parameters) == layer.parameters
+    assert sum(module.kept_nbytes for module in modules) == 7
+    for parts in (
+        [part for module in modules for part in module.forward],
+        [part for module in reversed(modules) for part in module.backward],
+        [part for module in reversed(modules) for part in module.recomputed],
+    ):
+        assert sum(part.seconds for part in parts if isinstance(part, Work)) == pytest.approx(sum(works))
+        assert [part for part in parts if isinstance(part, Exchange)] == [between] * len(works)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({"strategy": "zero2", "pipeline": 2}, "DeepSpeed has no pipeline under zero2; write --strategy"),
+        ({"strategy": "zero3", "pipeline": 2}, "DeepSpeed has no pipeline under zero3"),
+        ({"strategy": "zero1", "pipeline": 2, "schedule": "gpipe"}, "no gpipe pipeline; write --sch"),
+        (
+            {"strategy": "distributed_optimizer", "pipeline": 2, "schedule": "zbv", "virtual": 2},
+            "Megatron-LM, whose distributed_optimizer is, has no zbv pipeline; write --schedule 1f1b or",
+        ),
+        ({"strategy": "zero_redundancy", "tensor": 2}, "knows none that are cut; leave --tp out"),
+        ({"strategy": "zero1", "shard": 2}, "--shard is hsdp's and hybrid_zero's"),
+        ({"strategy": "zero3", "syncs_each": True}, "--sync-each is FSDP's and the strategy is zero3"),
+        ({"strategy": "zero_offload"}, "'zero_offload' keeps parameters or optimizers in the host's memory"),
+        ({"strategy": "zero_infinity"}, "write --strategy zero3 or fsdp"),
+        ({"strategy": "fsdp_cpu_offload"}, "is not simulated"),
+        ({"strategy": "zero4"}, "'zero4' is no known strategy; write one of ddp, .*; did you mean zero"),
+    ],
+)  # fmt: skip
+def test_layouts_that_a_framework_refuses(words: dict[str, str], complaint: str) -> None:
+    with pytest.raises(LayoutError, match=complaint):
+        Layout(**words)  # type: ignore[arg-type]
+
+
+def test_groups_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(LayoutError, match=r"--shard 3 does not divide 8 .*; write one of 1, 2, 4, 8"):
+        Layout(strategy="hybrid_zero", shard=3).mesh(8, 8)
+    assert Layout(strategy="hybrid_zero", shard=8).mesh(16, 8) == Mesh(shard=8, replicate=2)
+    assert Layout(strategy="hybrid_zero").mesh(16, 8) == Mesh(shard=16)
+
+
+@pytest.mark.parametrize("words", [{"dtype": "half"}, {"reduce_bucket_size": 0}, {"memory_bandwidth": 0.0}])
+def test_policies_that_cannot_be_are_refused(words: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="write"):
+        ZeroPolicy(**words)  # type: ignore[arg-type]
+
+
+def test_advice_offers_no_layout_that_a_framework_refuses() -> None:
+    for strategy in ("zero2", "zero3", "zero_redundancy", "distributed_optimizer", "hybrid_zero"):
+        found = list(changes(Layout(strategy=strategy)))
+        assert any(one.strategy != strategy for one in found) == (strategy != "zero3")
+        assert all(one.pipeline == 1 for one in found if one.strategy in ("zero2", "zero3"))
