@@ -1,0 +1,24 @@
+"""What disturbs a job: slow ranks and links, jitter, the system's noise, ranks that come late.
+
+Nothing here has an engine. A `Disturbance` is drawn, and a draw changes what the engines are given: the
+seconds of a program's compute, the figures of a topology's links, the moment at which a rank begins. A
+`study` of many draws says how long it then takes, in quantiles, and who waits for whom.
+"""
+
+from sim.disturbance.disturbance import Disturbance, Draw, SlowLink
+from sim.disturbance.jitter import Empirical, Jitter, Lognormal, OsNoise
+from sim.disturbance.study import MAX_DRAWS, Drawn, Outcome, study
+
+__all__ = [
+    "MAX_DRAWS",
+    "Disturbance",
+    "Draw",
+    "Drawn",
+    "Empirical",
+    "Jitter",
+    "Lognormal",
+    "OsNoise",
+    "Outcome",
+    "SlowLink",
+    "study",
+]

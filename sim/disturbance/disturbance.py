@@ -1,0 +1,159 @@
+"""What disturbs a job, and one draw of it: what the engines are then given."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from sim.disturbance.jitter import Jitter, OsNoise
+from sim.program.operations import Compute, Operation, Program
+from topologies import Topology, ranks
+from topologies.graph import Hop, name_of
+from topologies.units import MAX_DURATION
+
+MAX_FACTOR = 1_000_000
+"""What is slower by more hangs."""
+
+_LINKS = 2**40
+"""The stream of random numbers that links have, beyond those of ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """A link that carries ``factor`` times fewer bytes a second, one way or both."""
+
+    a: str
+    b: str
+    factor: float
+    both: bool = True
+
+    def __post_init__(self) -> None:
+        _check_factor(f"link {self.a}-{self.b}", self.factor)
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Its directions."""
+        return ((self.a, self.b), (self.b, self.a)) if self.both else ((self.a, self.b),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """Slow ranks and links, by their factors, jitter, noise, and ranks that come so many seconds late."""
+
+    slow_ranks: Mapping[int, float] = field(default_factory=dict)
+    slow_links: tuple[SlowLink, ...] = ()
+    jitter: Jitter | None = None
+    noise: OsNoise | None = None
+    late: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for rank, factor in self.slow_ranks.items():
+            _check_factor(f"rank {rank}", factor)
+        for rank, seconds in self.late.items():
+            if not (math.isfinite(seconds) and 0 <= seconds <= MAX_DURATION):
+                raise ValueError(f"rank {rank} comes {seconds} s late; write 0 to {MAX_DURATION:g} s")
+        hops = [hop for link in self.slow_links for hop in link.hops]
+        twice = next((hop for hop in hops if hops.count(hop) > 1), None)
+        if twice:
+            raise ValueError(f"link {twice[0]}-{twice[1]} is slow twice; name it once")
+
+    @property
+    def is_random(self) -> bool:
+        """Whether one draw differs from another."""
+        return bool(self.jitter or self.noise)
+
+    def check_ranks(self, count: int) -> None:
+        """Refuse ranks that there are not."""
+        for word, named in (("slow", self.slow_ranks), ("late", self.late)):
+            unknown = [rank for rank in named if not 0 <= rank < count]
+            if unknown:
+                raise ValueError(f"rank {unknown[0]} is {word}; there are ranks 0 to {count - 1}")
+
+    def links(self, graph: Topology) -> Topology:
+        """The topology with its slow links."""
+        if not self.slow_links:
+            return graph
+        found = graph.copy()
+        for link in self.slow_links:
+            for hop in link.hops:
+                if hop not in found.edges:
+                    own = [edge for edge in graph.edges if hop[0] in edge] or list(graph.edges)
+                    some = ", ".join(f"{a}-{b}" for a, b in own[:3])
+                    raise ValueError(
+                        f"{name_of(graph)} has no link {hop[0]}-{hop[1]}; write another, such as {some}"
+                    )
+                found.edges[hop]["bandwidth"] /= link.factor
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One draw of a disturbance: number ``number`` of those of a seed, the same each time."""
+
+    disturbance: Disturbance
+    seed: int
+    number: int
+
+    def program(self, program: Program) -> Program:
+        """The program with its compute as long as it is this time; no two ranks do the same."""
+        self.disturbance.check_ranks(program.ranks)
+        made: dict[int, Sequence[Operation]] = {}
+
+        def operations(rank: int) -> Sequence[Operation]:
+            if rank not in made:
+                made[rank] = self._operations(rank, program.operations(rank))
+            return made[rank]
+
+        return Program(program.name, program.ranks, operations)
+
+    def seconds(self, rank: int, nominal: Sequence[float]) -> list[float]:
+        """How long pieces of work of a rank take this time, in the order in which it does them."""
+        found = np.asarray(nominal, dtype=np.float64) * self.disturbance.slow_ranks.get(rank, 1.0)
+        rng = np.random.default_rng([self.seed, self.number, rank])
+        if self.disturbance.jitter:
+            found = found * self.disturbance.jitter.factors(rng, len(found))
+        if self.disturbance.noise:
+            found = self.disturbance.noise.longer(rng, found)
+        return [float(one) for one in found]
+
+    def network(self, graph: Topology) -> Topology:
+        """The topology as one collective finds it: slow links, slow ranks' own links, and jitter on each.
+
+        A collective computes nothing, so what a slow rank is slow at is sending and receiving.
+        """
+        self.disturbance.check_ranks(len(ranks(graph)))
+        found = self.disturbance.links(graph).copy()
+        places = ranks(found)
+        for rank, factor in self.disturbance.slow_ranks.items():
+            own = places[rank]
+            for hop in chain(found.in_edges(own), found.out_edges(own)):
+                found.edges[hop]["bandwidth"] /= factor
+        if self.disturbance.jitter:
+            rng = np.random.default_rng([self.seed, self.number, _LINKS])
+            factors = self.disturbance.jitter.factors(rng, found.number_of_edges())
+            for (_, _, link), factor in zip(found.edges(data=True), factors.tolist(), strict=True):
+                link["bandwidth"] /= factor
+                link["latency"] *= factor
+        return found
+
+    def _operations(self, rank: int, operations: Sequence[Operation]) -> list[Operation]:
+        found = list(operations)
+        works = [
+            (place, operation.action.seconds)
+            for place, operation in enumerate(found)
+            if isinstance(operation.action, Compute) and operation.lane is not None
+        ]
+        seconds = self.seconds(rank, [nominal for _, nominal in works])
+        for (place, _), own in zip(works, seconds, strict=True):
+            found[place] = Operation(Compute(own), *found[place][1:])
+        return found
+
+
+def _check_factor(what: str, factor: float) -> None:
+    if not 1 / MAX_FACTOR <= factor <= MAX_FACTOR:
+        raise ValueError(
+            f"{what} is {factor:g} times slower; write {1 / MAX_FACTOR:.6f} to {MAX_FACTOR:,}, "
+            "for example 1.5"
+        )

@@ -1,0 +1,91 @@
+"""Libraries of collectives on a disturbed network; of whose times have no links it is refused."""
+
+from dataclasses import replace
+
+import simpy
+
+from sim.calibration import Calibration
+from sim.collective import Collective
+from sim.disturbance.disturbance import Disturbance, Draw
+from sim.disturbance.study import Outcome
+from sim.disturbance.waiting import waits
+from sim.libraries.library import Candidate, Library
+from sim.libraries.scheduled import Scheduled
+from sim.network.find import make_network
+from sim.program import Call, Group, Operation, Program
+from sim.program.libraries import Libraries
+from sim.program.simulate import Simulation
+from sim.program.transfers import Transfers
+
+PLAYED = ("ideal", "gloo", "file")
+"""Libraries whose times are those of a schedule played on links."""
+
+NO_LINKS = (
+    "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
+    "write --library ideal or gloo"
+)
+
+
+def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
+    """The same on the cluster with its slow links; the textbook chooses its algorithms for these."""
+    if not disturbance.slow_links:
+        return libraries
+    if libraries.name == "nccl":
+        raise ValueError(NO_LINKS.format("--slow-link", libraries.name))
+    if isinstance(libraries.calibration, Calibration):
+        raise ValueError("a calibration knows of no link that is slower; write --calibration none")
+    return replace(libraries, _graph=disturbance.links(libraries.graph), _known={}, _shapes={})
+
+
+def library_under(library: Library, disturbance: Disturbance) -> Library:
+    """The same with the cluster's slow links."""
+    if not disturbance.slow_links:
+        return library
+    if not (isinstance(library, Scheduled) and library.name in PLAYED):
+        raise ValueError(NO_LINKS.format("--slow-link", library.name))
+    graph = disturbance.links(library.graph)
+    return library.on(graph, Candidate(library.algorithm))
+
+
+def collective_once(
+    library: Library, collective: Collective, candidate: Candidate, engine: str, draw: Draw
+) -> Outcome:
+    """One way of a collective, by which it is carried out whatever disturbs it, in one draw.
+
+    Times count from the moment at which the first rank comes to that at which the last one leaves.
+    """
+    if not (isinstance(library, Scheduled) and library.name in PLAYED):
+        raise ValueError(NO_LINKS.format("what disturbs a collective is in its links", library.name))
+    if draw.disturbance.noise:
+        raise ValueError(
+            "--os-noise interrupts what computes, which a collective does not; leave it out, or ask "
+            "ringside train or program"
+        )
+    there = library.on(draw.network(library.graph), candidate)
+    if not draw.disturbance.late:
+        return Outcome(there.time(collective, candidate, engine).time_s, {})
+    if engine not in ("auto", "simpy"):
+        raise ValueError(
+            f"--engine {engine} has all ranks come at once; write --engine simpy, or leave --late out"
+        )
+    simulation = _one_by_one(there, collective, draw)
+    return Outcome(simulation.makespan_s, waits(simulation))
+
+
+def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simulation:
+    """A collective to which ranks come when they do, transfer by transfer."""
+    hosts = tuple(range(library.ranks))
+    group = Group("all ranks", hosts, library.name, 1)
+    kind = collective.kind
+    call = Operation(Call(group, kind, collective), holds=True, name=kind, category=kind)
+    env = simpy.Environment()
+    carrier = Transfers(
+        env, make_network(library.network, env, library.graph, library.routes), library.graph, hosts,
+        lambda _: library, alone=False, announced=library.name == "gloo",
+    )  # fmt: skip
+    program = Program(kind, library.ranks, lambda _: (call,))
+    simulation = Simulation(env, program, carrier, late=draw.disturbance.late)
+    simulation.run()
+    env.run()
+    simulation.check_ended()
+    return simulation

@@ -1,0 +1,14 @@
+"""How long ranks of a simulated program wait for each other."""
+
+from sim.program.simulate import Simulation
+from sim.program.timeline import length, union
+from sim.program.waiting import waited_for
+
+
+def waits(simulation: Simulation) -> dict[tuple[int, int], float]:
+    """Seconds in which collectives and messages of a rank waited for another, by both of them."""
+    stretches: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for (index, place), culprit in waited_for(simulation).items():
+        stretch = simulation.begin[index][place], simulation.start[index][place]
+        stretches.setdefault((simulation.played[index], culprit), []).append(stretch)
+    return {pair: length(union(found)) for pair, found in sorted(stretches.items())}

@@ -1,0 +1,66 @@
+"""What an elastic run on a real machine took, stage by stage."""
+
+import json
+from dataclasses import asdict, dataclass
+
+SCHEMA = "ringside.elastic/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """One restart by torchrun, in seconds: from the kill until the ranks train on.
+
+    The agent notices and stops the other ranks, meets the other agents, starts processes; these import
+    torch, join their process group and read the checkpoint.
+    """
+
+    detect_s: float
+    stop_s: float
+    rendezvous_s: float
+    process_s: float
+    import_s: float
+    init_s: float
+    load_s: float
+
+    @property
+    def whole_s(self) -> float:
+        """All stages together."""
+        return float(sum(asdict(self).values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticRun:
+    """One run to its last step, with a checkpoint after every ``interval`` steps, and ``kills`` on its way.
+
+    A kill is seconds after its attempt began to train, and the rank. ``steps_s`` are all steps, those done
+    again too; ``kept_s`` is what those took together that did not have to be done again; ``saves_s`` are
+    checkpoints; ``wall_s`` runs from the first rank's first moment to the end of the last step.
+    """
+
+    ranks: int
+    interval: int
+    steps: int
+    checkpoint_bytes: int
+    kills: tuple[tuple[float, int], ...]
+    wall_s: float
+    steps_s: tuple[float, ...]
+    kept_s: float
+    saves_s: tuple[float, ...]
+    first_start_s: float
+    restarts: tuple[Restarted, ...]
+    fingerprint: dict[str, str]
+
+    @property
+    def goodput(self) -> float:
+        """The share of the time in steps that counted."""
+        return self.kept_s / self.wall_s
+
+    @property
+    def redone(self) -> int:
+        """Steps that were done more than once."""
+        return len(self.steps_s) - self.steps
+
+    def line(self) -> str:
+        """The run as one line of JSON."""
+        derived = {"goodput": self.goodput, "redone": self.redone}
+        return json.dumps({"schema": SCHEMA, **asdict(self), **derived}) + "\n"

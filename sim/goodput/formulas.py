@@ -1,0 +1,113 @@
+"""What checkpoints and failures leave of a job's time, on paper.
+
+Throughout, failures come at random and independently (a Poisson process), a mean time M apart, and may hit
+checkpoints and restarts too; work between two checkpoints takes tau, a checkpoint w, a restart R.
+"""
+
+import math
+
+from sim.goodput.job import LEAST_S, LongJob
+
+_CHEAP = 1e-9
+"""Where a checkpoint takes a smaller share of M, Daly's interval is exact to as many digits."""
+
+_STEPS = 60
+"""Halvings, after which nothing is left of a double."""
+
+
+def young(write_s: float, mtbf_s: float) -> float:
+    """The interval sqrt(2 w M).
+
+    J. W. Young, A first order approximation to the optimum checkpoint interval, CACM 17(9), 1974.
+    """
+    return math.sqrt(2 * write_s * mtbf_s)
+
+
+def daly(write_s: float, mtbf_s: float) -> float:
+    """The interval sqrt(2wM) [1 + sqrt(w/2M)/3 + (w/2M)/9] - w, or M where w is 2 M or more.
+
+    J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, Future
+    Generation Computer Systems 22(3), 2006, equation 37.
+    """
+    if write_s >= 2 * mtbf_s:
+        return mtbf_s
+    ratio = write_s / (2 * mtbf_s)
+    return young(write_s, mtbf_s) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - write_s
+
+
+def best_interval(job: LongJob) -> float:
+    """The interval at which `expected_goodput` is greatest: where 1 - e^(-(tau + w)/M) = tau/M.
+
+    That is the zero of the derivative of Daly's expectation; it depends on neither the restart nor the
+    age at which a checkpoint is usable. Infinite where nothing fails.
+    """
+    write, mtbf = job.checkpoints.write_s, job.mtbf_s
+    if math.isinf(mtbf):
+        return math.inf
+    best = daly(write, mtbf)
+    if write > _CHEAP * mtbf:
+        low, high = 0.0, mtbf
+        for _ in range(_STEPS):
+            best = (low + high) / 2
+            falls = -math.expm1(-(best + write) / mtbf) <= best / mtbf
+            low, high = (low, best) if falls else (best, high)
+    return max(best, job.checkpoints.persist_s - write, LEAST_S)
+
+
+def expected_wall(job: LongJob, interval_s: float) -> float:
+    """How long the job takes in the mean, in seconds, from its first start on; infinite where it never ends.
+
+    Daly's exact expectation of 2006, M e^(R/M) (e^((tau + w)/M) - 1) a segment, with
+    e^(R/M) taken in the mean over causes, a first start-up that reads no checkpoint, and a last segment as
+    long as what is left. An asynchronous checkpoint is usable later by its persist time, which lengthens a
+    restart by as much; this holds in the long run. Nodes are always there.
+    """
+    job.check_interval(interval_s)
+    write, persist, rate = job.checkpoints.write_s, job.checkpoints.persist_s, job.rate
+    full = math.floor(job.work_s / interval_s * (1 + 1e-12))
+    left = max(job.work_s - full * interval_s, 0.0)
+    try:
+        segments = full * _grown(interval_s + write, rate)
+        if left > 1e-9 * job.work_s:
+            segments += _grown(left + write, rate)
+        return _again(job) * (_first(job) + segments) + persist
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
+def expected_goodput(job: LongJob, interval_s: float) -> float:
+    """The share of its time in which the job gets on, by `expected_wall`; between 0 and 1."""
+    return job.work_s / expected_wall(job, interval_s)
+
+
+def first_order_goodput(job: LongJob, interval_s: float) -> float:
+    """1 - w/tau - (tau/2 + R)/M, good while all three are small; never below 0.
+
+    Young's accounting, with the restart beside the lost work.
+    """
+    job.check_interval(interval_s)
+    lost = interval_s / 2 + job.restart_s + job.checkpoints.persist_s
+    return max(0.0, 1 - job.checkpoints.write_s / interval_s - lost * job.rate)
+
+
+def _again(job: LongJob) -> float:
+    """By how much restarts lengthen what has to be got through: e^(R/M), in the mean over causes."""
+    if not job.rate:
+        return 1.0
+    late = job.checkpoints.persist_s
+    pairs = zip(job.shares, job.causes, strict=True)
+    return 1 / sum(p * math.exp(-job.rate * (job.restart.whole_s(c) + late)) for p, c in pairs)
+
+
+def _first(job: LongJob) -> float:
+    """What the first start-up, of length L, adds before restarts lengthen it: M (1 - e^(-L/M)).
+
+    For a start and a segment of length s together take M (1 - e^(-(L+s)/M)) e^((R+s)/M).
+    """
+    start = job.restart.start_s
+    return -math.expm1(-job.rate * start) / job.rate if job.rate else start
+
+
+def _grown(seconds: float, rate: float) -> float:
+    """The mean time to get through ``seconds`` without a failure: (e^(rate s) - 1) / rate."""
+    return math.expm1(rate * seconds) / rate if rate else seconds
