@@ -7,6 +7,7 @@ computes is the host, or a GPU that runs behind it.
 import os
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -105,11 +106,14 @@ def memory_bandwidth(device: torch.device, nbytes: int = 2**27) -> float:
         begin = clock.now()
         data.div_(1.0)
         seconds.append(clock.seconds(clock.now()) - clock.seconds(begin))
-    return 2 * nbytes / sorted(seconds)[2]
+    return 2 * nbytes / median(seconds)
 
 
 def _boot() -> str:
-    """What tells one running machine from another; empty where the system does not say."""
+    """What tells one running machine from another; empty where the system does not say.
+
+    psutil has the time of the boot alone, which machines that start together share.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:

@@ -1,8 +1,6 @@
 """What a measurement depends on and should be remembered with it: hardware, versions, settings."""
 
 import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -31,18 +29,8 @@ def own_device(backend: str) -> torch.device:
     return device
 
 
-def run_first() -> None:
-    """Run this thread, and those it starts later, before the machine's ordinary programs.
-
-    The network's work is then not kept waiting for a core, some 5 ms each time. Where the system
-    does not permit it nothing changes; `scheduler` says which it is.
-    """
-    if sys.platform == "linux":
-        with suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
-
-
 def _driver() -> str:
+    # which says open or closed kernel module as well; NVML, by nvidia-ml-py, gives the number alone
     try:
         first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
     except (OSError, IndexError):

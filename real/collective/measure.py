@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from real.collective.job import PING_PONG, Job, MpiJob, check_repeats
 from real.launch.follow import Row
+from real.launch.forks import Forks
 from real.launch.mpirun import check_mpi, run_mpi
 from real.launch.torchrun import WorldSpec, run
 from sim.algorithms import schedule
@@ -14,6 +15,7 @@ from sim.collective import KINDS, Collective, itemsize
 from sim.libraries.mpi.names import TYPES, forced
 from sim.record import Record
 from topologies.units import format_size
+from topologies.words import one_of
 
 BACKENDS = ("gloo", "nccl", "mpi")
 
@@ -46,9 +48,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is no known backend; write one of {', '.join(BACKENDS)}")
+            raise ValueError(f"{self.backend!r} is no known backend; write {one_of(BACKENDS, self.backend)}")
         if self.dtype not in DTYPES:
-            raise ValueError(f"{self.dtype!r} is no known dtype; write one of {', '.join(DTYPES)}")
+            raise ValueError(f"{self.dtype!r} is no known dtype; write {one_of(DTYPES, self.dtype)}")
         if self.world.per_node < 1 or self.world.nodes < 1:
             raise ValueError(
                 f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"
@@ -88,9 +90,10 @@ class Measurement:
         check_mpi()
 
 
-def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
+def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks | None = None) -> None:
     """Measure under torchrun, or mpirun; call ``on_record`` with each size's record as soon as it is there.
 
+    With ``forks`` ranks over Gloo on this machine are forked instead, which saves a start of torch for each.
     Raise `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without rank 0
     there are no records: they are written where rank 0 is.
     """
@@ -98,7 +101,16 @@ def measure(what: Measurement, on_record: Callable[[Record], None]) -> None:
     def keep(row: Row) -> None:
         on_record(record_of(what, row))
 
-    if what.backend == "mpi":
+    def keep_forked(row: Row) -> None:
+        keep({**row, "fingerprint": {**row["fingerprint"], "started_by": "fork"}})
+
+    if forks:
+        if what.backend != "gloo" or what.world.nodes > 1:
+            raise ValueError(
+                f"ranks of {what.backend} on {what.world.nodes} nodes; only Gloo's on one are forked"
+            )
+        forks.run_here(job_of(what), what.world.ranks, keep_forked)
+    elif what.backend == "mpi":
         run_mpi(job_of(what), what.world.ranks, keep)
     else:
         run(job_of(what), what.world, keep)

@@ -21,8 +21,10 @@ from real.collective.job import PING_PONG, Job, row_of
 from real.collective.library_program import LibraryProgram
 from real.collective.ping_pong import PingPong
 from real.collective.schedule_program import GlooProgram, NcclProgram
-from real.host import fingerprint, own_device, run_first
-from real.launch.follow import die_with_parent, show_life
+from real.host import fingerprint, own_device
+from real.launch.follow import show_life
+from real.launch.rank import live
+from real.machine import run_first
 from sim.algorithms import schedule
 from sim.collective import Collective, itemsize
 from sim.proof import prove
@@ -33,8 +35,7 @@ Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    die_with_parent()
-    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
+    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
 
 
 def carry_out(order: Path, rows: Path) -> None:

@@ -41,6 +41,10 @@ class Computing:
         pairs = zip(self._parameters, self._average, strict=True)
         return sum(not _close(parameter.grad, average) for parameter, average in pairs)
 
+    def average(self, parameter: torch.Tensor) -> torch.Tensor:
+        """A parameter's gradient, averaged over all ranks."""
+        return next(own for one, own in zip(self._parameters, self._average, strict=True) if one is parameter)
+
     def _averaged(self) -> list[torch.Tensor]:
         self.prepare()
         total = loss(self.module(*self.inputs))

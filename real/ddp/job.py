@@ -7,6 +7,14 @@ from pathlib import Path
 from real.collective.job import MAX_ITERATIONS
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import GLOO_WORKERS, STEADY
+from sim.training.ddp.powersgd import PowerSGD
+
+BACKENDS = ("gloo", "nccl")
+
+HOOKS = ("allreduce", "powersgd")
+
+MAX_START = 100
+"""Iterations without compression that are run before PowerSGD is measured."""
 
 
 def is_model(text: str) -> bool:
@@ -20,10 +28,13 @@ class DdpJob:
 
     ``model`` is `real.model.user_model`'s ``FILE.py:NAME``; without one, ``workload``, which is
     `sim.workload.file`'s text, is trained by layers that sleep. ``workers`` are the threads of the Gloo
-    process group that reduces the buckets, so as many collectives run at once. ``timeout_s`` is how
+    process group that reduces the buckets, so as many collectives run at once. ``comm_hook`` is
+    ``allreduce`` or ``powersgd``, which begins after its first iterations, all of them warm-up, and one
+    more, in which it finds its matrices. ``timeout_s`` is how
     long a rank waits for another. ``all_reduces`` are sizes, in bytes, of all-reduces to time alone
     before the steps. With ``realtime`` ranks run before all ordinary programs of the
-    machine, in turn (SCHED_RR).
+    machine, in turn (SCHED_RR). Layers that sleep take a rank's ``slowdown`` times as long, and each pass of
+    each a factor of its own, lognormally distributed with ``sigma``, drawn of ``seed``.
     """
 
     workload: str = ""
@@ -31,16 +42,21 @@ class DdpJob:
     backend: str = "gloo"
     bucketing: Bucketing = field(default_factory=Bucketing)
     gradient_as_bucket_view: bool = False
+    comm_hook: str = "allreduce"
+    powersgd: PowerSGD = field(default_factory=PowerSGD)
     workers: int = GLOO_WORKERS
     iterations: int = 5
     warmup: int = STEADY - 1
     timeout_s: float = 60.0
     all_reduces: tuple[int, ...] = ()
     realtime: bool = False
+    slowdown: dict[int, float] = field(default_factory=dict)
+    sigma: float = 0.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.backend not in ("gloo", "nccl"):
-            raise ValueError(f"{self.backend!r} is no known backend; write gloo or nccl")
+        if self.backend not in BACKENDS:
+            raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(BACKENDS)}")
         if not 0 < self.timeout_s < 1e6:
             raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
         if self.workers < 1:
@@ -51,6 +67,28 @@ class DdpJob:
                 f"{MAX_ITERATIONS} after {STEADY - 1}, in which the buckets find their final shape"
             )
 
+        if self.comm_hook not in HOOKS:
+            raise ValueError(f"{self.comm_hook!r} is not measured; write one of {', '.join(HOOKS)}")
+        if self.comm_hook == "powersgd":
+            self._check_powersgd()
+
+    def _check_powersgd(self) -> None:
+        if self.backend != "gloo":
+            raise ValueError(f"PowerSGD is measured over Gloo, and the backend is {self.backend}; write gloo")
+        if self.workers < 2:
+            raise ValueError("PowerSGD hangs with one worker, which waits for itself; write 2 or more")
+        if self.powersgd.start > MAX_START:
+            raise ValueError(
+                f"PowerSGD begins after {self.powersgd.start} steps, which would all be run first; write "
+                f"powersgd:start=2, or up to {MAX_START}"
+            )
+
+    @property
+    def untimed(self) -> int:
+        """Steps before the timed ones."""
+        begins = self.powersgd.start + 1 if self.comm_hook == "powersgd" else 0
+        return max(self.warmup, begins)
+
     def write(self, path: Path) -> None:
         """Write the job for `read`."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -59,4 +97,13 @@ class DdpJob:
     def read(cls, path: Path) -> "DdpJob":
         """The job in the file."""
         content = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**content, "bucketing": Bucketing(**content["bucketing"])})
+        bucketing, powersgd = content["bucketing"], content["powersgd"]
+        caps = tuple(bucketing["bucket_cap_mb_list"])
+        return cls(
+            **{
+                **content,
+                "bucketing": Bucketing(**{**bucketing, "bucket_cap_mb_list": caps}),
+                "powersgd": PowerSGD(**powersgd),
+                "slowdown": {int(rank): factor for rank, factor in content["slowdown"].items()},
+            }
+        )

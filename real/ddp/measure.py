@@ -32,6 +32,7 @@ class Measured:
     run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.clock`;
     ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran. ``contention`` is
     the share of its pace that compute loses beside them, ``crowding`` what they lose beside compute.
+    ``hook_s`` are seconds of PowerSGD's own stretches by themselves, of each bucket.
     """
 
     workload: Workload
@@ -42,6 +43,7 @@ class Measured:
     fingerprint: dict[str, str]
     contention: float = 0.0
     crowding: float = 0.0
+    hook_s: tuple[tuple[float, ...], ...] = ()
 
     @property
     def median(self) -> TrainingStep:
@@ -99,13 +101,17 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
     workload = profile(model, [row["ranks"] for row in rows]) if "alone" in first["ranks"][0] else model
     steps = tuple(step_of(workload, row["ranks"], workers) for row in rows)
     buckets = tuple(
-        Bucket(tuple(b["parameters"]), b["nbytes"], workload.parameters[b["parameters"][0]].dtype)
-        for b in first["ranks"][0]["buckets"]
+        Bucket(
+            members,
+            sum(workload.parameters[i].nbytes for i in members),
+            workload.parameters[members[0]].dtype,
+        )
+        for members in dict.fromkeys(tuple(b["parameters"]) for b in first["ranks"][0]["buckets"])
     )
     all_reduces = tuple((nbytes, seconds) for nbytes, seconds in first["all_reduce"])
     return Measured(
         workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"],
-        *_losses([row["ranks"] for row in rows], dict(all_reduces)),
+        *_losses([row["ranks"] for row in rows], dict(all_reduces)), tuple(map(tuple, first["hook"])),
     )  # fmt: skip
 
 
@@ -170,7 +176,8 @@ def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) 
         free = sorted(run.end_s for run in runs)[-workers] if index >= workers else 0.0
         start = min(max(launch, free), finish)
         nbytes = views[0]["nbytes"]
-        runs.append(Reduction(f"bucket {index}", "all_reduce", nbytes, ready, launch, start, finish, finish))
+        name = views[0].get("name", f"bucket {index}")
+        runs.append(Reduction(name, "all_reduce", nbytes, ready, launch, start, finish, finish))
     return runs
 
 

@@ -3,12 +3,13 @@
 import time
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from sim.training.step import Span
-from sim.workload.workload import Layer, Workload
+from sim.workload.workload import Layer, Tensor, Workload
 
 
 class Sleeping(nn.Module):
@@ -17,18 +18,21 @@ class Sleeping(nn.Module):
     A layer begins when the one before it was due to end, as on a device that computes on its own: what
     the host does in between, and how late the system wakes it, adds nothing as long as it fits into
     the layers' times. All of a rank's gradients are its number plus 1, so that their average is known.
+    Each sleep takes ``slowdown`` times as long, and a factor that is drawn for it: lognormal, of ``sigma``.
     ``spans`` are what the layers did since `begin`, by the monotonic clock.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, slowdown: float = 1.0, sigma: float = 0.0, seed: int = 0) -> None:
         super().__init__()
+        self._slowdown, self._sigma = slowdown, sigma
+        self._rng = np.random.default_rng([seed, dist.get_rank()])
         self.spans: list[Span] = []
         self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward
         self._due = 0.0
         self._workload = workload
         self._gradient = dist.get_rank() + 1.0
         self.tensors = nn.ParameterList(
-            torch.zeros(tensor.count, dtype=getattr(torch, tensor.dtype)) for tensor in workload.parameters
+            torch.zeros(_shape(tensor), dtype=getattr(torch, tensor.dtype)) for tensor in workload.parameters
         )
 
         for number, buffer in enumerate(workload.buffers):
@@ -61,15 +65,24 @@ class Sleeping(nn.Module):
         gradients = [self.tensors[index].grad for index in self._workload.arrival]
         return sum(grad is None or not bool((grad == average).all()) for grad in gradients)
 
+    def average(self, parameter: torch.Tensor) -> torch.Tensor:
+        """A parameter's gradient, averaged over all ranks."""
+        return torch.full_like(parameter, (dist.get_world_size() + 1) / 2)
+
     def sleep(self, kind: str, layer: Layer, seconds: float) -> None:
         """Sleep until the layer is due."""
-        begin, self._due = self._due, self._due + seconds
+        factor = self._slowdown * (float(self._rng.lognormal(0.0, self._sigma)) if self._sigma else 1.0)
+        begin, self._due = self._due, self._due + seconds * factor
         time.sleep(max(self._due - time.monotonic(), 0.0))
         self.spans.append(Span(begin, self._due, kind, layer.name))
 
     def gradients(self, layer: Layer) -> list[torch.Tensor]:
         """New gradients of the layer's parameters."""
         return [torch.full_like(self.tensors[index], self._gradient) for index in layer.gradients]
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return (tensor.count,) if tensor.rows is None else (tensor.rows, tensor.count // tensor.rows)
 
 
 class _Sleep(torch.autograd.Function):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,11 +26,14 @@ from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 from torch.nn.parallel import DistributedDataParallel
 
 from real.clock import StartingGun, memory_bandwidth, stamps
+from real.ddp.compressed import Compressed
 from real.ddp.computing import Computing
 from real.ddp.job import DdpJob
 from real.ddp.sleeping import Sleeping
-from real.host import fingerprint, own_device, run_first
-from real.launch.follow import die_with_parent, show_life
+from real.host import fingerprint, own_device
+from real.launch.follow import show_life
+from real.launch.rank import live
+from real.machine import run_first
 from real.model.user_model import loss
 from sim.training.step import Span
 from sim.workload.file import read
@@ -60,7 +63,7 @@ class Trainee:
     """The model under DistributedDataParallel, with a hook that watches each bucket."""
 
     def __init__(self, job: DdpJob, group: Any, device: torch.device) -> None:
-        self.subject = Computing(job.model, device) if job.model else Sleeping(_workload(job))
+        self.subject = Computing(job.model, device) if job.model else _sleeping(job)
         self._group = group
         self._clock = stamps(device)
         self._seen = Seen()
@@ -71,9 +74,13 @@ class Trainee:
         self._ddp = DistributedDataParallel(
             self.subject.module,
             bucket_cap_mb=job.bucketing.bucket_cap_mb,
+            bucket_cap_mb_list=list(job.bucketing.bucket_cap_mb_list) or None,  # type: ignore[arg-type]
             find_unused_parameters=job.bucketing.find_unused_parameters,
             static_graph=job.bucketing.static_graph,
             gradient_as_bucket_view=job.gradient_as_bucket_view,
+        )
+        self._compressed = (
+            Compressed(job.powersgd, group, self._clock.now) if job.comm_hook == "powersgd" else None
         )
         self._ddp.register_comm_hook(None, self._reduce)
 
@@ -82,22 +89,37 @@ class Trainee:
         seen, seconds = self._pass(self._ddp, gun), self._clock.seconds
         begin, end, forwarded = seconds(seen.begin), seconds(seen.end), seconds(seen.forwarded)
         arrived = {index: seconds(stamp) for index, stamp in seen.arrived.items()}
-        buckets = [
-            {
-                "parameters": seen.members[index],
-                "nbytes": seen.nbytes[index],
-                "ready": max((arrived[i] for i in seen.members[index] if i in arrived), default=forwarded),
-                "launch": seconds(seen.launch[index]),
-                "finish": seconds(seen.finish[index]),
-            }
-            for index in sorted(seen.launch)
-        ]
+        ready = {
+            index: max((arrived[i] for i in members if i in arrived), default=forwarded)
+            for index, members in seen.members.items()
+        }
+        if self._compressed:
+            buckets = self._parts(ready)
+        else:
+            buckets = [
+                {
+                    "parameters": seen.members[index],
+                    "nbytes": seen.nbytes[index],
+                    "ready": ready[index],
+                    "launch": seconds(seen.launch[index]),
+                    "finish": seconds(seen.finish[index]),
+                }
+                for index in sorted(seen.launch)
+            ]
         spans = self.subject.spans or [
             Span(begin, forwarded, "forward", "forward"),
             Span(forwarded, max(arrived.values()), "backward", "backward"),
         ]
         spans = [*spans, Span(max(span.end for span in spans), end, "wait", "wait for buckets")]
         return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
+
+    def wrong(self) -> int:
+        """How many gradients, or compressed buckets, are not what all ranks together make of them."""
+        return self._compressed.wrong(self.subject.average) if self._compressed else self.subject.wrong()
+
+    def hook_alone(self, gun: StartingGun) -> list[list[float]]:
+        """Seconds of what PowerSGD does itself with each bucket; nothing without it."""
+        return self._compressed.alone(gun.wait) if self._compressed else []
 
     def alone(self, gun: StartingGun) -> dict[str, Any]:
         """A pass of all ranks, begun together, that shares nothing; seconds from its begin."""
@@ -149,12 +171,31 @@ class Trainee:
         each = (done[-1] - done[0]) / (len(done) - 1) if len(done) > 1 else None
         return {"end": until - seconds(seen.begin), "nbytes": nbytes, "all_reduce": each}
 
+    def _parts(self, ready: Mapping[int, float]) -> list[dict[str, Any]]:
+        """All-reduces of compressed buckets; those after a bucket's first are ready when asked for."""
+        assert self._compressed
+        seen, seconds = self._seen, self._clock.seconds
+        return [
+            {
+                "name": f"bucket {index}{one['part']}",
+                "parameters": seen.members[index],
+                "nbytes": one["nbytes"],
+                "ready": seconds(one["launch"]) if one["part"] else ready[index],
+                "launch": seconds(one["launch"]),
+                "finish": seconds(one["finish"]),
+            }
+            for index, chain in sorted(self._compressed.chains.items())
+            for one in chain.entries()
+        ]
+
     def close(self) -> None:
         """Let go of the process group: its threads must end before the interpreter does."""
-        del self._group
+        del self._group, self._compressed
 
     def _pass(self, model: nn.Module, gun: StartingGun, begun: Callable[[], None] = lambda: None) -> Seen:
         seen = self._seen = Seen()
+        if self._compressed:
+            self._compressed.begin()
         model.zero_grad(set_to_none=True)
         self.subject.prepare()
         gun.wait()
@@ -178,6 +219,8 @@ class Trainee:
         seen, index, data = self._seen, bucket.index(), bucket.buffer()
         seen.members[index] = [self._position[id(tensor)] for tensor in bucket.parameters()]
         seen.nbytes[index] = data.numel() * data.element_size()
+        if self._compressed:
+            return self._compressed.reduce(bucket)
         data.div_(dist.get_world_size())
         seen.launch[index] = self._clock.now()
 
@@ -190,9 +233,13 @@ class Trainee:
 
 
 def main() -> None:
-    """Carry out the job as one of its ranks."""
-    die_with_parent()
-    job, rows = DdpJob.read(Path(sys.argv[1])), Path(sys.argv[2])
+    """Carry out the job on this rank, as one of torchrun's."""
+    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+
+
+def carry_out(order: Path, rows: Path) -> None:
+    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    job = DdpJob.read(order)
     torch.set_num_threads(1)
     if job.realtime:
         run_first()
@@ -207,13 +254,18 @@ def main() -> None:
 def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
     trainee, gun = Trainee(job, _group(job), device), StartingGun(device)
     all_reduces = trainee.all_reduces(job.all_reduces, gun, device)
-    alone = {"memory_bandwidth": memory_bandwidth(device), "all_reduce": all_reduces}
-    for iteration in range(job.warmup + job.iterations):
+    alone: dict[str, Any] = {"memory_bandwidth": memory_bandwidth(device), "all_reduce": all_reduces}
+    for iteration in range(job.untimed + job.iterations):
+        if iteration == job.untimed:
+            alone["hook"] = trainee.hook_alone(gun)
+        # a pass that follows another has a warmer machine, so they take turns in being the second
+        times = job.model and iteration >= job.untimed
+        before = trainee.alone(gun) if times and iteration % 2 else None
         seen = trainee.step(gun)
         dist.barrier()  # a rank that checks its gradients takes a core from one that is not done
-        seen["wrong"] = trainee.subject.wrong()
-        if job.model and iteration >= job.warmup:
-            seen["alone"] = trainee.alone(gun)
+        seen["wrong"] = trainee.wrong()
+        if times:
+            seen["alone"] = before or trainee.alone(gun)
             if job.backend == "gloo" and all_reduces:
                 nbytes, count = _company(seen, all_reduces)
                 seen["beside"] = trainee.beside(nbytes, count, gun, device)
@@ -223,7 +275,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
             raise SystemExit("a gradient is not the average over all ranks")
         if dist.get_rank() == 0:
             show_life(rows)
-        if iteration >= job.warmup and dist.get_rank() == 0:
+        if iteration >= job.untimed and dist.get_rank() == 0:
             row = {"ranks": everybody, **alone, "fingerprint": fingerprint()}
             with rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
@@ -252,6 +304,10 @@ def _group(job: DdpJob) -> Any:
     options._devices = [device]
     store = PrefixStore("buckets", _get_default_store())
     return make(store, dist.get_rank(), dist.get_world_size(), options)
+
+
+def _sleeping(job: DdpJob) -> Sleeping:
+    return Sleeping(_workload(job), job.slowdown.get(dist.get_rank(), 1.0), job.sigma, job.seed)
 
 
 def _workload(job: DdpJob) -> Workload:

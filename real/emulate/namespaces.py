@@ -31,7 +31,8 @@ def own(what: str) -> str:
 
 def create(name: str) -> None:
     """Make a namespace and give it a name; it lives until `remove`."""
-    # Unsharing moves the thread that asks for it, so a passing one asks.
+    # Unsharing moves the thread that asks for it, so a passing one asks. pyroute2's own `create` forks
+    # this process instead, threads or not, and leaves sockets and a file behind where it is refused.
     with ThreadPoolExecutor(1) as passing:
         passing.submit(_create, name).result()
 
@@ -39,6 +40,7 @@ def create(name: str) -> None:
 @contextmanager
 def inside(name: str) -> Iterator[None]:
     """The calling thread is in the namespace, with all that it opens or starts, until the block ends."""
+    # pyroute2's pushns keeps the main thread's home, whichever thread asks, and in one list for all
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         enter(name)
@@ -94,7 +96,10 @@ def _create(name: str) -> None:
 
 
 def _start_time(process: int) -> int | None:
-    """Clock ticks from boot to the start of a process; none if it is dead, buried or not."""
+    """Clock ticks from boot to the start of a process; none if it is dead, buried or not.
+
+    By hand: psutil's ``create_time`` counts from 1970, and changes for one process as the clock is set.
+    """
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -105,19 +110,5 @@ def _start_time(process: int) -> int | None:
 
 def _inhabitants(names: list[str]) -> list[int]:
     """The processes, this one apart, whose network namespace is one of those named."""
-    homes = set()
-    for name in names:
-        with suppress(FileNotFoundError):
-            homes.add(_identity(DIRECTORY / name))
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with suppress(OSError):  # it has died, or is the kernel's own
-                if _identity(entry / "ns" / "net") in homes:
-                    found.append(int(entry.name))
-    return found
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
+    homes = netns.ns_pids()
+    return [process for name in names for process in homes.get(name, []) if process != os.getpid()]

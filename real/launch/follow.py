@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,8 +44,17 @@ class MeasureError(RuntimeError):
     """A run that did not end well; the message says which rank did what, with its own output."""
 
 
+def check_torch() -> None:
+    """Refuse where torch is missing, before processes are started that could only say so in a traceback."""
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, however that comes about (Linux)."""
+    """Have the kernel kill this process when its parent dies, however that comes about (Linux).
+
+    By ctypes: torch's own call is private and would need torch in the process that starts torchrun.
+    """
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

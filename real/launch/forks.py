@@ -1,11 +1,15 @@
-"""Start the ranks of an emulated network by forking them from one process that has torch loaded.
+"""Start ranks, here or in an emulated network, by forking them from one process that has torch loaded.
 
 Ranks of torchrun import torch each for itself, two seconds of a core and 200 MB a rank; forked ones
-start within milliseconds and share its memory.
+start within milliseconds and share its memory. By hand, for multiprocessing's forkserver is one for the
+whole program with the environment and the scheduler of its first use, does not say how it ended itself,
+and has its processes wait for their threads.
 """
 
 import json
+import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,16 +18,32 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from real.emulate import Host
-from real.launch.follow import START_S, MeasureError, RankJob, Row, die_with_parent, follow, how, last_lines
+from real.launch.follow import (
+    START_S,
+    MeasureError,
+    RankJob,
+    Row,
+    check_torch,
+    die_with_parent,
+    follow,
+    how,
+    last_lines,
+)
+
+if TYPE_CHECKING:
+    from real.emulate import Host
 
 _FIRST_PORT, _PORTS = 29500, 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One job in a folder, its worker, the namespace and interface of each rank, and where ranks meet."""
+    """One job in a folder, its worker, the namespace of each rank, and by which interface they meet where.
+
+    A rank whose namespace has no name stays where it is.
+    """
 
     folder: str
     worker: str
@@ -37,6 +57,7 @@ class Forks:
     """The process that ranks are forked from, from its first job to the end of the ``with`` block."""
 
     def __init__(self) -> None:
+        check_torch()
         self._folder = tempfile.TemporaryDirectory(prefix="ringside-")
         self._zygote: subprocess.Popen[str] | None = None
         self._orders = 0
@@ -50,12 +71,30 @@ class Forks:
         self._stop()
         self._folder.cleanup()
 
-    def run(self, job: RankJob, hosts: Sequence[Host], on_row: Callable[[Row], None]) -> None:
+    def run(self, job: RankJob, hosts: "Sequence[Host]", on_row: Callable[[Row], None]) -> None:
         """Carry out the job with rank r in ``hosts[r]``; call ``on_row`` with each size's row.
 
         Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after all have been killed.
         """
-        order = self._order(job, hosts)
+        homes = [host.namespace for host in hosts]
+        port = _FIRST_PORT + self._orders % _PORTS
+        self._run(job, homes, (hosts[0].interface, hosts[0].address, port), on_row)
+
+    def run_here(self, job: RankJob, ranks: int, on_row: Callable[[Row], None]) -> None:
+        """Carry out the job with all ranks on this machine itself, as `run` does."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        interface = os.environ.get("GLOO_SOCKET_IFNAME") or "lo"
+        self._run(job, [""] * ranks, (interface, "127.0.0.1", port), on_row)
+
+    def _run(
+        self,
+        job: RankJob,
+        homes: Sequence[str],
+        meeting: tuple[str, str, int],
+        on_row: Callable[[Row], None],
+    ) -> None:
+        order = self._order(job, homes, meeting)
         folder = Path(order.folder)
         try:
             complaint = self._carry_out(order, job, on_row)
@@ -64,12 +103,13 @@ class Forks:
             raise
         if complaint:
             self._stop()
-            logs = [last_lines(folder / str(rank), f"rank {rank}") for rank in range(len(hosts))]
+            logs = [last_lines(folder / str(rank), f"rank {rank}") for rank in range(len(homes))]
             own = last_lines(Path(self._folder.name, "log"), "the process that forks the ranks")
             raise MeasureError("\n".join([complaint, *(line for log in (*logs, own) for line in log)]))
 
-    def _order(self, job: RankJob, hosts: Sequence[Host]) -> Order:
+    def _order(self, job: RankJob, homes: Sequence[str], meeting: tuple[str, str, int]) -> Order:
         self._orders += 1
+        interface, address, port = meeting
         folder = Path(self._folder.name, str(self._orders))
         folder.mkdir()
         job.write(folder / "job.json")
@@ -77,10 +117,10 @@ class Forks:
         return Order(
             folder=str(folder),
             worker=job.worker,
-            homes=tuple(host.namespace for host in hosts),
-            interface=hosts[0].interface,
-            address=hosts[0].address,
-            port=_FIRST_PORT + self._orders % _PORTS,
+            homes=tuple(homes),
+            interface=interface,
+            address=address,
+            port=port,
         )
 
     def _carry_out(self, order: Order, job: RankJob, on_row: Callable[[Row], None]) -> str | None:

@@ -1,4 +1,7 @@
-"""Start torchrun, watch it, and leave nothing of it behind."""
+"""Start torchrun, watch it, and leave nothing of it behind.
+
+As a process: `elastic_launch` would load torch here, and an emulated network has an agent in every host.
+"""
 
 import os
 import re
@@ -18,6 +21,7 @@ from real.launch.follow import (
     MeasureError,
     RankJob,
     Row,
+    check_torch,
     die_with_parent,
     follow,
     how,
@@ -62,8 +66,17 @@ def run(job: RankJob, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
     run_agents(job, [Agent(["--nproc-per-node", str(world.per_node), *_meeting(world)])], on_row)
 
 
-def run_agents(job: RankJob, agents: Sequence[Agent], on_row: Callable[[Row], None]) -> None:
-    """Carry out the job under the agents of several nodes at once, as `run` does under one."""
+def run_agents(
+    job: RankJob,
+    agents: Sequence[Agent],
+    on_row: Callable[[Row], None],
+    on_log: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Carry out the job under the agents of several nodes at once, as `run` does under one.
+
+    ``on_log`` is called with what each agent wrote, when all have ended well.
+    """
+    check_torch()
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
         folder = Path(name)
         job_file, rows_file = folder / "job.json", folder / "rows.jsonl"
@@ -85,6 +98,8 @@ def run_agents(job: RankJob, agents: Sequence[Agent], on_row: Callable[[Row], No
         if complaint:
             outputs = [line for log in logs for line in _outputs(log)]
             raise MeasureError("\n".join([complaint, *outputs]))
+        for log in logs:
+            on_log(log.with_suffix(".log").read_text(encoding="utf-8", errors="replace"))
 
 
 def _meeting(world: WorldSpec) -> list[str]:
@@ -140,7 +155,7 @@ def _failure(agents: Sequence["subprocess.Popen[bytes]"]) -> str | None:
 
 
 def _outputs(logs: Path) -> Iterator[str]:
-    """Which rank failed, and the last lines that each rank of an agent wrote."""
+    """Which rank failed, and the last lines that each rank of an agent wrote in its last attempt."""
     report = logs.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
     cause = report.partition("Root Cause")[2] or report
     failure = re.search(r"rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", cause, re.DOTALL)
@@ -148,7 +163,9 @@ def _outputs(logs: Path) -> Iterator[str]:
         yield f"first to fail: rank {failure[1]} {how(int(failure[2]))}"
     elif report:
         yield from report.splitlines()[-LAST_LINES:]
-    for error in sorted(logs.glob("*/attempt_0/*/stderr.log"), key=lambda path: int(path.parent.name)):
+    attempts = sorted(logs.glob("*/attempt_*"), key=lambda path: int(path.name.removeprefix("attempt_")))
+    last = attempts[-1].glob("*/stderr.log") if attempts else ()
+    for error in sorted(last, key=lambda path: int(path.parent.name)):
         yield from last_lines(error, f"local rank {error.parent.name}")
 
 

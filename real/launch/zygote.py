@@ -1,4 +1,4 @@
-"""The process that imports torch once and forks every rank from itself, each into its emulated host.
+"""The process that imports torch once and forks every rank from itself, into its emulated host if it has one.
 
 ``python -m real.launch.zygote`` reads orders (`real.launch.forks.Order`), one JSON object a line, from its
 standard input. It carries them out one after another and answers each with a line: null if all
@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 
 import real.collective.worker  # noqa: F401 - with all of torch, before anything is forked
-from real.emulate import namespaces
 from real.launch.follow import die_with_parent
 from real.launch.forks import Order
 
@@ -31,6 +30,8 @@ def main() -> None:
 def _serve(order: Order) -> dict[str, int] | None:
     """Fork the ranks and wait for them; the first that fails, after the others have been killed."""
     parent = os.getpid()
+    if any(order.homes):
+        import_module("real.emulate.namespaces")  # once, not in every rank; it needs pyroute2
     ranks = {}
     for rank in range(len(order.homes)):
         child = os.fork()
@@ -58,7 +59,10 @@ def _live(order: Order, rank: int, parent: int) -> None:
         log = os.open(Path(order.folder, str(rank)), os.O_CREAT | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        namespaces.enter(order.homes[rank])
+        if order.homes[rank]:
+            from real.emulate import namespaces
+
+            namespaces.enter(order.homes[rank])
         os.environ.update(
             RANK=str(rank),
             WORLD_SIZE=str(len(order.homes)),

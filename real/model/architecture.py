@@ -100,4 +100,5 @@ def _merged(work: Mapping[str, Work], owners: set[str]) -> dict[str, Work]:
 
 
 def _describe(name: str, tensor: torch.Tensor, sparse: bool = False) -> Tensor:
-    return Tensor(name, tensor.numel(), str(tensor.dtype).removeprefix("torch."), sparse)
+    rows = tensor.shape[0] if tensor.dim() > 1 and tensor.numel() else None
+    return Tensor(name, tensor.numel(), str(tensor.dtype).removeprefix("torch."), sparse, rows)

@@ -9,6 +9,7 @@ from sim.training.ddp.job import DataParallel
 from sim.training.ddp.record import workload_of
 from sim.workload.architecture import Architecture, usual_precision
 from sim.workload.architecture import workload as roofline
+from sim.workload.decoder import DECODERS
 from sim.workload.devices import Device, full_name
 from sim.workload.models import architecture
 from sim.workload.workload import Workload, rebatched
@@ -54,13 +55,26 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
                 f"{path} is timed and typed already; leave --precision, --dtype and --compute-efficiency out"
             )
         whole = workload_of(path)
+        if not whole.forward_s + whole.backward_s:
+            raise ValueError(
+                f"{path}: no layer takes any time; write a forward or a backward, for example 5ms"
+            )
         asked = rebatched(whole, training.batch or whole.batch)
         return lambda batch: rebatched(asked, batch or asked.batch), None
-    model = _architecture(training.model)
+    model = find_architecture(training.model)
     usual = training.batch or model.batch
-    precision = full_name(training.precision) or usual_precision(model, gpu)
-    words = precision, full_name(training.dtype), training.compute_efficiency
+    wanted = full_name(training.precision)
+    precision = usual_precision(model, gpu) if wanted is None else wanted
+    words = precision, full_name(training.dtype), reached(training, gpu)
     return lambda batch: roofline(model, gpu, batch or usual, *words), precision
+
+
+def reached(training: Training, gpu: Device) -> float:
+    """The share of the GPU's peak that the model's products reach: what was asked for, else what is usual."""
+    if training.compute_efficiency is not None:
+        return training.compute_efficiency
+    is_decoder = training.model.partition(":")[0] in DECODERS
+    return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
 
 
 def is_timed(model: str) -> bool:
@@ -69,7 +83,8 @@ def is_timed(model: str) -> bool:
     return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
 
 
-def _architecture(text: str) -> Architecture:
+def find_architecture(text: str) -> Architecture:
+    """The model of a table or of a file's module."""
     if not is_model(text):
         return architecture(text)
     from real.model.architecture import architecture_of

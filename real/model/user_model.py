@@ -1,6 +1,8 @@
 """A model of the user's own: ``FILE.py:NAME``, a function that returns a module and what to call it with."""
 
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +73,18 @@ def batch_of(inputs: Any) -> int:
 
 def loss(outputs: Any) -> torch.Tensor:
     """One number that depends on every output that can be trained: their sum."""
-    leaves = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    leaves = [tensor for tensor in _tensors(outputs) if tensor.requires_grad]
     if not leaves:
         raise ValueError("no output depends on a parameter that is trained")
     return torch.stack([leaf.sum() for leaf in leaves]).sum()
+
+
+def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
+    """Every tensor that DistributedDataParallel would find: in containers, and in fields of dataclasses."""
+    for leaf in tree_leaves(outputs):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif isinstance(leaf, Mapping):
+            yield from _tensors(list(leaf.values()))
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from _tensors([getattr(leaf, each.name) for each in fields(leaf)])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 import torch
 
@@ -40,7 +41,7 @@ def _repeated(work: Callable[[int], object], device: torch.device) -> Callable[[
         begin = clock.now()
         work(count)
         seconds.append(clock.seconds(clock.now()) - clock.seconds(begin))
-    each = sorted(seconds[1:])[_REPEATS // 2] / count
+    each = median(seconds[1:]) / count
 
     def compute(wanted: float) -> None:
         work(round(wanted / each))

@@ -15,8 +15,10 @@ import torch
 import torch.distributed as dist
 
 from real.clock import StartingGun, stamps
-from real.host import fingerprint, own_device, run_first
-from real.launch.follow import die_with_parent, show_life
+from real.host import fingerprint, own_device
+from real.launch.follow import show_life
+from real.launch.rank import live
+from real.machine import run_first
 from real.program.computing import computing
 from real.program.distributed import RealDistributed
 from real.program.job import ProgramJob
@@ -26,8 +28,7 @@ from sim.program.script import a_process, main_of
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    die_with_parent()
-    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
+    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
 
 
 def carry_out(order: Path, rows: Path) -> None:

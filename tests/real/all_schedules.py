@@ -1,7 +1,15 @@
-"""Run under torchrun by test_schedules_over_gloo: every algorithm on every rank, every result exact."""
+"""Run by test_schedules_over_gloo: every algorithm on every rank of 2 to 5, every result exact.
+
+Ranks are forked from one process that has torch loaded.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as processes
 
 from real.collective.buffers import Buffers
 from real.collective.schedule_program import GlooProgram
@@ -12,16 +20,16 @@ from sim.proof import prove
 SIZES = (0, 4, 12, 1000, 4 * 12_347, 1_000_004)
 
 
-def main():
-    dist.init_process_group("gloo")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+def main(rank: int, ranks: int, meeting: Path) -> None:
+    dist.init_process_group("gloo", store=dist.FileStore(str(meeting), ranks), rank=rank, world_size=ranks)
     uneven = Collective.uneven([[(src * dst) % 3 * 5000 for dst in range(ranks)] for src in range(ranks)])
     for algorithm, kinds in ALGORITHMS.items():
         for kind in kinds:
             collectives = [Collective(kind, ranks, nbytes, itemsize=4) for nbytes in SIZES]
             for collective in [*collectives, *([uneven] if kind == "all_to_all" else [])]:
                 plan = schedule(algorithm, collective)
-                prove(plan)
+                if rank == 0:
+                    prove(plan)
                 buffers = Buffers(plan.collective, plan.chunks, rank, torch.float32, torch.device("cpu"))
                 program = GlooProgram(plan, rank, buffers)
                 for _ in range(2):
@@ -31,9 +39,14 @@ def main():
                     program.collect()
                     assert buffers.num_wrong() == 0, (algorithm, collective)
                     if rank == 0:
-                        print("right", algorithm, kind, collective.nbytes, flush=True)
+                        print("right", ranks, algorithm, kind, collective.nbytes, flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    for ranks in map(int, sys.argv[1:]):
+        with tempfile.TemporaryDirectory() as folder:
+            processes.start_processes(
+                main, (ranks, Path(folder, "meeting")), nprocs=ranks, start_method="fork"
+            )

@@ -6,6 +6,10 @@ from real.ddp.job import DdpJob
 from real.ddp.measure import measure_ddp, step_of
 from real.launch.follow import MeasureError
 from sim.training.ddp.buckets import Bucketing, layout
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.powersgd import PowerSGD
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import TimedGroup
 from sim.workload.workload import Layer, Tensor, Workload
 
 LAYERS = 6
@@ -81,3 +85,35 @@ def test_bad_input_is_refused_in_words():
         DdpJob(iterations=0)
     with pytest.raises(ValueError, match="write 1, or 2"):
         DdpJob(workers=0)
+
+
+@pytest.mark.gloo
+def test_real_powersgd_asks_for_what_its_simulation_does_and_loses_no_gradient():
+    workload = Workload(
+        "two matrices",
+        (Tensor("w", 2**16, rows=2**8), Tensor("v", 2**16, rows=2**10), Tensor("b", 2**10)),
+        (Layer("all", (2, 1, 0), 1e-3, 10e-3),),
+    )
+    powersgd = PowerSGD(rank=4, start=2)
+    job = DdpJob(comm_hook="powersgd", powersgd=powersgd, iterations=2)
+    measured = measure_ddp(workload, job, 2)
+    ddp = DataParallel(comm_hook="powersgd", powersgd=powersgd)
+    planned = simulate_step(workload, TimedGroup(2, lambda _: 1e-3, 2), ddp, Costs(hook_s=measured.hook_s))
+    assert [len(stretches) for stretches in measured.hook_s] == [4]
+    for step in measured.steps:
+        assert [(b.name, b.nbytes) for b in step.buckets] == [(b.name, b.nbytes) for b in planned.buckets]
+        assert [b.launch_s for b in step.buckets] == sorted(b.launch_s for b in step.buckets)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"workers": 1}, "hangs with one worker.*write 2 or more"),
+        ({"backend": "nccl"}, "measured over Gloo"),
+        ({"powersgd": PowerSGD()}, "after 1000 steps, which would all be run first; write powersgd:start=2"),
+        ({"comm_hook": "fp16_compress"}, "not measured; write one of allreduce, powersgd"),
+    ],
+)
+def test_hooks_that_cannot_be_measured_are_refused(words, message):
+    with pytest.raises(ValueError, match=message):
+        DdpJob(**{"comm_hook": "powersgd", "powersgd": PowerSGD(start=2), **words})

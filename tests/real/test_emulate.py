@@ -215,7 +215,11 @@ with emulate(star(2, bandwidth=12.5e6)) as network:
     ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_takes_the_network_and_its_processes_down(number: signal.Signals, code: int) -> None:
-    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
+    def heard() -> None:
+        signal.signal(number, signal.SIG_DFL)  # which nohup has its children ignore
+
+    command = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as owner:
         inhabitant = int(first_line(owner))
         owner.send_signal(number)
         assert owner.wait(10) == code

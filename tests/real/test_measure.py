@@ -4,14 +4,25 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
-from sim.record import read_lines
+from real.collective.measure import Measurement, measure
+from real.launch.follow import MeasureError
+from real.launch.forks import Forks
+from real.launch.torchrun import WorldSpec
+from sim.record import read_lines, write
 
 pytestmark = pytest.mark.gloo
+
+
+@pytest.fixture(scope="module")
+def forks():
+    with Forks() as shared:
+        yield shared
 
 
 def start(folder, words, **environment):
@@ -82,11 +93,15 @@ def gone(pids):
 LONG = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 64M -n 300"
 
 
-def test_measure_writes_checked_records(tmp_path):
+def test_measure_adds_checked_records_to_a_file(forks, tmp_path):
+    before = []
+    measure(Measurement(collective="all_gather", world=WorldSpec(2), sizes=[1024]), before.append, forks)
+    write(before, tmp_path / "out.jsonl")
     words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 64K -f 4 -n 5 --algorithm double_binary_tree"
     code, out, err = finish(start(tmp_path, words, GLOO_SOCKET_IFNAME="lo"))
     assert code == 0, err
-    rows = records(tmp_path)
+    first, *rows = records(tmp_path)
+    assert [first] == before
     assert [row.nbytes for row in rows] == [4096, 16384, 65536]
     for row in rows:
         assert (row.library, row.backend, row.algorithm, row.ranks) == (
@@ -102,23 +117,16 @@ def test_measure_writes_checked_records(tmp_path):
     assert not err
 
 
-def test_measure_adds_to_a_file(tmp_path):
-    words = "measure all_gather -g 2 -o out.jsonl --size 64K -n 3"
-    for runs in (1, 2):
-        code, _, err = finish(start(tmp_path, words))
-        assert code == 0, err
-        assert len(records(tmp_path)) == runs
-
-
 @pytest.mark.parametrize(
     "kind",
     ["all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_to_all", "sendrecv"],
 )
-def test_the_library_does_every_collective(tmp_path, kind):
-    code, _, err = finish(start(tmp_path, f"measure {kind} -g 3 -o out.jsonl -b 1000 -e 4K -n 2"))
-    assert code == 0, err
-    rows = records(tmp_path)
-    assert [row.library for row in rows] == ["gloo"] * 3
+def test_the_library_does_every_collective(forks, kind):
+    rows = []
+    what = Measurement(collective=kind, world=WorldSpec(3), sizes=[1000, 2000, 4000], iterations=2)
+    measure(what, rows.append, forks)
+    assert [(row.library, row.ranks) for row in rows] == [("gloo", 3)] * 3
+    assert {row.fingerprint["started_by"] for row in rows} == {"fork"}
     if kind in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"):
         assert [row.nbytes for row in rows] == [996, 1992, 3996]
 
@@ -167,7 +175,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert code == 130
-    assert "what was finished before is kept" in err
+    assert "interrupted; written, and whole: out.jsonl" in err
     assert len(records(tmp_path)) == sum(line.startswith(" ") for line in out.splitlines())
     assert gone(ranks)
 
@@ -195,3 +203,18 @@ def test_a_rank_that_disagrees_is_reported(tmp_path):
     assert code == 1
     assert "elements differ from the exact all_reduce of 4096 B" in err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_forked_ranks_that_fail_are_reported_and_the_next_run_starts_anew(forks):
+    never = Measurement(collective="all_reduce", world=WorldSpec(2), sizes=[4096], timeout_s=1e-6)
+    with pytest.raises(MeasureError, match="the run failed: rank "):
+        measure(never, print, forks)
+    rows = []
+    measure(replace(never, timeout_s=60.0), rows.append, forks)
+    assert len(rows) == 1
+
+
+def test_only_gloos_ranks_of_this_machine_are_forked(forks):
+    what = Measurement(collective="all_reduce", world=WorldSpec(1, 2, "127.0.0.1:1"), sizes=[4096])
+    with pytest.raises(ValueError, match="gloo on 2 nodes"):
+        measure(what, print, forks)

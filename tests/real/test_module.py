@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,51 @@ def test_models_that_read_numbers_run_with_them() -> None:
         module, inputs = Scaling(), torch.randn(2, 64)
     with pytest.raises(ValueError, match="Scaling does not run on the meta device"):
         architecture(module, inputs)
+
+
+@dataclass
+class Answer:
+    """As language models of libraries answer: fields, of which some hold nothing."""
+
+    logits: Tensor
+    loss: Tensor | None = None
+
+
+class Experts(nn.Module):
+    """A mixture of experts whose router's choice is read, number by number; its head is its table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 16)
+        self.router = nn.Linear(16, 4, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+        self.head = nn.Linear(16, 50, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: Tensor) -> Answer:
+        x = self.table(tokens).flatten(0, 1)
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        mask = nn.functional.one_hot(chosen, 4).permute(2, 1, 0)
+        out = torch.zeros_like(x)
+        for expert in mask.sum((-1, -2)).nonzero():
+            place, rows = torch.where(mask[expert.item()])
+            found = self.experts[expert.item()](x[rows]) * weights[rows, place, None]
+            out = out.index_add(0, rows, found)
+        return Answer(self.head(out))
+
+
+def test_a_mixture_of_experts_that_reads_its_choices_has_its_gradients_in_torchs_order() -> None:
+    torch.manual_seed(0)
+    module, tokens = Experts(), torch.arange(50).reshape(5, 10)
+    seen: list[str] = []
+    for name, parameter in module.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: seen.append(name))
+    found = architecture(module, tokens)
+    module(tokens).logits.sum().backward()
+    order = [found.parameters[one].name for block in found.blocks[::-1] for one in block.gradients]
+    assert order == seen
+    per_token = 2 * (16 * 4 + 2 * 16 * 16 + 16 * 50)
+    assert found.flops == 10 * per_token
 
 
 def test_a_model_file_may_be_called_like_any_module(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""What the ranks of an elastic run are told: handed from the launcher to every rank as a JSON file."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticJob:
+    """So many steps with a checkpoint of ``checkpoint_bytes`` after every ``interval`` of them.
+
+    A step sleeps ``step_s`` and sums what every rank holds. The checkpoint stands in ``folder``.
+    """
+
+    worker: ClassVar[str] = "real.elastic.worker"
+
+    folder: str
+    steps: int = 200
+    interval: int = 20
+    step_s: float = 0.1
+    checkpoint_bytes: int = 2**26
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.interval <= self.steps <= 1_000_000:
+            raise ValueError(
+                f"{self.steps} steps with a checkpoint every {self.interval}; write 1 step or more, "
+                "and an interval that is no longer"
+            )
+        if not 0 < self.step_s <= 60:
+            raise ValueError(f"steps of {self.step_s} s; write for example 100ms")
+        if not 1 <= self.checkpoint_bytes <= 2**34:
+            raise ValueError(f"a checkpoint of {self.checkpoint_bytes} bytes; write 1 to 16G")
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+
+    def write(self, path: Path) -> None:
+        """Write the job for `read`."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "ElasticJob":
+        """The job in the file."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

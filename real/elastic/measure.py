@@ -1,0 +1,145 @@
+"""Run an elastic job under torchrun, kill its ranks at set moments, and keep what every stage took."""
+
+import random
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from real.elastic.job import ElasticJob
+from real.elastic.killer import Kill, Killer
+from real.launch.follow import MeasureError, Row
+from real.launch.torchrun import Agent, run_agents
+from real.machine import begun_first, machine_fingerprint
+from sim.goodput.elastic import ElasticRun, Restarted
+
+_STAMP = re.compile(r"^[IWE](\d{4} \d\d:\d\d:\d\d\.\d+) ")
+_MEETING, _MET = "Rendezvous'ing worker group", "Rendezvous complete"
+_NOTICED = ("closing signal", "failed (exitcode")
+
+_ENVIRONMENT = {
+    "LOGLEVEL": "INFO",
+    "OMP_NUM_THREADS": "1",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+"""The agent tells each stage. Each attempt has a store of its own: in one that attempts share, a rank of Gloo
+may find the address of a process that was killed, and fail."""
+
+
+def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]:
+    """So many kills of ranks drawn at random, evenly over the work but for half their distance to and fro."""
+    draw = random.Random(seed)
+    apart = work_s / (count + 1)
+    return [Kill(apart * draw.uniform(0.5, 1.5), draw.randrange(ranks)) for _ in range(count)]
+
+
+def measure_elastic(job: ElasticJob, ranks: int, kills: Sequence[Kill]) -> ElasticRun:
+    """Run the job until its steps are done, however often a rank of it is killed.
+
+    Raise `MeasureError` where a rank dies that was not killed, hangs, or gets a wrong sum.
+    """
+    rows: list[Row] = []
+    logs: list[str] = []
+    agent = Agent(
+        ["--standalone", "--nproc-per-node", str(ranks), "--max-restarts", str(len(kills))],
+        place=begun_first(),
+        environment=_ENVIRONMENT,
+    )
+    with Killer(kills) as killer:
+
+        def keep(row: Row) -> None:
+            rows.append(row)
+            killer.tell(row)
+
+        run_agents(job, [agent], keep, logs.append)
+    return _as_run(job, ranks, kills, killer.killed, rows, _rounds(logs[0]))
+
+
+@dataclass
+class _Round:
+    """One rendezvous of torchrun's agent: when a rank was seen to fail, when it began, when it was over."""
+
+    noticed: float | None
+    meeting: float
+    met: float = 0.0
+
+
+def _rounds(log: str) -> list[_Round]:
+    """What torchrun's agent says that it did, and when, on the machine's clock."""
+    rounds: list[_Round] = []
+    noticed: float | None = None
+    for line in log.splitlines():
+        stamp = _STAMP.match(line)
+        if not stamp:
+            continue
+        moment = datetime.strptime(
+            f"{time.localtime().tm_year} {stamp[1]}", "%Y %m%d %H:%M:%S.%f"
+        ).timestamp()
+        if noticed is None and any(words in line for words in _NOTICED):
+            noticed = moment
+        elif _MEETING in line:
+            rounds.append(_Round(noticed, moment))
+            noticed = None
+        elif _MET in line and rounds:
+            rounds[-1].met = moment
+    return rounds
+
+
+def _as_run(
+    job: ElasticJob,
+    ranks: int,
+    kills: Sequence[Kill],
+    killed: Sequence[float],
+    rows: Sequence[Row],
+    rounds: Sequence[_Round],
+) -> ElasticRun:
+    """What the rows and the log say of the run, in seconds of each stage."""
+    own = [row for row in rows if row["rank"] == 0]
+    begin = min(row["time"] for row in rows)
+    took: dict[str, list[float]] = {"step": [], "saved": []}
+    kept: dict[int, float] = {}
+    for before, row in pairwise(own):
+        if row["event"] in took and row["attempt"] == before["attempt"]:
+            took[row["event"]].append(row["time"] - before["time"])
+            if row["event"] == "step":
+                kept[row["step"]] = row["time"] - before["time"]
+    if not rounds:
+        raise MeasureError("this torchrun's log tells no rendezvous; that of torch 2.13 does")
+    if len(rounds) != len(killed) + 1:
+        raise MeasureError(
+            f"{len(killed)} kills, but torchrun started {len(rounds)} times: another rank died"
+        )
+    starts = [{row["event"]: row["time"] for row in own if row["attempt"] == n} for n in range(len(rounds))]
+    return ElasticRun(
+        ranks=ranks,
+        interval=job.interval,
+        steps=job.steps,
+        checkpoint_bytes=job.checkpoint_bytes,
+        kills=tuple(
+            (moment - start["loaded"], kill.rank)
+            for moment, start, kill in zip(killed, starts, kills, strict=False)
+        ),
+        wall_s=own[-1]["time"] - begin,
+        steps_s=tuple(took["step"]),
+        kept_s=sum(kept.values()),
+        saves_s=tuple(took["saved"]),
+        first_start_s=starts[0]["loaded"] - begin,
+        restarts=tuple(_restarted(*one) for one in zip(killed, rounds[1:], starts[1:], strict=True)),
+        fingerprint={**machine_fingerprint("GLOO_"), "scheduler": own[0]["scheduler"]},
+    )
+
+
+def _restarted(killed: float, meeting: _Round, start: dict[str, float]) -> Restarted:
+    """The stages of one restart; a log that counts milliseconds makes none negative."""
+    noticed = max(killed, meeting.noticed or meeting.meeting)
+    return Restarted(
+        detect_s=noticed - killed,
+        stop_s=max(0.0, meeting.meeting - noticed),
+        rendezvous_s=meeting.met - meeting.meeting,
+        process_s=max(0.0, start["begun"] - meeting.met),
+        import_s=start["imported"] - start["begun"],
+        init_s=start["initialized"] - start["imported"],
+        load_s=start["loaded"] - start["initialized"],
+    )

@@ -1,0 +1,106 @@
+"""One rank of an elastic run: load the checkpoint if there is one, train on, save; be killed, begin anew.
+
+Started as ``python -m real.elastic.worker JOB ROWS`` by torchrun. Every rank appends a JSON line to ROWS
+when its process has begun, so that it can be killed; rank 0 one for all else that happens, with the moment
+at which it was over (`time.time`). torch is imported late, so that its import can be timed.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from real.elastic.job import ElasticJob
+from real.launch.rank import live
+from real.machine import scheduler
+
+
+class Diary:
+    """What this rank does and when, a line each in the file that the launcher follows."""
+
+    def __init__(self, rows: Path) -> None:
+        self._rows = os.open(rows, os.O_WRONLY | os.O_APPEND)
+        self._own = {
+            "rank": int(os.environ["RANK"]), "attempt": int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        }  # fmt: skip
+
+    def note(self, event: str, **more: Any) -> None:
+        """Something is over now; in one write, which a kill cannot tear."""
+        line = json.dumps({"event": event, "time": time.time(), **self._own, **more}) + "\n"
+        os.write(self._rows, line.encode())
+
+
+def main() -> None:
+    """Carry out the job on this rank."""
+    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+
+
+def carry_out(order: Path, rows: Path) -> None:
+    """Say that this rank has begun, and train."""
+    diary = Diary(rows)
+    diary.note("begun", pid=os.getpid(), scheduler=scheduler())
+    _train(ElasticJob.read(order), diary)
+
+
+def _train(job: ElasticJob, diary: Diary) -> None:
+    """Train from the last checkpoint on until all steps are done; every sum is checked."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    first = diary if os.environ["RANK"] == "0" else None
+    if first:
+        first.note("imported")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=job.timeout_s))
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    dist.barrier()
+    if first:
+        first.note("initialized")
+    file = Path(job.folder, "checkpoint.pt")
+    state = {
+        "step": torch.tensor(0),
+        "sum": torch.zeros(max(1, job.checkpoint_bytes // 8), dtype=torch.int64),
+    }
+    if file.exists():
+        state = torch.load(file, weights_only=True)
+    dist.barrier()
+    if first:
+        first.note("loaded", step=int(state["step"]))
+    for step in range(int(state["step"]) + 1, job.steps + 1):
+        time.sleep(job.step_s)
+        part = torch.tensor([step * (rank + 1)])
+        dist.all_reduce(part)
+        state["sum"][0] += part[0]
+        state["step"] = torch.tensor(step)
+        if first:
+            first.note("step", step=step)
+        if step % job.interval == 0 or step == job.steps:
+            if first:
+                _save(torch, state, file)
+            dist.barrier()
+            if first:
+                first.note("saved", step=step)
+    whole = job.steps * (job.steps + 1) // 2 * ranks * (ranks + 1) // 2
+    if int(state["sum"][0]) != whole:
+        raise SystemExit(f"the sum after all steps is {int(state['sum'][0])}, not {whole}")
+    if first:
+        first.note("done")
+    dist.destroy_process_group()
+
+
+def _save(torch: Any, state: dict[str, Any], file: Path) -> None:
+    """Put the state in place of the last checkpoint, whole or not at all, onto the disk."""
+    beside = file.with_suffix(".new")
+    with beside.open("wb") as out:
+        torch.save(state, out)
+        out.flush()
+        os.fsync(out.fileno())
+    beside.replace(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Layers of experts that sleep as a device computes, and whose tokens are really sent to them and back.
+
+The order is that of Megatron-LM's all-to-all dispatcher: counts are gathered and read, tokens are sent, then
+the probabilities with which results count, then the results come back. Once a step's passes are over
+gradients are summed: in one piece those of routers, among all ranks, in another those of experts, among ranks
+that have the same.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn import functional
+
+from real.training.job import Experts, TrainingJob
+from real.training.sleeping import Device, SleepBackward
+
+
+class Dispatched:
+    """A rank's part in a job whose model has experts."""
+
+    def __init__(self, job: TrainingJob, device: Device) -> None:
+        model = job.model
+        assert isinstance(model, Experts)
+        mesh = init_device_mesh(
+            "cpu", (job.mesh.expert_data, job.expert), mesh_dim_names=("expert_data", "expert")
+        )
+        self._alike = mesh["expert_data"].get_group()
+        self._module = nn.Sequential(
+            *(ExpertLayer(model, mesh["expert"].get_group(), device) for _ in range(model.layers))
+        )
+        self._inputs = [torch.ones(model.rows, model.hidden) for _ in range(job.micro_batches)]
+        for inputs in self._inputs:
+            inputs.requires_grad_()
+
+    def step(self) -> None:
+        """Pass all micro-batches, then sum gradients."""
+        for inputs in self._inputs:
+            self._module(inputs).mean().backward()
+        layers: Any = self._module
+        _sum([layer.router.weight for layer in layers], None)
+        if dist.get_world_size(self._alike) > 1:
+            _sum([one for layer in layers for one in (layer.column, layer.row)], self._alike)
+
+    def forget(self) -> None:
+        """Have no gradients."""
+        self._module.zero_grad(set_to_none=True)
+
+
+class ExpertLayer(nn.Module):
+    """One layer of `real.training.job.Experts` on a rank of a group that deals its experts out."""
+
+    def __init__(self, model: Experts, group: dist.ProcessGroup, device: Device) -> None:
+        super().__init__()
+        ranks, own = dist.get_world_size(group), dist.get_rank(group)
+        self._model, self._group, self._device = model, group, device
+        self._each = model.experts // ranks
+        self.router = nn.Linear(model.hidden, model.experts, bias=False)
+        self.column = nn.Parameter(torch.rand(self._each, model.hidden, model.inner))
+        self.row = nn.Parameter(torch.rand(self._each, model.inner, model.hidden))
+        self._chosen = torch.tensor(model.choices(own))
+        load = model.load(own, ranks)
+        self._forward_s, self._backward_s = load * model.forward_s / 2, load * model.backward_s / 2
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, one layer later."""
+        model, device = self._model, self._device
+        value = SleepBackward.apply(value, device, model.backward_s / 2)  # type: ignore[no-untyped-call]
+        chosen = self._chosen.flatten()
+        probabilities = self.router(value).softmax(1).gather(1, self._chosen).flatten()
+        order = chosen.argsort(stable=True)
+        tokens, probabilities = value[order // model.active], probabilities[order]
+        device.work(model.forward_s / 2)
+        given, taken, received = self._told(chosen)
+        tokens = _exchange(tokens, taken, given, self._group)
+        probabilities = _exchange(probabilities, taken, given, self._group)
+        tokens = SleepBackward.apply(tokens, device, self._backward_s)  # type: ignore[no-untyped-call]
+        results = self._passed(tokens, received) * probabilities.unsqueeze(1)
+        device.work(self._forward_s)
+        results = _exchange(results, given, taken, self._group)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return value + results[back].view(model.rows, model.active, -1).sum(1)
+
+    def _told(self, chosen: torch.Tensor) -> tuple[list[int], list[int], list[list[int]]]:
+        """How many tokens go to each rank and come from each, and of these how many are each own expert's."""
+        ranks, own = dist.get_world_size(self._group), dist.get_rank(self._group)
+        counts = torch.bincount(chosen, minlength=self._model.experts)
+        if ranks > 1:
+            own_counts, counts = counts, counts.new_empty(ranks * self._model.experts)
+            dist.all_gather_into_tensor(counts, own_counts, group=self._group)
+        by_rank = counts.view(ranks, ranks, self._each)
+        received = by_rank[:, own].tolist()
+        return by_rank[own].sum(1).tolist(), [sum(row) for row in received], received
+
+    def _passed(self, tokens: torch.Tensor, received: list[list[int]]) -> torch.Tensor:
+        """What the rank's own experts make of tokens that stand by sender, then by expert."""
+        mine = torch.arange(self._each).repeat(len(received))
+        mine = mine.repeat_interleave(torch.tensor(received).flatten())
+        order = mine.argsort(stable=True)
+        parts = torch.split_with_sizes(tokens[order], torch.bincount(mine, minlength=self._each).tolist())
+        made = torch.cat([
+            functional.silu(part @ column) @ row
+            for part, column, row in zip(parts, self.column, self.row, strict=True)
+        ])  # fmt: skip
+        return torch.empty_like(made).index_copy(0, order, made)
+
+
+class _AllToAll(torch.autograd.Function):
+    """Rows for others, and theirs for this rank; gradients go against the way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, value: torch.Tensor, taken: list[int], given: list[int], group: dist.ProcessGroup
+    ) -> torch.Tensor:
+        ctx.way = given, taken, group
+        found = value.new_empty(sum(taken), *value.shape[1:])
+        dist.all_to_all_single(found, value.contiguous(), taken, given, group=group)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return _exchange(gradients[0], *ctx.way), None, None, None
+
+
+def _exchange(
+    value: torch.Tensor, taken: list[int], given: list[int], group: dist.ProcessGroup
+) -> torch.Tensor:
+    if dist.get_world_size(group) == 1:
+        return value
+    found: torch.Tensor = _AllToAll.apply(value, taken, given, group)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _sum(parameters: list[nn.Parameter], group: dist.ProcessGroup | None) -> None:
+    """Have the mean of the parameters' gradients, which go as one piece."""
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    flat = torch.cat([one.flatten() for one in gradients])
+    dist.all_reduce(flat, group=group)
+    flat /= dist.get_world_size(group)
+    summed = torch.split_with_sizes(flat, [one.numel() for one in gradients])
+    for one, mean in zip(gradients, summed, strict=True):
+        one.copy_(mean.view_as(one))

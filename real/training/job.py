@@ -1,0 +1,326 @@
+"""What a real training is to do: handed from the launcher to every rank as a JSON file."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter
+
+from real.collective.job import check_repeats
+from sim.training.context import ContextParallel
+from sim.training.mesh import Mesh
+from sim.training.pipeline.placement import Placement, deal_layers
+from sim.training.pipeline.schedules import placement, tables
+from topologies.words import one_of
+
+SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved1f1b": "Interleaved1F1B",
+    "looped_bfs": "LoopedBFS",
+    "zb-h1": "InterleavedZeroBubble",
+    "interleaved_zero_bubble": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+    "dualpipev": "DualPipeV",
+}
+"""Schedules of `sim.training.pipeline.schedules`, and what torch.distributed.pipelining calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleeping:
+    """Layers that sleep: each has two matrices, ``inner x hidden`` and its transpose.
+
+    A micro-batch has ``rows`` rows of ``hidden`` elements. Forward sleeps ``forward_s``, backward half of
+    ``backward_s`` for the gradients of inputs and half for those of weights.
+    """
+
+    kind: Literal["sleeping"] = "sleeping"
+    layers: int = 8
+    hidden: int = 512
+    inner: int = 512
+    rows: int = 8
+    forward_s: float = 0.02
+    backward_s: float = 0.04
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its parameters and of what a micro-batch has between layers."""
+        return 4 * self.layers * self.hidden * (2 * self.inner + self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """A small decoder of Llama's kind, which computes; a micro-batch has ``batch`` sequences."""
+
+    kind: Literal["decoder"] = "decoder"
+    layers: int = 2
+    hidden: int = 64
+    inner: int = 128
+    heads: int = 4
+    sequence: int = 16
+    vocabulary: int = 128
+    batch: int = 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its parameters and of what a micro-batch has between layers."""
+        each = 4 * self.hidden + 3 * self.inner + self.batch * self.sequence
+        return 4 * self.hidden * (self.layers * each + 2 * self.vocabulary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """Layers of ``experts`` of two matrices, ``hidden x inner`` and its transpose, to whom tokens are sent.
+
+    A rank has ``rows`` tokens of ``hidden`` elements, each of which goes to ``active`` experts: to all in
+    turn, but for a share ``skew`` of the tokens, which go to the first ones. Half of ``forward_s`` is
+    slept before tokens are sent, as attention would take it, half by experts that get the mean; those that
+    get more sleep longer. So it is with ``backward_s``.
+    """
+
+    kind: Literal["experts"] = "experts"
+    layers: int = 2
+    hidden: int = 512
+    inner: int = 16
+    rows: int = 256
+    experts: int = 8
+    active: int = 2
+    skew: float = 0.0
+    forward_s: float = 0.08
+    backward_s: float = 0.16
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.skew <= 1:
+            raise ValueError(f"a skew of {self.skew:g}; write a share of the tokens, 0 to 1")
+        if self.active > self.experts:
+            raise ValueError(
+                f"{self.active} of {self.experts} experts for a token; write {self.experts} or less"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its parameters and of what a micro-batch sends."""
+        return 4 * self.layers * self.hidden * (self.experts * (2 * self.inner + 1) + self.active * self.rows)
+
+    def choices(self, rank: int) -> list[list[int]]:
+        """The experts of each of a rank's tokens."""
+        skewed = round(self.rows * self.skew)
+        return [
+            [(first + one) % self.experts for one in range(self.active)]
+            for first in (0 if token < skewed else rank + token * self.active for token in range(self.rows))
+        ]
+
+    def counts(self, rank: int) -> list[int]:
+        """How many tokens of a rank go to each expert."""
+        found = [0] * self.experts
+        for token in self.choices(rank):
+            for one in token:
+                found[one] += 1
+        return found
+
+    def load(self, rank: int, ranks: int) -> float:
+        """What experts of one of so many ranks get, over the mean."""
+        each = self.experts // ranks
+        own = slice(rank * each, (rank + 1) * each)
+        return sum(sum(self.counts(sender)[own]) for sender in range(ranks)) / (self.rows * self.active)
+
+
+Model = Sleeping | Decoder | Experts
+
+STRATEGIES = ("fsdp", "zero_redundancy")
+"""FSDP2; or torch's ZeroRedundancyOptimizer beside DistributedDataParallel, on ``replicate`` ranks."""
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""In which FSDP gathers parameters and sums gradients."""
+
+MODELS: dict[str, type[Sleeping] | type[Decoder] | type[Experts]] = {
+    "sleeping": Sleeping,
+    "decoder": Decoder,
+    "experts": Experts,
+}
+"""What is trained, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """``iterations`` steps of a model on a mesh of ranks, after ``warmup`` untimed ones.
+
+    Parameters are dealt out by FSDP2 along ``shard``, and copied along ``replicate``, unless the ``strategy``
+    is another one of `STRATEGIES`; where ``pipeline`` is
+    above 1 a ``schedule`` passes micro-batches through ``virtual`` stages a rank. ``context`` ranks share the
+    tokens of each sequence, or a sleeping layer's rows, by ``context_method``; FSDP deals out along them too.
+    Otherwise ``micro_batches``
+    are accumulated, and gradients summed after the last alone unless ``sync_each``. ``reshard`` is FSDP2's
+    ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks deal `Experts` out.
+    ``realtime`` as `real.ddp.job.DdpJob`'s.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
+    worker: ClassVar[str] = "real.training.worker"
+
+    model: Model = field(default_factory=Sleeping)
+    strategy: str = "fsdp"
+    shard: int = 1
+    replicate: int = 1
+    tensor: int = 1
+    context: int = 1
+    context_method: str = "zigzag"
+    pipeline: int = 1
+    schedule: str = "1f1b"
+    virtual: int = 1
+    micro_batches: int = 1
+    reshard: bool = True
+    sync_each: bool = False
+    param_dtype: str = "float32"
+    reduce_dtype: str = "float32"
+    sequence_parallel: bool = False
+    iterations: int = 5
+    warmup: int = 2
+    timeout_s: float = 60.0
+    realtime: bool = False
+    expert: int = 1
+
+    def __post_init__(self) -> None:
+        check_repeats(self.iterations, self.warmup)
+        if not 0 < self.timeout_s < 1e6:
+            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        if self.micro_batches < 1:
+            raise ValueError(f"{self.micro_batches} micro-batches; write 1 or more")
+        if self.mesh.ranks < 2:
+            raise ValueError("one rank shares nothing; write 2 or more")
+        for name in (self.param_dtype, self.reduce_dtype):
+            if name not in DTYPES:
+                raise ValueError(f"{name!r} is no known dtype here; write {one_of(DTYPES, name)}")
+        if self.pipeline > 1:
+            self._check_pipeline()
+        elif self.virtual > 1:
+            raise ValueError(f"{self.virtual} stages a rank, but no pipeline; leave --virtual out")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"{self.strategy!r} is no known strategy; write {' or '.join(STRATEGIES)}")
+        if self.strategy == "zero_redundancy":
+            self._check_zero_redundancy()
+        self._check_model()
+
+    @property
+    def mesh(self) -> Mesh:
+        """The ranks along each dimension."""
+        return Mesh(
+            tensor=self.tensor, context=self.context, shard=self.shard, replicate=self.replicate,
+            pipeline=self.pipeline, expert=self.expert,
+        )  # fmt: skip
+
+    @property
+    def shared(self) -> ContextParallel:
+        """How tokens are shared."""
+        return ContextParallel(degree=self.context, method=self.context_method)
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline in all; 1 without one."""
+        return self.pipeline * self.virtual if self.pipeline > 1 else 1
+
+    @property
+    def placement(self) -> Placement:
+        """Where the stages of the pipeline stand."""
+        return placement(self.schedule, self.pipeline, self.virtual)
+
+    def layers_of(self, stage: int) -> range:
+        """The layers of a stage."""
+        counts = deal_layers(self.model.layers, self.stages)
+        begin = sum(counts[:stage])
+        return range(begin, begin + counts[stage])
+
+    def _check_zero_redundancy(self) -> None:
+        """Refuse what is FSDP2's, and steps in which DistributedDataParallel rebuilds its buckets."""
+        if self.mesh.degree("tensor", "context", "shard", "pipeline") > 1:
+            raise ValueError(
+                "zero_redundancy has whole models on all ranks; leave --tp, --cp, --pp and --shard out"
+            )
+        own = {"reshard": True, "sync_each": False, "param_dtype": "float32", "reduce_dtype": "float32"}
+        if any(getattr(self, name) != usual for name, usual in own.items()):
+            raise ValueError(
+                "--keep-gathered, --sync-each, --param-dtype and --reduce-dtype are FSDP2's; leave them out"
+            )
+        if self.warmup < 2:
+            raise ValueError(
+                f"{self.warmup} steps of warmup; DistributedDataParallel rebuilds its buckets before the "
+                "second, so write 2 or more"
+            )
+
+    def _check_pipeline(self) -> None:
+        if self.schedule not in SCHEDULES:
+            known = ", ".join(SCHEDULES)
+            raise ValueError(f"{self.schedule!r} is no schedule of torch's; write one of {known}")
+        if self.context > 1:
+            raise ValueError("context parallelism is trained here without a pipeline; leave --pp or --cp out")
+        tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)
+        deal_layers(self.model.layers, self.stages)
+
+    def _check_model(self) -> None:
+        model = self.model
+        if isinstance(model, Experts):
+            self._check_experts(model)
+            return
+        if self.expert > 1:
+            raise ValueError(f"{model.kind} layers have no experts; write --model experts, or leave --ep out")
+        parts = {"inner": model.inner}
+        if isinstance(model, Decoder):
+            parts |= {"heads": model.heads, "vocabulary": model.vocabulary}
+            if model.hidden % model.heads:
+                raise ValueError(
+                    f"{model.heads} heads do not divide hidden {model.hidden}; write heads that do"
+                )
+        tokens = {"sequence": model.sequence} if isinstance(model, Decoder) else {"rows": model.rows}
+        self._check_context(tokens)
+        if self.sequence_parallel:
+            parts |= {name: count // self.context for name, count in tokens.items()}
+        for name, count in parts.items():
+            if count % self.tensor:
+                raise ValueError(
+                    f"{self.tensor} tensor-parallel ranks do not divide {name} {count}; write a multiple"
+                )
+
+    def _check_experts(self, model: Experts) -> None:
+        usual = {one.name: one.default for one in fields(self)}
+        for option, name in _NOT_OF_EXPERTS.items():
+            if getattr(self, name) != usual[name]:
+                raise ValueError(f"{option} is not known of layers of experts; leave it out")
+        if model.experts % self.expert:
+            raise ValueError(
+                f"{model.experts} experts do not divide by {self.expert} expert-parallel ranks; write "
+                f"experts={self.expert * 2} or another --ep"
+            )
+
+    def _check_context(self, tokens: dict[str, int]) -> None:
+        """Refuse tokens, or what stands for heads, that context-parallel ranks do not divide."""
+        model, pieces = self.model, self.shared.pieces
+        parts = {name: (count, pieces) for name, count in tokens.items()}
+        if self.context > 1:
+            each = self.tensor * (self.context if self.context_method == "ulysses" else 1)
+            parts |= {"heads": (model.heads if isinstance(model, Decoder) else model.inner, each)}
+        for name, (count, least) in parts.items():
+            if count % least:
+                raise ValueError(
+                    f"{self.context} context-parallel ranks do not divide {name} {count}, of which "
+                    f"{self.context_method} makes {least} pieces; write a multiple"
+                )
+
+    def write(self, path: Path) -> None:
+        """Write the job for `read`."""
+        path.write_bytes(_ADAPTER.dump_json(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "TrainingJob":
+        """The job in the file."""
+        return _ADAPTER.validate_json(path.read_bytes())
+
+
+_NOT_OF_EXPERTS = {
+    "--tp": "tensor", "--cp": "context", "--pp": "pipeline", "--shard": "shard", "--schedule": "schedule",
+    "--virtual": "virtual", "--keep-gathered": "reshard", "--sync-each": "sync_each",
+    "--sequence-parallel": "sequence_parallel",
+    "--param-dtype": "param_dtype", "--reduce-dtype": "reduce_dtype",
+}  # fmt: skip
+"""What says nothing of `Experts`, by its option."""
+
+_ADAPTER = TypeAdapter(TrainingJob)

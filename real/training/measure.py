@@ -1,0 +1,56 @@
+"""Measure real training steps, under torchrun or on an emulated network."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from real.collective.emulated import Cluster
+from real.launch.follow import Row
+from real.launch.torchrun import WorldSpec, run
+from real.training.job import TrainingJob
+from real.training.record import RankStep, Said, Step, TrainingRecord
+from sim.training.ddp.record import MeasuredNetwork
+
+
+def measure_training(
+    job: TrainingJob,
+    on_record: Callable[[TrainingRecord], None] = lambda _: None,
+    *,
+    cluster: Cluster | None = None,
+    wires: MeasuredNetwork | None = None,
+) -> TrainingRecord:
+    """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.
+
+    ``wires`` are that network as it was measured, for the record. ``on_record`` is called with all that there
+    is after each step. Raise `real.launch.follow.MeasureError` where a rank dies or hangs.
+    """
+    ranks = job.mesh.ranks
+    if cluster and ranks > len(cluster.network.hosts):
+        raise ValueError(
+            f"{ranks} ranks, but the network has {len(cluster.network.hosts)} hosts; write fewer ranks"
+        )
+    steps: list[Step] = []
+    fingerprint: dict[str, str] = {}
+
+    def keep(row: Row) -> None:
+        fingerprint.update(row["fingerprint"])
+        steps.append(tuple(_seen(own) for own in row["ranks"]))
+        on_record(TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires))
+
+    if cluster:
+        hosts = tuple(range(ranks))
+        fingerprint |= cluster.settings(hosts)
+        # ranks that compute need what is left of their cores for the network, in fair shares
+        cluster.run(replace(job, realtime=True), hosts, keep)
+    else:
+        run(job, WorldSpec(ranks), keep)
+    return TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires)
+
+
+def _seen(own: Any) -> RankStep:
+    begin, end, said = own
+    return RankStep(
+        begin,
+        end,
+        tuple(Said(kind, nbytes, dtype, tuple(ranks), *rest) for kind, nbytes, dtype, ranks, *rest in said),
+    )

@@ -1,0 +1,248 @@
+"""A job's model, spread over the ranks of its mesh by torch's own means, and what one step of it is."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from real.training.context import Computed, Slept, attention
+from real.training.decoder import DecoderPart, alone
+from real.training.experts import Dispatched
+from real.training.job import SCHEDULES, Decoder, Experts, Sleeping, TrainingJob
+from real.training.sleeping import Device, SharedLayer, SleepingLayer, SleepingPart
+from sim.training.mesh import DATA
+
+CPU = torch.device("cpu")
+
+_DIMENSIONS = ("pipeline", "replicate", "shard", "context", "tensor")
+"""From far to near, as torch's meshes have them."""
+
+
+class Trainee(Protocol):
+    """A rank's part in a job."""
+
+    def step(self) -> None:
+        """Pass all micro-batches of one step forward and backward."""
+        ...
+
+    def forget(self) -> None:
+        """Have no gradients."""
+        ...
+
+
+def trainee(job: TrainingJob, device: Device) -> Trainee:
+    """The part of the rank that asks; all ranks of the job ask."""
+    if isinstance(job.model, Experts):
+        return Dispatched(job, device)
+    degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
+    mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS)
+    if job.strategy == "zero_redundancy":
+        return Redundant(job, device)
+    return Pipelined(job, device, mesh) if job.pipeline > 1 else Whole(job, device, mesh)
+
+
+class Whole:
+    """The whole model on each rank, its micro-batches accumulated."""
+
+    def __init__(self, job: TrainingJob, device: Device, mesh: DeviceMesh) -> None:
+        self._job = job
+        self._module = _part(job, range(job.model.layers), device, mesh)
+        self._inputs = _all_inputs(job)
+
+    def step(self) -> None:
+        """Pass all micro-batches, one after another."""
+        for number, inputs in enumerate(self._inputs, start=1):
+            if isinstance(self._module, FSDPModule):
+                self._module.set_requires_gradient_sync(self._job.sync_each or number == len(self._inputs))
+            _loss(self._module(inputs)).backward()  # type: ignore[no-untyped-call]
+
+    def forget(self) -> None:
+        """Have no gradients."""
+        self._module.zero_grad(set_to_none=True)
+
+
+class Redundant:
+    """The whole model under DistributedDataParallel, its optimizer dealt out by ZeroRedundancyOptimizer."""
+
+    def __init__(self, job: TrainingJob, device: Device) -> None:
+        self._inputs = _all_inputs(job)
+        part = _module(job, range(job.model.layers), device)
+        self._model = DistributedDataParallel(part)
+        self._optimizer = ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
+
+    def step(self) -> None:
+        """Pass all micro-batches, all but the last without a sum, then have the optimizer step."""
+        *others, last = self._inputs
+        with self._model.no_sync():
+            for inputs in others:
+                _loss(self._model(inputs)).backward()  # type: ignore[no-untyped-call]
+        _loss(self._model(last)).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def forget(self) -> None:
+        """Have no gradients."""
+        self._model.zero_grad(set_to_none=True)
+
+
+class Pipelined:
+    """A rank's stages, through which torch's schedule passes the micro-batches."""
+
+    def __init__(self, job: TrainingJob, device: Device, mesh: DeviceMesh) -> None:
+        own = mesh["pipeline"]
+        stages = job.placement.of(own.get_local_rank())
+        self._parts = [_part(job, job.layers_of(stage), device, mesh) for stage in stages]
+        made = [
+            PipelineStage(part, stage, job.stages, CPU, group=own.get_group())
+            for stage, part in zip(stages, self._parts, strict=True)
+        ]
+        schedule: Any = get_schedule_class(SCHEDULES[job.schedule])
+        self._schedule = schedule(
+            made[0] if issubclass(schedule, PipelineScheduleSingle) else made,
+            n_microbatches=job.micro_batches,
+            loss_fn=lambda output, _: _loss(output),
+        )
+        batch = _inputs(job, job.micro_batches)
+        self._arguments = (batch,) if 0 in stages else ()
+        self._target = {"target": batch} if job.stages - 1 in stages else {}
+
+    def step(self) -> None:
+        """Pass all micro-batches as the schedule says."""
+        self._schedule.step(*self._arguments, **self._target, return_outputs=False)
+
+    def forget(self) -> None:
+        """Have no gradients."""
+        for part in self._parts:
+            part.zero_grad(set_to_none=True)
+
+
+def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
+    """The mesh along which FSDP deals parameters out, and before it that along which it copies them."""
+    dealt = "shard"
+    if job.context > 1:
+        dealt = "shard_context"
+        mesh["shard", "context"]._flatten(dealt)
+    return mesh["replicate", dealt] if job.replicate > 1 else mesh[dealt]
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    return output.float().mean()
+
+
+def _inputs(job: TrainingJob, micro_batches: int) -> torch.Tensor:
+    model = job.model
+    if isinstance(model, Sleeping):
+        rows = model.rows // job.context // (job.tensor if job.sequence_parallel else 1)
+        return torch.ones(micro_batches * rows, model.hidden)
+    assert isinstance(model, Decoder)
+    own = model.sequence // job.context
+    tokens = torch.arange(micro_batches * model.batch * own) % model.vocabulary
+    return tokens.view(-1, own)
+
+
+def _all_inputs(job: TrainingJob) -> list[torch.Tensor]:
+    """Those of each micro-batch, which need gradients where they can have some."""
+    found = [_inputs(job, 1) for _ in range(job.micro_batches)]
+    return [inputs.requires_grad_(inputs.is_floating_point()) for inputs in found]
+
+
+def _module(job: TrainingJob, layers: range, device: Device) -> "SleepingPart | DecoderPart":
+    """Some layers, as they are on one rank alone."""
+    if isinstance(job.model, Sleeping):
+        model = job.model
+        return SleepingPart(layers, lambda: SleepingLayer(model, device))
+    assert isinstance(job.model, Decoder)
+    return DecoderPart(job.model, layers)
+
+
+def _part(job: TrainingJob, layers: range, device: Device, mesh: DeviceMesh) -> nn.Module:
+    """Some layers, spread as tensor parallelism and then FSDP2 do."""
+    model = job.model
+    part: nn.Module
+    if isinstance(model, Sleeping):
+        part, whole, each = _sleeping_part(job, model, layers, device, mesh), {}, _sleeping_plan
+    else:
+        assert isinstance(model, Decoder)
+        attend = alone
+        if job.context > 1:
+            attend = attention(Computed, mesh["context"].get_group(), job.context_method)
+        part, whole, each = DecoderPart(model, layers, attend), _decoder_plan(job), _block_plan
+    blocks: Any = part.layers
+    if job.tensor > 1:
+        for block in blocks.values():
+            parallelize_module(block, mesh["tensor"], each(job))
+        parallelize_module(part, mesh["tensor"], {name: whole[name] for name in whole if getattr(part, name)})
+    if job.mesh.degree(*DATA) > 1:
+        data = _data(job, mesh)
+        precision = MixedPrecisionPolicy(
+            param_dtype=getattr(torch, job.param_dtype), reduce_dtype=getattr(torch, job.reduce_dtype)
+        )
+        for block in blocks.values():
+            fully_shard(block, mesh=data, reshard_after_forward=job.reshard, mp_policy=precision)
+        fully_shard(part, mesh=data, mp_policy=precision)
+    return part
+
+
+def _sleeping_part(
+    job: TrainingJob, model: Sleeping, layers: range, device: Device, mesh: DeviceMesh
+) -> SleepingPart:
+    if job.context == 1:
+        return SleepingPart(layers, lambda: SleepingLayer(model, device))
+    attend = attention(Slept(model, device), mesh["context"].get_group(), job.context_method)
+    heads = job.context if job.context_method == "ulysses" else 1
+    return SleepingPart(layers, lambda: SharedLayer(model, attend, heads))
+
+
+def _sleeping_plan(job: TrainingJob) -> dict[str, ParallelStyle]:
+    if not job.sequence_parallel:
+        return {"column": ColwiseParallel(), "row": RowwiseParallel()}
+    return {
+        "": _gathered(0),
+        "column": ColwiseParallel(),
+        "row": RowwiseParallel(output_layouts=Shard(0)),
+    }
+
+
+def _block_plan(job: TrainingJob) -> dict[str, ParallelStyle]:
+    column = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
+    column |= {f"feed.{name}": ColwiseParallel() for name in ("gate", "up")}
+    rows = ("attention.out", "feed.down")
+    if not job.sequence_parallel:
+        return {**column, **{name: RowwiseParallel() for name in rows}}
+    return {
+        **{name: SequenceParallel() for name in ("attention_norm", "feed_norm")},
+        **{name: _gathered(1) for name in ("attention", "feed")},
+        **column,
+        **{name: RowwiseParallel(output_layouts=Shard(1)) for name in rows},
+    }
+
+
+def _decoder_plan(job: TrainingJob) -> dict[str, ParallelStyle]:
+    if not job.sequence_parallel:
+        return {
+            "embedding": RowwiseParallel(input_layouts=Replicate()),
+            "head": ColwiseParallel(output_layouts=Replicate()),
+        }
+    return {
+        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "norm": SequenceParallel(),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+
+
+def _gathered(dimension: int) -> PrepareModuleInput:
+    return PrepareModuleInput(input_layouts=(Shard(dimension),), desired_input_layouts=(Replicate(),))

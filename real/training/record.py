@@ -1,0 +1,93 @@
+"""Measured training steps as a file: who said what to whom, and when, with what ran it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median_low
+from typing import ClassVar, NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter
+
+from real.training.job import TrainingJob
+from sim.record import TRAINING_SCHEMA, RecordError, read_steps
+from sim.training.ddp.record import MeasuredNetwork
+
+
+class Said(NamedTuple):
+    """One collective or message of a rank: what, of how many bytes, and with whom.
+
+    Bytes are those of `sim.collective.Collective`, or a message's; of an all_to_all those that the rank has
+    for others. ``ranks`` are the group's. ``peer`` is the other end of a message, a rank of the job; -1 for a
+    collective. ``begin_s`` is when it was asked for, ``end_s`` when whoever asked had waited for it, or the
+    end of the step where nobody did.
+    """
+
+    kind: str
+    nbytes: int
+    dtype: str
+    ranks: tuple[int, ...]
+    peer: int
+    begin_s: float
+    end_s: float
+
+
+class RankStep(NamedTuple):
+    """A step as one rank saw it, in seconds since the first one began; ``said`` in the order of asking."""
+
+    begin_s: float
+    end_s: float
+    said: tuple[Said, ...]
+
+
+Step = tuple[RankStep, ...]
+"""What all ranks saw of one step."""
+
+
+def length(step: Step) -> float:
+    """Seconds from the first rank's begin to the last one's end."""
+    return max(rank.end_s for rank in step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """Steps of one job, and what ran them; ``wires`` are there where the network was emulated."""
+
+    __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
+
+    job: TrainingJob
+    steps: tuple[Step, ...]
+    fingerprint: dict[str, str]
+    wires: MeasuredNetwork | None = None
+
+    @property
+    def median(self) -> Step:
+        """The step of median length, whole, as it happened."""
+        middle = median_low(map(length, self.steps))
+        return next(step for step in self.steps if length(step) == middle)
+
+    @property
+    def step_s(self) -> float:
+        """The median length of a step."""
+        return length(self.median)
+
+    @property
+    def spread(self) -> float:
+        """The way from the quickest step to the slowest, over the median."""
+        times = [length(step) for step in self.steps]
+        return (max(times) - min(times)) / self.step_s
+
+    def dumps(self) -> str:
+        """The record as JSON text."""
+        content = _ADAPTER.dump_python(self, mode="json")
+        return json.dumps({"schema": TRAINING_SCHEMA, **content}) + "\n"
+
+
+_ADAPTER = TypeAdapter(TrainingRecord)
+
+
+def read(path: Path) -> TrainingRecord:
+    """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
+    record = read_steps(path, TRAINING_SCHEMA, _ADAPTER, "ringside measure train")
+    if not record.steps or any(len(step) != record.job.mesh.ranks for step in record.steps):
+        raise RecordError(f"{path}: holds no step of all its ranks; make one with ringside measure train")
+    return record

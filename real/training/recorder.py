@@ -1,0 +1,157 @@
+"""What a rank says to others while it trains: every collective and message, in order, whoever asked for it.
+
+All of torch.distributed, functional collectives too, comes down to operators of ``c10d`` and
+``_c10d_functional``; a mode of torch's dispatcher sees each of them once, on its way from Python.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _resolve_process_group
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from real.training.record import Said
+
+_KINDS = {
+    "c10d._allgather_base_": "all_gather",
+    "c10d._reduce_scatter_base_": "reduce_scatter",
+    "c10d.allgather_": "all_gather",
+    "c10d.allreduce_": "all_reduce",
+    "c10d.alltoall_base_": "all_to_all",
+    "c10d.broadcast_": "broadcast",
+    "c10d.send": "send",
+    "c10d.recv_": "recv",
+    "_c10d_functional.all_gather_into_tensor": "all_gather",
+    "_c10d_functional.all_reduce": "all_reduce",
+    "_c10d_functional.all_reduce_": "all_reduce",
+    "_c10d_functional.reduce_scatter_tensor": "reduce_scatter",
+    "_c10d_functional.all_to_all_single": "all_to_all",
+    "_c10d_functional.broadcast": "broadcast",
+}
+"""Operators, and the kinds of `sim.collective` and of messages; any other one is written down by its name."""
+
+_GROUP_WORDS = {"process_group", "group_name"}
+"""Arguments of what speaks to others."""
+
+_WAIT = "_c10d_functional.wait_tensor"
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down what is said while it is entered; ``said`` is in the order in which it was asked for.
+
+    ``waited`` is called whenever the rank has waited for something.
+    """
+
+    def __init__(self, waited: Callable[[], None] = lambda: None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.said: list[Said] = []
+        self._waited = waited
+        self._works: dict[int, tuple[int, Any]] = {}
+        self._tensors: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def __enter__(self) -> "Recorder":
+        self.said = []
+        recorder, original = self, dist.Work.wait
+        self._original = original
+
+        def wait(work: dist.Work, *arguments: Any, **words: Any) -> Any:
+            result = original(work, *arguments, **words)
+            recorder._end(recorder._works.pop(id(work), None))
+            return result
+
+        dist.Work.wait = wait  # type: ignore[assignment, method-assign]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        dist.Work.wait = self._original  # type: ignore[method-assign]
+        self._works.clear()
+        self._tensors.clear()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Let an operator run, and write it down if it speaks to others."""
+        if any(issubclass(one, DTensor | AsyncCollectiveTensor) for one in types):
+            return NotImplemented  # it first says in plain tensors what is to be done
+        name = str(func._overloadpacket) if hasattr(func, "_overloadpacket") else ""
+        if name == _WAIT:
+            result = func(*args, **(kwargs or {}))
+            self._end(self._tensors.pop(args[0].data_ptr(), None))
+            return result
+        if not _GROUP_WORDS & {one.name for one in func._schema.arguments}:
+            return func(*args, **(kwargs or {}))
+        place = len(self.said)
+        self.said.append(_said(name, func, args, kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if name.startswith("c10d."):
+            work = _work(result)
+            self._works[id(work)] = place, work
+        else:
+            self._tensors[result.data_ptr()] = place, result
+        return result
+
+    def _end(self, found: "tuple[int, Any] | None") -> None:
+        if found:
+            self.said[found[0]] = self.said[found[0]]._replace(end_s=time.monotonic())
+            self._waited()
+
+
+def _work(result: Any) -> Any:
+    script = result[-1] if isinstance(result, tuple | list) else result
+    return dist.Work.unbox(script)
+
+
+def _said(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Said:
+    named = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
+    kind = _KINDS.get(name, name)
+    # torch's permutations are functional all-to-alls in which each rank sends to one
+    if (
+        name == "_c10d_functional.all_to_all_single"
+        and sum(map(bool, named.get("input_split_sizes") or ())) == 1
+    ):
+        kind = "sendrecv"
+    if "process_group" in named:
+        group = dist.ProcessGroup.unbox(named["process_group"])
+    else:
+        group = _resolve_process_group(named["group_name"])
+    ranks = tuple(dist.get_process_group_ranks(group))
+    # what an all_to_all gives may be more or less than what it takes
+    tensors = [named["input"]] if name == "c10d.alltoall_base_" else _tensors(named)
+    tensor = max(tensors, key=lambda one: one.numel())
+    nbytes = tensor.numel() * tensor.element_size()
+    if name == "_c10d_functional.all_gather_into_tensor":
+        nbytes *= len(ranks)
+    peer = next(
+        (ranks[named[one]] for one in ("dst", "src") if kind in ("send", "recv") and one in named), -1
+    )
+    return Said(
+        kind, nbytes, str(tensor.dtype).removeprefix("torch."), ranks, peer, time.monotonic(), math.inf
+    )
+
+
+def _tensors(named: dict[str, Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in named.values():
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [one for one in value if isinstance(one, torch.Tensor)]
+    return found

@@ -1,0 +1,125 @@
+"""Layers that sleep as a device computes, between matrices that are really multiplied and really shared."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from real.training.job import Sleeping
+
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Device:
+    """What would compute, if anything did: work begins when the one before it was due to end.
+
+    So what the host does in between adds nothing as long as it fits into the sleeps. Whoever has waited
+    for others says so, and the next work begins no sooner.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def now(self) -> None:
+        """Nothing begins before now."""
+        self._due = time.monotonic()
+
+    def work(self, seconds: float) -> None:
+        """Be busy for so long."""
+        self._due += seconds
+        time.sleep(max(self._due - time.monotonic(), 0.0))
+
+
+class SleepingLayer(nn.Module):
+    """One layer of `real.training.job.Sleeping`.
+
+    It sleeps at the end of what it does, forward and backward, so that all else it does is hidden in that.
+    """
+
+    def __init__(self, model: Sleeping, device: Device) -> None:
+        super().__init__()
+        self.column = _Column(model, device)
+        self.row = _Row(model, device)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, one layer later."""
+        outer: torch.Tensor = self.row(self.column(value))
+        return outer
+
+
+class SharedLayer(nn.Module):
+    """A layer whose rows several ranks share: it sleeps in ``attend``, between its matrices.
+
+    What that does with ``heads``, of which it is given all the same rows as queries, keys and values.
+    """
+
+    def __init__(self, model: Sleeping, attend: Attend, heads: int) -> None:
+        super().__init__()
+        self.column = nn.Linear(model.hidden, model.inner, bias=False)
+        self.row = nn.Linear(model.inner, model.hidden, bias=False)
+        self._attend, self._heads = attend, heads
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, one layer later."""
+        rows = self.column(value).unflatten(-1, (self._heads, -1)).transpose(0, 1)[None]
+        outer: torch.Tensor = self.row(self._attend(rows, rows, rows)[0].transpose(0, 1).flatten(1))
+        return outer
+
+
+class SleepingPart(nn.Module):
+    """Some layers in a row."""
+
+    def __init__(self, layers: range, layer: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict({str(number): layer() for number in layers})
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, these layers later."""
+        for layer in self.layers.values():
+            value = layer(value)
+        return value
+
+
+class _Column(nn.Linear):
+    """A matrix whose gradients take their time, that of its input and its own."""
+
+    def __init__(self, model: Sleeping, device: Device) -> None:
+        super().__init__(model.hidden, model.inner, bias=False)
+        self._sleep = device, model.backward_s / 2
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = SleepBackward.apply(value, *self._sleep)  # type: ignore[no-untyped-call]
+        weight = SleepBackward.apply(self.weight, *self._sleep)  # type: ignore[no-untyped-call]
+        return functional.linear(value, weight)
+
+
+class _Row(nn.Linear):
+    """A matrix whose result takes its time."""
+
+    def __init__(self, model: Sleeping, device: Device) -> None:
+        super().__init__(model.inner, model.hidden, bias=False)
+        self._device, self._seconds = device, model.forward_s
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        result = super().forward(value)
+        self._device.work(self._seconds)
+        return result
+
+
+class SleepBackward(torch.autograd.Function):
+    """A tensor as it is, and its gradient as it is, some time later."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, device: Device, seconds: float) -> torch.Tensor:
+        """The tensor."""
+        ctx.device, ctx.seconds = device, seconds
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Its gradient, later."""
+        ctx.device.work(ctx.seconds)
+        return gradients[0], None, None

@@ -1,0 +1,90 @@
+"""One rank of a real training: train the job's steps, and write down who said what to whom, and when.
+
+Started as ``python -m real.training.worker JOB ROWS`` with torchrun's environment variables, or forked. For
+each timed step rank 0 appends one JSON line to ROWS: what every rank saw, in seconds from the moment at which
+the first of them began.
+"""
+
+import json
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from real.clock import StartingGun
+from real.host import fingerprint
+from real.launch.follow import show_life
+from real.launch.rank import live
+from real.machine import run_first
+from real.training.job import TrainingJob
+from real.training.parallel import CPU, trainee
+from real.training.record import RankStep
+from real.training.recorder import Recorder
+from real.training.sleeping import Device
+
+
+def main() -> None:
+    """Carry out the job on this rank, as one of torchrun's."""
+    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+
+
+def carry_out(order: Path, rows: Path) -> None:
+    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    job = TrainingJob.read(order)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if job.realtime:
+        run_first()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=job.timeout_s))
+    try:
+        if dist.get_world_size() != job.mesh.ranks:
+            raise SystemExit(f"{dist.get_world_size()} ranks train a job of {job.mesh.ranks}")
+        _train(job, rows)
+    finally:
+        dist.destroy_process_group()
+
+
+def _train(job: TrainingJob, rows: Path) -> None:
+    device = Device()
+    own, recorder, gun = trainee(job, device), Recorder(device.now), StartingGun(CPU)
+    for iteration in range(job.warmup + job.iterations):
+        own.forget()
+        gun.wait()
+        begin = time.monotonic()
+        device.now()
+        with recorder:
+            own.step()
+        seen = RankStep(begin, time.monotonic(), tuple(recorder.said))
+        everybody: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, seen)
+        if dist.get_rank():
+            continue
+        show_life(rows)
+        if iteration >= job.warmup:
+            row = {"ranks": _from_the_first(everybody), "fingerprint": fingerprint()}
+            with rows.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def _from_the_first(everybody: list[RankStep]) -> list[RankStep]:
+    """What ranks saw, in seconds since the first of them began."""
+    zero = min(seen.begin_s for seen in everybody)
+    return [
+        RankStep(
+            seen.begin_s - zero,
+            seen.end_s - zero,
+            tuple(
+                one._replace(begin_s=one.begin_s - zero, end_s=min(one.end_s, seen.end_s) - zero)
+                for one in seen.said
+            ),
+        )
+        for seen in everybody
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A real job under torchrun, a rank of which is killed: it restarts, reads its checkpoint and ends right."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+from real.elastic.job import ElasticJob
+from real.elastic.killer import Kill
+from real.elastic.measure import measure_elastic, seeded_kills
+from real.launch.follow import MeasureError
+from ringside.commands.measure_elastic import run
+
+WORDS = {
+    "step": "100ms", "checkpoint": "1M", "seed": 0, "ranks": 2, "timeout_s": 30.0, "as_json": True,
+    "force": False,
+}  # fmt: skip
+
+
+@pytest.mark.gloo
+def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum(tmp_path, capsys):
+    output = tmp_path / "e.jsonl"
+    run(output, intervals="10", steps=30, kills=1, plot=None, **WORDS)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    (line,) = map(json.loads, output.read_text().splitlines())
+    assert line["schema"] == "ringside.elastic/1"
+    ((after_s, rank),) = line["kills"]
+    (restart,) = line["restarts"]
+    assert 0 <= rank < 2
+    assert min(restart.values()) >= 0
+    assert restart["import_s"] > 0.1
+    assert len(line["steps_s"]) == 30 + line["redone"]
+    assert 0 <= line["redone"] < 10
+    assert len(line["saves_s"]) == 3
+    assert line["wall_s"] > row["first_start_s"] + after_s + sum(restart.values())
+    assert 0 < line["goodput"] < 1
+
+
+@pytest.mark.gloo
+def test_a_rank_that_dies_of_itself_ends_the_run_with_its_last_words(tmp_path):
+    (tmp_path / "checkpoint.pt").write_text("no checkpoint")
+    with pytest.raises(MeasureError, match="first to fail: rank"):
+        measure_elastic(ElasticJob(folder=str(tmp_path), steps=2, interval=1), 2, [])
+
+
+def test_kills_are_seeded_and_lie_within_the_work():
+    kills = seeded_kills(3, 20.0, 4, seed=5)
+    assert kills == seeded_kills(3, 20.0, 4, seed=5) != seeded_kills(3, 20.0, 4, seed=6)
+    assert all(2.5 <= kill.after_s <= 7.5 and 0 <= kill.rank < 4 for kill in kills)
+    assert seeded_kills(0, 20.0, 2, seed=0) == []
+    assert isinstance(kills[0], Kill)

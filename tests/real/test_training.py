@@ -1,0 +1,186 @@
+"""Really trained steps: who says what is what the program of the job says, and what is wrong is told."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from real.training.job import Decoder, Experts, Sleeping, TrainingJob
+from real.training.measure import measure_training
+from real.training.record import RankStep, Said, TrainingRecord, read
+from sim.record import RecordError
+from validation.training.compare import Asked, compare_training, planned, seen
+from validation.training.program import program_of
+
+TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_s=4e-3)
+ROUTED = Experts(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)
+JOBS = {
+    "fsdp": TrainingJob(model=Decoder(), shard=2, micro_batches=2),
+    "fsdp kept": TrainingJob(model=TINY, shard=2, reshard=False, param_dtype="bfloat16"),
+    "1f1b": TrainingJob(model=TINY, pipeline=2, micro_batches=3),
+    "zbv": TrainingJob(model=TINY, pipeline=2, micro_batches=4, schedule="zbv", virtual=2),
+    "tensor": TrainingJob(model=Decoder(), tensor=2, sequence_parallel=True),
+    "zigzag": TrainingJob(model=Decoder(), context=2),
+    "all-gather x fsdp": TrainingJob(model=TINY, context=2, shard=2, context_method="all-gather"),
+    "ring": TrainingJob(model=TINY, context=2, context_method="ring", micro_batches=2),
+    "ulysses": TrainingJob(model=Decoder(), context=2, context_method="ulysses"),
+    "fsdp x tensor": TrainingJob(model=Decoder(), shard=2, tensor=2),
+    "experts": TrainingJob(model=ROUTED, replicate=2, expert=2, micro_batches=2),
+    "experts of one rank alone": TrainingJob(model=replace(ROUTED, skew=1.0), replicate=2, expert=2),
+    "experts in pairs": TrainingJob(model=replace(ROUTED, skew=0.5), replicate=4, expert=2),
+    "experts on each rank": TrainingJob(model=ROUTED, replicate=2),
+    "zero redundancy": TrainingJob(model=TINY, strategy="zero_redundancy", replicate=3, micro_batches=2),
+    "zero redundancy of a decoder": TrainingJob(model=Decoder(), strategy="zero_redundancy", replicate=2),
+}
+
+
+@pytest.mark.gloo
+@pytest.mark.parametrize("name", JOBS)
+def test_real_ranks_say_what_their_program_says(name, tmp_path):
+    # DistributedDataParallel rebuilds its buckets before the second step
+    job = replace(JOBS[name], iterations=1, warmup=2 if JOBS[name].strategy == "zero_redundancy" else 1)
+    found = measure_training(job)
+    compared = compare_training(found)
+    assert not compared.differences
+    assert compared.same_order
+    assert compared.same_bytes
+    assert compared.predicted_s is None
+    for rank in found.median:
+        assert all(rank.begin_s <= one.begin_s <= one.end_s <= rank.end_s for one in rank.said)
+    file = tmp_path / "steps.json"
+    file.write_text(found.dumps())
+    assert read(file) == found
+
+
+@pytest.mark.gloo
+def test_stages_that_share_parameters_gather_ahead_and_reduce_once():
+    job = TrainingJob(
+        model=TINY, pipeline=2, shard=2, micro_batches=2, schedule="interleaved1f1b", virtual=2,
+        iterations=1, warmup=1,
+    )  # fmt: skip
+    assert not compare_training(measure_training(job)).differences
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved1f1b", "zbv", "looped_bfs"])
+def test_stages_reduce_once_however_many_micro_batches_there_are(schedule):
+    virtual = 1 if schedule == "1f1b" else 2
+    job = TrainingJob(model=TINY, pipeline=2, shard=2, micro_batches=4, schedule=schedule, virtual=virtual)
+    for asked in planned(program_of(job)):
+        kinds = [one.kind for one in asked]
+        assert kinds.count("reduce_scatter") == TINY.layers // 2
+
+
+def test_a_decoder_on_tensor_parallel_ranks_asks_as_often_as_torch_was_seen_to():
+    """Counts of torch 2.13 by CommDebugMode: 2L+1 and 5L+1 all-reduces, one all-gather of the logits."""
+    for layers in (1, 2, 5):
+        (asked, _) = planned(program_of(TrainingJob(model=Decoder(layers=layers), tensor=2)))
+        kinds = [one.kind for one in asked]
+        assert kinds.count("all_reduce") == 2 * layers + 1 + 5 * layers + 1
+        assert kinds.count("all_gather") == 1
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.floats(0, 1), st.sampled_from([1, 2, 3, 6]))
+def test_all_tokens_reach_all_their_experts(rows, active, skew, ranks):
+    model = Experts(rows=rows, active=active, skew=skew, experts=6)
+    for rank in range(ranks):
+        assert sum(model.counts(rank)) == rows * active
+        assert all(len(set(token)) == active for token in model.choices(rank))
+    assert sum(model.load(rank, ranks) for rank in range(ranks)) == pytest.approx(ranks)
+
+
+def test_an_uneven_all_to_all_is_each_ranks_own_bytes():
+    job = TrainingJob(model=replace(ROUTED, skew=1.0, layers=1), replicate=2, expert=2)
+    first, second = planned(program_of(job))
+    there = [one.nbytes for one in first if one.kind == "all_to_all"]
+    # 6 tokens of 8 elements go out twice, and their results come back from the one rank that has them
+    assert there == [384, 48, 768, 384, 96, 768]
+    assert [one.nbytes for one in second if one.kind == "all_to_all"] == [384, 48, 0, 384, 0, 0]
+
+
+def made_up(job):
+    """Steps in which ranks say what the program has."""
+    step = tuple(
+        RankStep(
+            0.0, 1.0, tuple(Said(one.kind, one.nbytes, "float32", (0, 1), -1, 0.0, 1.0) for one in asked)
+        )
+        for asked in planned(program_of(job))
+    )
+    return TrainingRecord(job=job, steps=(step, step), fingerprint={})
+
+
+def test_any_other_order_and_any_other_size_is_told():
+    record = made_up(JOBS["fsdp kept"])
+    assert not compare_training(record).differences
+    first, second = record.steps[1]
+    *most, last = second.said
+    another = second._replace(said=(last, *most))
+    turned = compare_training(replace(record, steps=(record.steps[0], (first, another))))
+    assert not turned.same_order
+    assert turned.differences[0].startswith("rank 1, number 0: reduce_scatter of")
+    larger = second._replace(said=(*most, last._replace(nbytes=last.nbytes + 4)))
+    grown = compare_training(replace(record, steps=(record.steps[0], (first, larger))))
+    assert grown.same_order
+    assert not grown.same_bytes
+    short = second._replace(said=tuple(most))
+    cut = compare_training(replace(record, steps=(record.steps[0], (first, short))))
+    assert "nothing, where the program has reduce_scatter" in cut.differences[0]
+
+
+def test_a_message_names_its_other_end():
+    step = (RankStep(0, 1, (Said("send", 8, "float32", (0, 1), 1, 0, 1),)),)
+    assert seen(step) == ((Asked("send", 8, (1,)),),)
+    assert str(seen(step)[0][0]) == "send of 8 bytes to 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({}, "one rank shares nothing"),
+        ({"pipeline": 2, "schedule": "zb"}, "'zb' is no schedule of torch's; write one of gpipe"),
+        ({"pipeline": 4, "micro_batches": 3}, "1f1b on 4 ranks needs 4 or more"),
+        ({"pipeline": 2, "schedule": "zbv", "micro_batches": 4}, "zbv has 2 on each rank and not 1"),
+        ({"pipeline": 2, "virtual": 2, "micro_batches": 4}, "1f1b has 1 on each rank and not 2"),
+        ({"pipeline": 16, "micro_batches": 16}, "8 layers on 16 stages leave some without a layer"),
+        ({"shard": 2, "virtual": 2}, "2 stages a rank, but no pipeline"),
+        ({"tensor": 3}, "3 tensor-parallel ranks do not divide inner 512"),
+        ({"tensor": 2, "model": Decoder(heads=3)}, "3 heads do not divide hidden 64"),
+        ({"shard": 2, "param_dtype": "int8"}, "'int8' is no known dtype"),
+        ({"shard": 2, "iterations": 0}, "0 iterations"),
+        ({"shard": 2, "timeout_s": 0}, "a timeout of 0 s"),
+        ({"shard": 2, "micro_batches": 0}, "0 micro-batches"),
+        ({"shard": 0}, "0 ranks along shard"),
+        ({"shard": 2, "expert": 2}, "sleeping layers have no experts; write --model experts"),
+        ({"replicate": 3, "expert": 2, "model": ROUTED}, "2 expert-parallel ranks do not divide 3"),
+        ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
+        ({"replicate": 2, "tensor": 2, "model": ROUTED}, "--tp is not known of layers of experts"),
+        ({"replicate": 2, "sync_each": True, "model": ROUTED}, "--sync-each is not known of layers"),
+        (
+            {"replicate": 2, "strategy": "zero4"},
+            "'zero4' is no known strategy; write fsdp or zero_redundancy",
+        ),
+        ({"shard": 2, "strategy": "zero_redundancy"}, "leave --tp, --cp, --pp and --shard out"),
+        ({"replicate": 2, "strategy": "zero_redundancy", "reshard": False}, "are FSDP2's; leave them out"),
+        ({"replicate": 2, "strategy": "zero_redundancy", "warmup": 1}, "so write 2 or more"),
+    ],
+)
+def test_jobs_that_cannot_be_are_refused(words, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        TrainingJob(**words)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"schema": "ringside.training/1"', "cannot be read"),
+        ('{"schema": "ringside.ddp/1"}', "no ringside.training/1 file"),
+        ('{"schema": "ringside.training/1", "job": {"shard": "many"}}', "job.shard: Input should be"),
+        ('{"schema": "ringside.training/1", "job": {"shard": 2}, "steps": [], "fingerprint": {}}',
+         "holds no step of all its ranks"),
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_such_steps_is_refused(tmp_path, text, complaint):
+    file = tmp_path / "steps.json"
+    file.write_text(text)
+    with pytest.raises(RecordError, match=complaint):
+        read(file)
