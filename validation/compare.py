@@ -116,7 +116,7 @@ def compare(
             "write --calibration none, or leave --network out"
         )
     used = set(calibration.used) if calibration else set()
-    model = calibration.nccl.model() if calibration and calibration.nccl else None
+    model = calibration.nccl.model if calibration and calibration.nccl else None
     ran = as_run(records, cluster, settings)
     is_measured = model is not None and is_machine(cluster)
     of_nccl = [is_measured and is_observable(record) for record in ran]

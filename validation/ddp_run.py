@@ -46,7 +46,8 @@ def record(
             ddp=DataParallel(
                 bucketing=job.bucketing,
                 gradient_as_bucket_view=job.gradient_as_bucket_view,
-                comm_hook="allreduce",  # what watches the buckets divides as that does
+                comm_hook=job.comm_hook,  # what watches the buckets divides as torch's allreduce does
+                powersgd=job.powersgd,
             ),
             workers=job.workers,
             wires=wires,
@@ -55,6 +56,7 @@ def record(
             fingerprint=measured.fingerprint,
             contention=measured.contention,
             crowding=measured.crowding,
+            hook_s=measured.hook_s,
         )
 
     network = cluster.network if cluster else None

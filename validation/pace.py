@@ -1,11 +1,16 @@
 """The pace at which layers compute, from one throughput that was measured."""
 
+from dataclasses import replace
+
 from scipy.optimize import brentq
 
+from sim.program.libraries import Libraries
 from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import ProcessGroup
 from sim.training.pace import at_pace
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.simulate import simulate_parallel
 from sim.workload.workload import Workload
 
 
@@ -30,3 +35,26 @@ def pace(
             f"{workload.batch} a rank"
         )
     return float(brentq(missing, 0.0, most, xtol=1e-9 * most, rtol=1e-9))
+
+
+def parallel_pace(job: ParallelJob, libraries: Libraries, samples_per_s: float) -> float:
+    """The same of a job under a layout.
+
+    Raise ValueError where even layers that take no time would be slower.
+    """
+    step_s = job.samples / samples_per_s
+
+    def missing(factor: float) -> float:
+        return simulate_parallel(replace(job, factor=factor), libraries).step_s - step_s
+
+    rest = missing(0.0)
+    if rest >= 0:
+        raise ValueError(
+            f"{samples_per_s:g} samples/s on {job.mesh.ranks} ranks: copies, optimizer and collectives alone "
+            f"allow {job.samples / (step_s + rest):.4g}; write what was measured with a batch of {job.batch} "
+            "a replica"
+        )
+    most = 1.0
+    while missing(most) < 0:
+        most *= 4
+    return float(brentq(missing, 0.0, most, xtol=1e-9 * most, rtol=1e-6))

@@ -46,7 +46,8 @@ def test_errors_are_against_the_median_of_the_measured_steps():
 
 def test_trials_are_every_combination():
     plan = trials([1e6, 2e6], [1, 5, 25], [1, 2])
-    assert len(set(plan)) == len(plan) == 12
+    assert len(set(plan)) == len(plan) == 16
+    assert sum(trial.powersgd is not None for trial in plan) == 4
 
 
 @pytest.mark.netadmin

@@ -40,15 +40,23 @@ def test_communication_bound_rows_beat_linear_scaling(rows: list[Comparison]) ->
     bound = limited(rows, "communication")
     assert all(abs(row.error) < abs(row.linear_error) for row in bound)
     total = summarize(bound)
-    assert total.rows == total.better >= 25
-    assert total.median_error < 0.045 < 0.08 < total.median_linear_error
+    assert total.rows == total.better >= 30
+    assert total.median_error < 0.03 < 0.09 < total.median_linear_error
+    assert abs(total.bias) < 0.02
 
 
 def test_rows_that_lose_little_come_out_on_both_sides(rows: list[Comparison]) -> None:
     total = summarize(limited(rows, "compute"))
     assert total.rows >= 45
-    assert total.median_error < 0.02
+    assert total.median_error < 0.015
     assert abs(total.bias) < 0.01
+
+
+@pytest.mark.proof
+def test_rows_that_lost_much_come_out_well_even_with_those_that_nothing_explains() -> None:
+    lost = [row for row in judge_others() if row.linear_error > 0.05 and row.limit != "input"]
+    assert summarize(lost).rows > 50
+    assert summarize(lost).median_error < 0.05
 
 
 def test_the_spread_of_gpus_is_worth_what_it_costs_on_publications_that_did_not_choose_it() -> None:
@@ -59,7 +67,7 @@ def test_the_spread_of_gpus_is_worth_what_it_costs_on_publications_that_did_not_
 
 def test_rows_across_nodes_come_out_within_a_tenth(rows: list[Comparison]) -> None:
     across = [row for row in limited(rows, "communication") if row.row.nodes > 1]
-    assert summarize(across).median_error < 0.045
+    assert summarize(across).median_error < 0.035
     assert sum(abs(row.error) < 0.1 for row in across) >= len(across) - 1
 
 

@@ -67,7 +67,7 @@ def log(
 
 def explained(records: list[Record]) -> Verdict:
     machine = records[0].cluster
-    return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model()))
+    return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model))
 
 
 def causes(records: list[Record]) -> dict[str, object]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from topologies import Topology, star
 from topologies.fabrics import leaf_spine
+from topologies.words import one_of
 
 MIB = 2**20
 MBIT = 1e6 / 8
@@ -108,7 +109,7 @@ def only(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkC
     known = {trial.family: None for scene in plan for trial in scene.trials}
     for family in families:
         if family not in known:
-            raise ValueError(f"{family!r} is no family of this plan; write one of {', '.join(known)}")
+            raise ValueError(f"{family!r} is no family of this plan; write {one_of(known, family)}")
     scenes = (
         replace(scene, trials=tuple(t for t in scene.trials if not families or t.family in families))
         for scene in plan

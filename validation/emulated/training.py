@@ -13,6 +13,7 @@ import numpy as np
 from real.collective.emulated import cluster
 from real.ddp.job import DdpJob
 from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.powersgd import PowerSGD
 from sim.workload.workload import Layer, Tensor, Workload
 from topologies import star
 from validation.compare_ddp import ComparedSteps, compare_steps
@@ -28,19 +29,57 @@ STEP_MEDIAN, STEP_WORST, FINISH_MEDIAN = 0.02, 0.05, 0.06
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCase:
-    """One cell: links of ``bandwidth`` bytes/s, a bucket cap in MiB, and the process group's workers."""
+    """One cell: links of ``bandwidth`` bytes/s, a bucket cap in MiB, and the process group's workers.
+
+    ``powersgd`` compresses `compressible_layers`; without it `sleeping_layers` are trained.
+    """
 
     bandwidth: float
     cap_mb: float
     workers: int
+    powersgd: PowerSGD | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """What is trained."""
+        return compressible_layers() if self.powersgd else sleeping_layers()
+
+    @property
+    def job(self) -> DdpJob:
+        """How it is."""
+        return DdpJob(
+            bucketing=Bucketing(self.cap_mb), gradient_as_bucket_view=True, workers=self.workers,
+            comm_hook="powersgd" if self.powersgd else "allreduce", powersgd=self.powersgd or PowerSGD(),
+            iterations=ITERATIONS,
+        )  # fmt: skip
 
 
 def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
     """Equal layers of 0.5 MiB of parameters each."""
     return Workload(
         name=f"{layers} sleeping layers",
-        parameters=tuple(Tensor(f"layer{i}.weight", 2**17) for i in range(layers)),
+        parameters=tuple(Tensor(f"layer{i}.weight", 2**17, rows=512) for i in range(layers)),
         layers=tuple(Layer(f"layer{i}", (i,), forward_s, backward_s) for i in reversed(range(layers))),
+    )
+
+
+def compressible_layers(layers: int = 2, forward_s: float = 10e-3, backward_s: float = 0.5) -> Workload:
+    """Layers whose gradients PowerSGD makes many bytes of P, of Q and of what it leaves alone.
+
+    Long and narrow matrices take little arithmetic for what is sent of them.
+    """
+    shapes = (("tall", 2**20, 2**16), ("wide", 2**20, 2**4), ("vector", 2**17, None))
+    return Workload(
+        name=f"{layers} compressible layers",
+        parameters=tuple(
+            Tensor(f"layer{i}.{name}", count, rows=rows)
+            for i in range(layers)
+            for name, count, rows in shapes
+        ),
+        layers=tuple(
+            Layer(f"layer{i}", (3 * i + 2, 3 * i + 1, 3 * i), forward_s, backward_s)
+            for i in reversed(range(layers))
+        ),
     )
 
 
@@ -49,12 +88,16 @@ def trials(
     caps_mb: Sequence[float] = (1, 5, 25),
     workers: Sequence[int] = (2, 1),
 ) -> list[StepCase]:
-    """Every combination."""
+    """Every combination, and PowerSGD at each rate, with a bucket for each layer and one for both."""
     return [
         StepCase(bandwidth=rate, cap_mb=cap, workers=count)
         for rate in rates
         for count in workers
         for cap in caps_mb
+    ] + [
+        StepCase(bandwidth=rate, cap_mb=cap, workers=2, powersgd=PowerSGD(rank=4, start=2))
+        for rate in rates
+        for cap in (8, 25)
     ]
 
 
@@ -71,13 +114,7 @@ def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps
         with cluster(star(RANKS, bandwidth=rate)) as built:
             wires = emulated_wires(built, RANKS)
             for trial in some:
-                job = DdpJob(
-                    bucketing=Bucketing(trial.cap_mb),
-                    gradient_as_bucket_view=True,
-                    workers=trial.workers,
-                    iterations=ITERATIONS,
-                )
-                found = record(sleeping_layers(), job, RANKS, built, wires)
+                found = record(trial.workload, trial.job, RANKS, built, wires)
                 on_judged(trial, compare_steps(found))
 
 

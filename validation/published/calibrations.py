@@ -4,7 +4,7 @@
 of one box, what is between nodes belongs to the name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.calibration import BOXES, SHIPPED, Calibration
@@ -64,14 +64,15 @@ def calibration(machine: str, records: Sequence[Record]) -> Calibration:
     )
 
 
-def main(where: Path | None = None) -> None:
+def write_all(found: Mapping[str, Calibration], where: Path) -> None:
     """Write one file a machine."""
-    for machine, found in calibrations().items():
-        path = (where or SHIPPED) / f"{machine}.yaml"
-        path.parent.mkdir(exist_ok=True)
-        found.write(path)
-        print(path.name, found.nccl.described if found.nccl else "")
+    where.mkdir(exist_ok=True)
+    for machine, one in found.items():
+        path = where / f"{machine}.yaml"
+        one.write(path)
+        fitted = one.nccl or one.mpi
+        print(path.name, fitted.described if fitted else "")
 
 
 if __name__ == "__main__":
-    main()
+    write_all(calibrations(), SHIPPED)

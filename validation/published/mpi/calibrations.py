@@ -3,12 +3,11 @@
 ``python -m validation.published.mpi.calibrations`` writes them.
 """
 
-from pathlib import Path
-
 from sim.calibration import SHIPPED_MPI, Calibration
 from sim.record import digest
 from validation.mpi.calibrate import calibrate_mpi
 from validation.mpi.observed import is_observable
+from validation.published.calibrations import write_all
 from validation.published.mpi import published_mpi
 
 DATE = "2026-11-22"
@@ -34,14 +33,5 @@ def calibrations() -> dict[str, Calibration]:
     return found
 
 
-def main(where: Path | None = None) -> None:
-    """Write one file a machine."""
-    for machine, found in calibrations().items():
-        path = (where or SHIPPED_MPI) / f"{machine}.yaml"
-        path.parent.mkdir(exist_ok=True)
-        found.write(path)
-        print(path.name, found.mpi.described if found.mpi else "")
-
-
 if __name__ == "__main__":
-    main()
+    write_all(calibrations(), SHIPPED_MPI)

@@ -28,8 +28,8 @@ class PublishedStep(_Strict):
 class Series(_Strict):
     """One training at several sizes: a column of a published table (``table``, ``line`` of its page).
 
-    ``model``, ``machine``, ``device``, ``precision`` and ``bucket_cap_mb`` say how Ringside takes it;
-    ``reads_images`` that every sample was decoded from a file.
+    ``model``, ``machine``, ``device``, ``precision``, ``optimizer`` and ``bucket_cap_mb`` say how Ringside
+    takes it; ``reads_images`` that every sample was decoded from a file.
     """
 
     id: str
@@ -42,6 +42,7 @@ class Series(_Strict):
     precision: str
     bucket_cap_mb: float | None
     reads_images: bool
+    optimizer: str = "adam"
     rows: tuple[PublishedStep, ...]
 
 

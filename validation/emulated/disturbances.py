@@ -1,0 +1,149 @@
+"""Disturbed steps of DistributedDataParallel on emulated networks: drawn, then really run, in quantiles.
+
+A network's parameters come from ping-pong alone (see `links`), before anything disturbs it; a slow link is
+emulated as such, and told to the prediction as ``--slow-link`` tells it. Layers sleep, so compute is known;
+what disturbs it is known by its distribution, not by its draws.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from real.collective.emulated import cluster
+from real.ddp.job import DdpJob
+from real.ddp.measure import measure_ddp
+from real.launch.forks import Forks
+from sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
+from sim.training.ddp.record import MeasuredNetwork
+from sim.training.ddp.simulate import simulate_disturbed, simulate_step
+from sim.training.groups import SimulatedGroup
+from topologies import Topology, star
+from topologies.file import loads
+from validation.ddp_run import emulated_wires
+from validation.emulated.plan import MBIT
+from validation.emulated.training import Check, sleeping_layers
+
+RANKS = 4
+BANDWIDTH = 200 * MBIT
+BUCKETS = Bucketing(1)
+STEPS = 60
+DRAWS = 400
+SEED = 20
+
+MEDIAN, P95 = 0.04, 0.10
+"""What the absolute relative errors of a case's median step and of its 95th percentile may be at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisturbedCase:
+    """What disturbs a step, by a name."""
+
+    name: str
+    disturbance: Disturbance = field(default_factory=Disturbance)
+
+
+CASES = (
+    DisturbedCase("slow rank 1.2x", Disturbance(slow_ranks={1: 1.2})),
+    DisturbedCase("slow rank 2x", Disturbance(slow_ranks={1: 2.0})),
+    DisturbedCase("slow link 2x", Disturbance(slow_links=(SlowLink("gpu2", "switch", 2.0),))),
+    DisturbedCase("jitter 0.1", Disturbance(jitter=Lognormal(0.1))),
+    DisturbedCase("jitter 0.3", Disturbance(jitter=Lognormal(0.3))),
+    DisturbedCase("jitter 0.3, slow rank 1.2x", Disturbance(jitter=Lognormal(0.3), slow_ranks={1: 1.2})),
+)
+"""What is validated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDraws:
+    """Predicted draws beside real steps; errors are predicted over measured, less one."""
+
+    drawn: Drawn
+    measured_s: tuple[float, ...]
+
+    def measured(self, share: float) -> float:
+        """What so large a share of the real steps do not exceed."""
+        return float(np.quantile(self.measured_s, share))
+
+    def error(self, share: float) -> float:
+        """Of a quantile."""
+        return self.drawn.quantile(share) / self.measured(share) - 1
+
+
+def only(names: Sequence[str]) -> tuple[DisturbedCase, ...]:
+    """The cases of these names; all of them where none is named."""
+    known = [case.name for case in CASES]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is no case of this plan; write one of {'; '.join(known)}")
+    return tuple(case for case in CASES if not names or case.name in names)
+
+
+def predict(case: DisturbedCase, wires: MeasuredNetwork, draws: int = DRAWS) -> Drawn:
+    """The case's steps, from what ping-pong found on the network that nothing disturbs."""
+    calm = loads(wires.topology, "the measured topology")
+
+    def group(graph: Topology) -> SimulatedGroup:
+        return SimulatedGroup(
+            graph, RANKS, library=wires.library, launch_s=wires.launch_s, workers=GLOO_WORKERS
+        )
+
+    disturbed = group(case.disturbance.links(calm))
+    work, ddp = sleeping_layers(), _ddp()
+    costs = Costs(memory_bandwidth=inf)
+    undisturbed_s = simulate_step(work, group(calm), ddp, costs).step_s
+    return study(
+        case.disturbance,
+        lambda draw: Outcome(simulate_disturbed(work, disturbed, ddp, costs, draw).makespan_s, {}),
+        undisturbed_s,
+        draws=draws,
+        seed=SEED,
+    )
+
+
+def judge(
+    cases: Iterable[DisturbedCase],
+    on_judged: Callable[[DisturbedCase, ComparedDraws], None],
+    steps: int = STEPS,
+) -> None:
+    """Predict and really run each case; a network is built for each that has links of its own.
+
+    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
+    measurement fails.
+    """
+    with Forks() as forks:
+        calm = star(RANKS, bandwidth=BANDWIDTH)
+        with cluster(calm, forks) as built:
+            wires = emulated_wires(built, RANKS)
+        for case in cases:
+            drawn = predict(case, wires)
+            with cluster(case.disturbance.links(calm), forks) as built:
+                found = measure_ddp(
+                    sleeping_layers(), _job(case.disturbance, steps), RANKS, network=built.network
+                )
+            on_judged(case, ComparedDraws(drawn, tuple(step.step_s for step in found.steps)))
+
+
+def checks(judged: Sequence[tuple[DisturbedCase, ComparedDraws]]) -> tuple[Check, ...]:
+    """Each case's two figures that have a tolerance."""
+    return tuple(
+        Check(f"{case.name}: {word}", abs(one.error(share)), most)
+        for case, one in judged
+        for word, share, most in (("median", 0.5, MEDIAN), ("p95", 0.95, P95))
+    )
+
+
+def _ddp() -> DataParallel:
+    return DataParallel(bucketing=BUCKETS, gradient_as_bucket_view=True, comm_hook="allreduce")
+
+
+def _job(disturbance: Disturbance, steps: int) -> DdpJob:
+    jitter = disturbance.jitter
+    return DdpJob(
+        bucketing=BUCKETS, gradient_as_bucket_view=True, iterations=steps,
+        slowdown=dict(disturbance.slow_ranks), sigma=jitter.sigma if isinstance(jitter, Lognormal) else 0.0,
+        seed=SEED + 1,
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Real steps of FSDP, pipelines and tensor parallelism on an emulated network, beside their programs.
+
+The network's parameters come from ping-pong alone (see `links`); layers sleep, so compute is known. Sizes are
+such that a collective takes long beside what the host does for it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from real.collective.emulated import cluster
+from real.launch.forks import Forks
+from real.training.job import Experts, Sleeping, TrainingJob
+from real.training.measure import measure_training
+from topologies import star
+from topologies.words import one_of
+from validation.ddp_run import emulated_wires
+from validation.emulated.plan import MBIT
+from validation.emulated.training import Check
+from validation.training.compare import ComparedTraining, compare_training
+
+RANKS = 4
+BANDWIDTH = 100 * MBIT
+ITERATIONS = 5
+
+MEDIAN, WORST = 0.03, 0.06
+"""What the absolute relative errors of step times may be at most."""
+
+CALM = 0.04
+RERUNS = 2
+"""Steps that spread more than `CALM` are run again, twice at most; the quietest run counts."""
+
+WEIGHTS = Sleeping(layers=4, hidden=512, inner=512, rows=8, forward_s=0.03, backward_s=0.06)
+"""Much to gather, little to hand on."""
+
+ACTIVATIONS = Sleeping(layers=8, hidden=512, inner=16, rows=256, forward_s=0.02, backward_s=0.04)
+"""Little to gather, much to hand on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyCase:
+    """One job by a name."""
+
+    name: str
+    job: TrainingJob
+
+
+_FSDP = TrainingJob(model=WEIGHTS, shard=RANKS, iterations=ITERATIONS)
+_PIPELINE = TrainingJob(model=ACTIVATIONS, pipeline=RANKS, micro_batches=8, iterations=ITERATIONS)
+_TENSOR = TrainingJob(
+    model=replace(ACTIVATIONS, layers=4, rows=512, inner=4, forward_s=0.03, backward_s=0.06),
+    tensor=RANKS,
+    iterations=ITERATIONS,
+)
+
+_EXPERTS = TrainingJob(model=Experts(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
+
+CASES = (
+    StrategyCase("fsdp", _FSDP),
+    StrategyCase("fsdp kept after forward", replace(_FSDP, reshard=False)),
+    StrategyCase("fsdp accumulating", replace(_FSDP, micro_batches=2)),
+    StrategyCase("fsdp reducing each micro-batch", replace(_FSDP, micro_batches=2, sync_each=True)),
+    StrategyCase("fsdp in bfloat16", replace(_FSDP, param_dtype="bfloat16")),
+    StrategyCase("gpipe", replace(_PIPELINE, schedule="gpipe")),
+    StrategyCase("1f1b", replace(_PIPELINE, schedule="1f1b")),
+    StrategyCase("interleaved 1f1b", replace(_PIPELINE, schedule="interleaved1f1b", virtual=2)),
+    StrategyCase("looped bfs", replace(_PIPELINE, schedule="looped_bfs", virtual=2)),
+    StrategyCase(
+        "interleaved zero bubble", replace(_PIPELINE, schedule="interleaved_zero_bubble", virtual=2)
+    ),
+    StrategyCase("zbv", replace(_PIPELINE, schedule="zbv", virtual=2)),
+    StrategyCase("dualpipev", replace(_PIPELINE, schedule="dualpipev", virtual=2)),
+    StrategyCase("tensor", _TENSOR),
+    StrategyCase("tensor, sequence parallel", replace(_TENSOR, sequence_parallel=True)),
+    StrategyCase("experts", _EXPERTS),
+    StrategyCase("experts, uneven", replace(_EXPERTS, model=Experts(skew=0.25))),
+    StrategyCase("experts in pairs", replace(_EXPERTS, expert=2)),
+)
+"""What is validated."""
+
+SHORT = tuple(case for case in CASES if case.name in ("fsdp", "1f1b", "zbv", "tensor"))
+
+
+def only(cases: Sequence[StrategyCase], names: Sequence[str]) -> tuple[StrategyCase, ...]:
+    """The cases of these names; all of them where none is named."""
+    known = [case.name for case in cases]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is no case of this plan; write {one_of(known, name)}")
+    return tuple(case for case in cases if not names or case.name in names)
+
+
+def judge(cases: Sequence[StrategyCase], on_judged: Callable[[StrategyCase, ComparedTraining], None]) -> None:
+    """Predict and really run each case, all on one network.
+
+    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
+    measurement fails.
+    """
+    with Forks() as forks, cluster(star(RANKS, bandwidth=BANDWIDTH), forks) as built:
+        wires = emulated_wires(built, RANKS)
+        for case in cases:
+            found = measure_training(case.job, cluster=built, wires=wires)
+            for _ in range(RERUNS):
+                if found.spread > CALM:
+                    again = measure_training(case.job, cluster=built, wires=wires)
+                    found = min(found, again, key=lambda record: record.spread)
+            on_judged(case, compare_training(found))
+
+
+def checks(judged: Sequence[ComparedTraining]) -> tuple[Check, ...]:
+    """The figures that have a tolerance; of order and bytes none may differ."""
+    errors = np.abs([one.error for one in judged if one.error is not None])
+    return (
+        Check("steps with another order", float(np.mean([not one.same_order for one in judged])), 0.0),
+        Check("steps with other bytes", float(np.mean([not one.same_bytes for one in judged])), 0.0),
+        Check("median error of step times", float(np.median(errors)), MEDIAN),
+        Check("worst error of step times", float(errors.max()), WORST),
+    )

@@ -1,0 +1,144 @@
+"""DataParallel beside DistributedDataParallel and FSDP on two and four GPUs of one machine.
+
+Two TITAN RTX and GPT-2, 4 sequences a GPU: github.com/huggingface/transformers,
+docs/source/ko/perf_train_gpu_many.md @ 0b3473ad40, which prints the seconds of 200 steps, with an NVLink
+bridge and (``NCCL_P2P_DISABLE=1``) without. Four V100 of a p3.8xlarge and mpnet-base, 32 texts a GPU:
+github.com/UKPLab/sentence-transformers, docs/sentence_transformer/training/distributed.rst @ 2df84c728f,
+which prints texts per second.
+
+Neither says in which types it computed, how long texts were, or what connects the TITAN RTX without the
+bridge, so what can be asked is the order of strategies. Of TITAN RTX DDP over NVLink sets the pace of
+compute, of V100 the one GPU that shares nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
+
+from sim.program.libraries import Libraries
+from sim.training.ddp.job import Costs
+from sim.training.ddp.usual import OPERATOR_S, SPREAD
+from sim.training.layout import Layout
+from sim.training.memory import find_optimizer
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.parts import parts_of
+from sim.training.parallel.simulate import simulate_parallel
+from sim.workload.architecture import Architecture, workload
+from sim.workload.devices import GIB, Device, device
+from sim.workload.models import architecture
+from validation.pace import parallel_pace
+from validation.published.training.judged import Counted, Judged, TrainingTable
+
+TITAN_RTX = Device(
+    "titan-rtx", {"float32": 16.3e12, "float16": 130e12}, memory_bandwidth=672e9, memory=24 * GIB,
+    multiprocessors=72,
+)  # fmt: skip
+"""By NVIDIA's data sheet; its bridge has 50 GB/s each way."""
+
+HOST_MEMORY = "4.3GB/s"
+"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3, of whose 7.9 GB/s all-reduces reach the share
+that those of two RTX 4090 are measured to reach of PCIe 4 (17.3 of 31.5 GB/s, calibration rtx4090-pcie)."""
+
+
+class Run(NamedTuple):
+    """A row: a strategy (``alone`` on one GPU), what connects the GPUs, and its seconds a step."""
+
+    series: str
+    strategy: str
+    gpus: int
+    cluster: str
+    settings: tuple[tuple[str, str], ...]
+    step_s: float
+
+    @property
+    def what(self) -> str:
+        """The row in words."""
+        return f"{self.strategy} on {self.gpus}, {dict(self.settings).get('bandwidth', self.cluster)}"
+
+
+def runs() -> list[Run]:
+    """All rows, of each series first the one that sets the pace."""
+    titan, v100, steps, texts = "2 TITAN RTX, GPT-2", "V100, mpnet-base", 200, 32
+    bridge, host = (("bandwidth", "50GB/s"),), (("bandwidth", HOST_MEMORY),)
+    return [
+        Run(titan, "ddp", 2, "star:2", bridge, 101.9003 / steps),
+        Run(titan, "data_parallel", 2, "star:2", bridge, 110.5948 / steps),
+        Run(titan, "ddp", 2, "star:2", host, 131.4367 / steps),
+        Run(v100, "alone", 1, "dgx1-v100", (), texts / 2724),
+        Run(v100, "data_parallel", 4, "dgx1-v100", (), 4 * texts / 3675),
+        Run(v100, "ddp", 4, "dgx1-v100", (), 4 * texts / 6980),
+        Run(v100, "fsdp1", 4, "dgx1-v100", (), 4 * texts / 5782),
+    ]
+
+
+@cache
+def predicted_s(run: Run) -> float:
+    """Seconds of a step, at the pace that the first row of its series sets."""
+    first = next(one for one in runs() if one.series == run.series)
+    job, libraries = _job(first)
+    factor = parallel_pace(job, libraries, job.samples / first.step_s)
+    job, libraries = _job(run)
+    return simulate_parallel(replace(job, factor=factor), libraries).step_s
+
+
+def _job(run: Run) -> tuple[ParallelJob, Libraries]:
+    is_titan = run.cluster.startswith("star")
+    gpu = TITAN_RTX if is_titan else device("v100")
+    batch = 4 if is_titan else 32
+    strategy = "ddp" if run.strategy == "alone" else run.strategy
+    model = architecture("gpt2") if is_titan else _encoder()
+    work = workload(model, gpu, batch, "float16")
+    libraries = Libraries("ideal" if is_titan else "nccl", run.cluster, dict(run.settings), run.gpus)
+    layout = Layout(strategy=strategy, micro_batch=batch)
+    job = ParallelJob(
+        parts=parts_of(work, units=strategy == "fsdp1"), layout=layout, mesh=layout.mesh(run.gpus, run.gpus),
+        batch=batch, optimizer=find_optimizer("adam"),
+        costs=Costs(memory_bandwidth=gpu.streaming, operator_s=OPERATOR_S, spread=SPREAD),
+    )  # fmt: skip
+    return job, libraries
+
+
+def _encoder() -> Architecture:
+    """BERT-base of 32 word pieces without its heads, which mpnet-base is like: one vector is its output."""
+    found = architecture("bert-base:32")
+    blocks = (one for one in found.blocks if not one.name.startswith(("cls.", "loss")))
+    parameters = (one for one in found.parameters if not one.name.startswith("cls."))
+    return replace(found, blocks=tuple(blocks), parameters=tuple(parameters))
+
+
+def judged() -> list[Judged]:
+    """Rows that set nothing."""
+    firsts = {run.series: run for run in reversed(runs())}
+    return [
+        Judged(run.series, run.what, run.step_s, predicted_s(run), firsts[run.series].step_s)
+        for run in runs()
+        if run != firsts[run.series]
+    ]
+
+
+def counted() -> list[Counted]:
+    """Of how many pairs of strategies on as many GPUs the quicker one is named."""
+    pairs = list(_pairs())
+    right = sum(
+        (one.step_s < other.step_s) == (predicted_s(one) < predicted_s(other)) for one, other in pairs
+    )
+    return [Counted("which of two strategies is quicker", right, len(pairs))]
+
+
+def _pairs() -> Iterator[tuple[Run, Run]]:
+    for one, other in combinations(runs(), 2):
+        if (one.series, one.gpus) == (other.series, other.gpus):
+            yield one, other
+
+
+TABLE = TrainingTable(
+    name="data_parallel",
+    title="DataParallel, DDP and FSDP on 2 and 4 GPUs of one machine",
+    source="huggingface/transformers, docs @ 0b3473ad40; UKPLab/sentence-transformers, docs @ 2df84c728f",
+    sets="DDP over NVLink on 2 TITAN RTX, one V100",
+    rule="a step takes as long as the first",
+    judged=judged,
+    counted=counted,
+)

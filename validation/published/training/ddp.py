@@ -1,0 +1,31 @@
+"""DistributedDataParallel and its like on 8 to 256 GPUs: `validation.published.throughput` as a table."""
+
+from validation.published.throughput import judge_others
+from validation.published.training.judged import Judged, TrainingTable
+
+
+def judged() -> list[Judged]:
+    """Rows that set nothing, in parts by what was the limit as measured."""
+    return [
+        Judged(
+            series=row.series,
+            what=f"on {row.row.gpus}",
+            measured=row.row.samples_per_s,
+            predicted=row.predicted,
+            rule=row.linear,
+            part=row.limit,
+        )
+        for row in judge_others()
+        if row.limit != "sets compute"
+    ]
+
+
+TABLE = TrainingTable(
+    name="ddp",
+    title="ResNet-50, VGG-16 and BERT under DDP and its like on 2 to 256 GPUs",
+    source="NVIDIA DeepLearningExamples, DLPerf and others, each named in its file",
+    sets="of each series the first row: one GPU, or one node",
+    rule="linear scaling",
+    judged=judged,
+    unit="samples/s",
+)

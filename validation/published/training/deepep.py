@@ -1,0 +1,137 @@
+"""All-to-alls of a mixture of experts by DeepEP's kernels, from few machines.
+
+github.com/deepseek-ai/DeepEP @ dd758caf4518, docs/legacy.md and README.md: H800 with NVLink of 160 and a
+network card of 50 GB/s a GPU, 8 GPUs a machine; tokens of 7168 elements, 8 of 256 experts each, sent in 8
+bits with a scale for every 128 elements and returned in 16. What is printed is a bandwidth of the slower
+link; bytes that do not leave the GPU or the machine count too, so it may be above what the link carries.
+
+Normal kernels send a token to each machine once, which hands it on; of a machine's groups at most ``groups``
+are chosen. What crosses is then the share of the other machines. One machine says what NVLink carries, four
+what the network does, and the slower of the two judges two and eight. Kernels of low latency send every copy
+by itself: a latency, which two machines set, and then the longer of what goes to other machines and to other
+GPUs, at the links' own rates. The second version's two machines set what the network carries. Its rows on one
+machine have no other scale and are left out.
+"""
+
+import csv
+from collections.abc import Iterator
+from functools import cache
+from math import comb
+from pathlib import Path
+from typing import NamedTuple
+
+from validation.published.training.judged import Judged, TrainingTable
+
+GPUS = 8
+EXPERTS, ACTIVE = 256, 8
+NVLINK, NETWORK = 160.0, 50.0
+TOKEN_BYTES = {"dispatch": 7168 + 4 * 7168 // 128, "combine": 2 * 7168}
+
+
+class Row(NamedTuple):
+    """A measurement: bandwidth in GB/s."""
+
+    part: str
+    gpu: str
+    op: str
+    machines: int
+    tokens: int
+    groups: int
+    gb_per_s: float
+
+    @property
+    def name(self) -> str:
+        """Which of its series it is."""
+        return f"{self.gpu}, {self.machines} x {GPUS}"
+
+    @property
+    def away(self) -> float:
+        """The share of the machines that are others."""
+        return 1 - 1 / self.machines
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All rows."""
+    with Path(__file__).with_name("deepep.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Row(
+                one["part"], one["gpu"], one["op"], int(one["machines"]), int(one["tokens"]),
+                int(one["groups"]), float(one["gb_per_s"]),
+            )
+            for one in csv.DictReader(file)
+        )  # fmt: skip
+
+
+def touched(places: int, among: int) -> float:
+    """How many of so many places with an equal part of the experts a token's experts are on, on average.
+
+    Only experts of ``among`` of the places can be chosen.
+    """
+    each = EXPERTS // places
+    every = each * among
+    return among * (1 - comb(every - each, ACTIVE) / comb(every, ACTIVE))
+
+
+def normal(row: Row, nvlink: float, network: float) -> float:
+    """GB/s of the normal kernels' machines, where links carry so much."""
+    among = min(row.groups, row.machines)
+    machines = touched(row.machines, among)
+    gpus = touched(row.machines * GPUS, among * GPUS)
+    seconds = max(machines * row.away / network, gpus / nvlink)
+    return machines / seconds
+
+
+def low_latency(row: Row, latency_s: float) -> float:
+    """GB/s of kernels of low latency."""
+    copies = row.tokens * ACTIVE * TOKEN_BYTES[row.op] / 1e9
+    own = 1 / (row.machines * GPUS)
+    return copies / (latency_s + _moving(row, copies, own))
+
+
+def latency(row: Row) -> float:
+    """Seconds of a row beside what links take."""
+    copies = row.tokens * ACTIVE * TOKEN_BYTES[row.op] / 1e9
+    return copies / row.gb_per_s - _moving(row, copies, 1 / (row.machines * GPUS))
+
+
+def _moving(row: Row, copies: float, own: float) -> float:
+    return max(copies * row.away / NETWORK, copies * (1 / row.machines - own) / NVLINK)
+
+
+def judged() -> list[Judged]:
+    """The rows that set nothing."""
+    return [one for op in TOKEN_BYTES for part in (_normal, _low_latency, _second) for one in part(op)]
+
+
+def _normal(op: str) -> Iterator[Judged]:
+    known = {row.machines: row for row in rows() if (row.part, row.op) == ("normal", op)}
+    network = known[4].gb_per_s * known[4].away
+    for machines in sorted(known.keys() - {1, 4}):
+        row = known[machines]
+        found = normal(row, known[1].gb_per_s, network)
+        yield Judged(op, row.name, row.gb_per_s, found, NETWORK, "normal")
+
+
+def _low_latency(op: str) -> Iterator[Judged]:
+    known = {row.machines: row for row in rows() if (row.part, row.op) == ("low latency", op)}
+    for machines in sorted(known.keys() - {2}):
+        row = known[machines]
+        found = low_latency(row, latency(known[2]))
+        rule = NVLINK if machines == 1 else NETWORK
+        yield Judged(op, row.name, row.gb_per_s, found, rule, "low latency")
+
+
+def _second(op: str) -> Iterator[Judged]:
+    first, *others = (row for row in rows() if (row.part, row.op) == ("second version", op))
+    for row in others:
+        found = first.gb_per_s * first.away / row.away
+        yield Judged(op, row.name, row.gb_per_s, found, NETWORK, "second version")
+
+
+TABLE = TrainingTable(
+    name="deepep", title="All-to-alls of a mixture of experts by DeepEP's kernels",
+    source="github.com/deepseek-ai/DeepEP @ dd758caf4518",
+    sets="one machine for NVLink, four for the network; of low latency and the second version two machines",
+    rule="the slower link's own rate", judged=judged, unit="GB/s",
+)  # fmt: skip

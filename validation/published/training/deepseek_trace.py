@@ -1,0 +1,51 @@
+"""What DeepSeek-V3's all-to-alls took beside its computing, in a profile of its training.
+
+github.com/deepseek-ai/profile-data @ 4496024, train.json: one forward and one backward of four layers of
+experts, one beside the other as DualPipe has them, 64 expert-parallel ranks on H800, 4,096 tokens, balanced
+routing, no messages of the pipeline. Times are sums over kernels of a stream; which combine is forward's
+follows from the products before it.
+
+Backward's dispatch, which sends tokens and nothing else, sets what the network carries; combines send 16 bits
+an element where it sends 8 and a scale. Compute and communication beside each other take what the longer of
+them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden.
+"""
+
+import csv
+from functools import cache
+from pathlib import Path
+
+from validation.published.training.deepep import TOKEN_BYTES
+from validation.published.training.judged import Judged, TrainingTable
+
+
+@cache
+def seconds() -> dict[str, float]:
+    """Each row's."""
+    with Path(__file__).with_name("deepseek_trace.csv").open(encoding="utf-8", newline="") as file:
+        return {row["what"]: float(row["us"]) / 1e6 for row in csv.DictReader(file)}
+
+
+def judged() -> list[Judged]:
+    """Both combines, and the span."""
+    found = seconds()
+    dispatch = found["dispatch in backward"]
+    combine = dispatch * TOKEN_BYTES["combine"] / TOKEN_BYTES["dispatch"]
+    waiting = found["waiting for others in both"]
+    sent = sum(found[f"{op} in {way}"] for op in TOKEN_BYTES for way in ("forward", "backward"))
+    apart = found["compute"] + sent + waiting
+    beside = max(found["compute"], sent + waiting)
+    return [
+        *(
+            Judged("combine", way, found[f"combine in {way}"], combine, dispatch, "all-to-all")
+            for way in ("forward", "backward")
+        ),
+        Judged("span", "of all streams", found["span"], beside, apart, "overlap"),
+    ]
+
+
+TABLE = TrainingTable(
+    name="deepseek_trace", title="A profile of DeepSeek-V3's training",
+    source="github.com/deepseek-ai/profile-data @ 4496024",
+    sets="the dispatch of backward; of the span each stream by itself",
+    rule="a combine as long as a dispatch; nothing hidden", judged=judged,
+)  # fmt: skip

@@ -1,0 +1,32 @@
+"""The share of a GPU's peak that a published step implies."""
+
+from collections.abc import Callable
+
+LEAST, MOST = 0.05, 4.0
+"""Shares of bfloat16's peak among which an efficiency is looked for: products in 8 bits pass 1."""
+
+NEAR = 1e-4
+"""How near a step must come."""
+
+
+def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
+    """The efficiency with which a step takes so long, or the nearest that there is.
+
+    A step is nearly a straight line over the efficiency's inverse, whose zero is looked for by secants.
+    """
+    found: list[tuple[float, float]] = []
+    efficiency = 0.5
+    for _ in range(12):
+        off = predicted_s(efficiency) / step_s - 1
+        if abs(off) < NEAR:
+            break
+        found.append((1 / efficiency, off))
+        if len(found) == 1:
+            efficiency *= 1 + off
+        else:
+            (before, far), (here, near) = found[-2:]
+            if far == near:
+                break
+            efficiency = 1 / max(here - near * (here - before) / (near - far), 1 / MOST)
+        efficiency = min(max(efficiency, LEAST), MOST)
+    return efficiency

@@ -1,0 +1,178 @@
+"""MPT models under FSDP1 on 8 to 64 GPUs, as llm-foundry's benchmark table has them.
+
+github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216 (Apache-2.0), rows in
+bfloat16: GPT shapes with 50,368 tokens and learned positions, wrapped a block a unit, gradients reduced
+each micro-batch. The table names the A100 machines' network (8 x 200 Gb/s); H100 machines are taken as DGX.
+Of each model on each GPU the row with the fewest GPUs and sequences of 2,048 sets the efficiency of
+products, and those with more GPUs are judged. What Composer does in each step while GPUs wait (batches,
+schedules, the norm that it reads, records) is one number, fitted for each model on all others. The rule of
+thumb is a constant utilization.
+"""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from sim.training.utilization import Utilization
+from sim.workload.decoder import DECODERS, Decoder
+from sim.workload.devices import Device, device
+from validation.published.training.efficiency import solved
+from validation.published.training.fully_sharded import sharded_s
+from validation.published.training.judged import Judged, TrainingTable
+
+MODELS = {
+    "mpt-125m": (12, 768, 12),
+    "mpt-350m": (24, 1024, 16),
+    "mpt-760m": (24, 1536, 12),
+    "mpt-1b": (24, 2048, 16),
+    "mpt-3b": (32, 2560, 20),
+    "mpt-7b": (32, 4096, 32),
+    "mpt-13b": (40, 5120, 40),
+    "mpt-30b": (48, 7168, 56),
+    "mpt-70b": (80, 8192, 64),
+}
+"""Layers, width and heads (scripts/train/yamls/pretrain of the same repository)."""
+
+GPUS = {"a100_40gb": "a100-40gb", "a100_80gb": "a100", "h100_80gb": "h100"}
+
+SETTING = 2048
+"""Tokens of the sequences whose rows are compared across GPU counts."""
+
+HOST_S = (0.0, 0.005, 0.01, 0.015, 0.02)
+"""Seconds of a step in which GPUs may wait for the host, of which the other models' rows choose."""
+
+
+class Run(NamedTuple):
+    """A row; ``precision`` is default, with parameters in float32, or pure, with all in bfloat16."""
+
+    gpu: str
+    model: str
+    sequence: int
+    gpus: int
+    micro_batch: int
+    accumulation: int
+    precision: str
+    checkpointing: str
+    tokens_per_s: float
+
+    @property
+    def decoder(self) -> Decoder:
+        """The model, with positions for its sequences."""
+        layers, width, heads = MODELS[self.model]
+        return replace(
+            DECODERS["gpt3-125m"], name=self.model, layers=layers, width=width, heads=heads,
+            key_value_heads=heads, hidden=4 * width, vocabulary=50368, sequence=self.sequence,
+            longest=self.sequence, positions=self.sequence,
+        )  # fmt: skip
+
+    @property
+    def device(self) -> Device:
+        """The GPU."""
+        return device(GPUS[self.gpu])
+
+    @property
+    def reduced(self) -> str:
+        """The type of gradients on their way: float32 in the newer Composer of H100 rows across machines."""
+        return "float32" if self.gpu == "h100_80gb" and self.gpus > 8 else "bfloat16"
+
+    @property
+    def cluster(self) -> str:
+        """The machine that stands for the table's."""
+        return "dgx-h100" if self.gpu.startswith("h100") else "dgx-a100"
+
+    @property
+    def samples(self) -> int:
+        """Sequences of a step."""
+        return self.gpus * self.micro_batch * self.accumulation
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, as measured."""
+        return self.samples * self.sequence / self.tokens_per_s
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilization, as the table counts it: the whole square of scores."""
+        return Utilization(
+            decoder=self.decoder, samples=self.samples, step_s=self.step_s, gpus=self.gpus,
+            peak=self.device.peak("bfloat16"), checkpointing=self.checkpointing,
+        ).hfu  # fmt: skip
+
+
+def runs() -> Iterator[Run]:
+    """All rows, in the table's order."""
+    with Path(__file__).with_name("llm_foundry.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            sequence, gpus, micro_batch, accumulation = (
+                int(row[name]) for name in ("sequence", "gpus", "micro_batch", "accumulation")
+            )
+            yield Run(
+                row["gpu"], row["model"], sequence, gpus, micro_batch, accumulation, row["precision"],
+                row["checkpointing"], float(row["tokens_per_s"]),
+            )  # fmt: skip
+
+
+def predicted_s(row: Run, efficiency: float) -> float:
+    """A step with products at this share of the peak, but for what the host does alone.
+
+    After two micro-batches each further one takes as long as the second.
+    """
+    most = min(row.accumulation, 2)
+    step_s = _simulated_s(row, efficiency, most)
+    if row.accumulation > most:
+        step_s += (row.accumulation - most) * (step_s - _simulated_s(row, efficiency, 1))
+    return step_s
+
+
+def judged() -> list[Judged]:
+    """Rows with more GPUs than the one that sets their model's efficiency."""
+    found = {host_s: list(_judged(host_s)) for host_s in HOST_S}
+    models = [row.series.split()[0] for row in found[0.0]]
+
+    def others_error(model: str, host_s: float) -> float:
+        rows = zip(found[host_s], models, strict=True)
+        return median(abs(row.error) for row, name in rows if name != model)
+
+    chosen = {model: min(HOST_S, key=partial(others_error, model)) for model in models}
+    return [found[chosen[model]][place] for place, model in enumerate(models)]
+
+
+def _judged(host_s: float) -> Iterator[Judged]:
+    """The rows judged, where the host takes so many seconds of each step."""
+    rows = [row for row in runs() if row.sequence == SETTING]
+    for _, group in groupby(sorted(rows, key=lambda row: row[:2]), key=lambda row: row[:2]):
+        sets, *others = sorted(group, key=lambda row: row.gpus)
+        more = [row for row in others if row.gpus > sets.gpus]
+        efficiency = _solved(sets, sets.step_s - host_s) if more else 0.0
+        for row in more:
+            rule_s = row.step_s * row.hfu / sets.hfu
+            series = f"{row.model} on {GPUS[row.gpu]}, from {sets.gpus}"
+            yield Judged(series, f"on {row.gpus}", row.step_s, predicted_s(row, efficiency) + host_s, rule_s)
+
+
+def _simulated_s(row: Run, efficiency: float, micro_batches: int) -> float:
+    return sharded_s(
+        row.decoder, row.device, row.cluster, row.gpus, efficiency, micro_batch=row.micro_batch,
+        micro_batches=micro_batches, stored="bfloat16" if row.precision == "pure" else "float32",
+        reduced=row.reduced, checkpointing=row.checkpointing,
+    )  # fmt: skip
+
+
+def _solved(row: Run, step_s: float) -> float:
+    """The efficiency with which the row's step takes so long."""
+    return solved(partial(predicted_s, row), step_s)
+
+
+TABLE = TrainingTable(
+    name="llm_foundry",
+    title="MPT under FSDP1 on 8 to 64 A100 or H100",
+    source="github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216",
+    sets="of each model and GPU the row on the fewest GPUs; 10 to 20 ms a step by the other models",
+    rule="constant utilization",
+    judged=judged,
+)

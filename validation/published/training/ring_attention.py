@@ -1,0 +1,128 @@
+"""Ring attention on 8 GPUs of one machine, beside one GPU's kernel on an eighth of the sequence.
+
+github.com/zhuzilin/ring-flash-attention, README.md and benchmark/ @ 899628238f2f (2025-08-04), the batch
+interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in bfloat16 with a causal mask,
+8,192 tokens a GPU. One GPU alone sets what scores take. What each step's merge moves is counted by bytes;
+what unmasked blocks save (`sim.training.context.UNMASKED`) is fitted on one row, the naive ring's forward on
+A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n - 1/2 where
+the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each way.
+"""
+
+import csv
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.program import Operation, Program
+from sim.program.jobs import Job, simulate
+from sim.program.libraries import Libraries
+from sim.training.context import Attention, ContextParallel
+from sim.training.ddp.usual import contention
+from sim.training.layers import RankLayer
+from sim.training.mesh import Communicators, Mesh
+from sim.training.rank import RankList
+from sim.training.sharing import Unshared
+from sim.training.stage import Stage
+from sim.workload.devices import MEMORY_EFFICIENCY, Device, device
+from validation.published.training.judged import Judged, TrainingTable
+
+GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
+FITTED = ("a100", "forward", "ring")
+"""The row that sets what unmasked blocks save."""
+
+
+class Rate(NamedTuple):
+    """A row: iterations of forward, or of ``both`` passes, of all GPUs and of one alone."""
+
+    gpu: str
+    phase: str
+    method: str
+    iterations_per_s: float
+    alone_per_s: float
+
+    @property
+    def device(self) -> Device:
+        """The GPU."""
+        return device({"h800": "h100"}.get(self.gpu, self.gpu))
+
+    @property
+    def ideal_per_s(self) -> float:
+        """What 8 GPUs would reach that lose nothing: their sequence has 64 times the scores."""
+        return self.alone_per_s / GPUS
+
+    @property
+    def naive_per_s(self) -> float:
+        """The rate by arithmetic."""
+        return self.ideal_per_s * (GPUS / (2 * GPUS - 1) if self.method == "ring" else 1.0)
+
+
+def rates() -> list[Rate]:
+    """All rows, in the table's order."""
+    with Path(__file__).with_name("ring_attention.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            Rate(row["gpu"], row["phase"], row["method"], float(row["iterations_per_s"]),
+                 float(row["alone_per_s"]))
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def predicted_per_s(row: Rate) -> float:
+    """Iterations/s of all GPUs, which together have 64 times the scores of the one alone."""
+    forward_s, both_s = (_alone_s(row.gpu, phase) for phase in ("forward", "both"))
+    roofline = row.device.roofline("bfloat16", memory_efficiency=MEMORY_EFFICIENCY)
+    attention = Attention(
+        context=ContextParallel(degree=GPUS, method=row.method), roofline=roofline, dtype="bfloat16",
+        forward_s=forward_s * GPUS**2, backward_s=(both_s - forward_s) * GPUS**2,
+        query=TOKENS * QUERY, key_value=TOKENS * KEY_VALUE,
+    )  # fmt: skip
+    layer = RankLayer(name="attention", forward=attention.forward, backward=attention.backward)
+
+    communicators = Communicators(Mesh(context=GPUS))
+
+    def operations(number: int) -> list[Operation]:
+        rank = RankList(number, communicators)
+        stage = Stage(rank, (layer,), Unshared())
+        stage.forward(0)
+        if row.phase == "both":
+            stage.backward(0, last=True)
+        return rank.operations
+
+    job = Job(Program("ring attention", GPUS, cache(operations)), tuple(range(GPUS)), (0,) * GPUS)
+    libraries = _libraries(row.gpu)
+    taken = contention(libraries.of(job.hosts), row.device)
+    return 1 / simulate([job], libraries, taken)[0].makespan_s
+
+
+def judged() -> list[Judged]:
+    """All rows but the one that sets what unmasked blocks save."""
+    return [
+        Judged(
+            row.gpu, f"{row.method}, {row.phase}", row.iterations_per_s, predicted_per_s(row),
+            row.naive_per_s, row.method,
+        )
+        for row in rates()
+        if row[:3] != FITTED
+    ]  # fmt: skip
+
+
+def _alone_s(gpu: str, phase: str) -> float:
+    """Seconds of one GPU alone."""
+    return next(1 / row.alone_per_s for row in rates() if row[:2] == (gpu, phase))
+
+
+@cache
+def _libraries(gpu: str) -> Libraries:
+    if gpu == "h800":
+        return Libraries("nccl", "dgx-h100:1", {"nvlink": "200GB/s"}, GPUS, calibration=None)
+    return Libraries("nccl", "dgx-a100:1", {}, GPUS)
+
+
+TABLE = TrainingTable(
+    name="ring_attention",
+    title="Ring attention of 65,536 tokens on 8 GPUs, iterations",
+    source="github.com/zhuzilin/ring-flash-attention, README.md @ 899628238f2f",
+    sets="one GPU's kernels; the naive ring's forward on A100 what unmasked blocks save",
+    rule="n / (2 n - 1) of the ideal for a naive ring, all of it for a balanced one",
+    judged=judged,
+    unit="/s",
+)

@@ -1,0 +1,179 @@
+"""Llama 3 8B under FSDP2 in torchtitan, on 8 to 128 GPUs, in long contexts and with asynchronous TP.
+
+github.com/pytorch/torchtitan, benchmarks/ @ b5bcd76c66d0 (2026-08-21): llama3_h100_202412, tables 1 to 3;
+asyncTP_llama3_h100_2025-06, whose sequences are taken as the model's 8,192; llama3-8b_h200_202506. One
+iteration of one run each. Of each series the first row sets the efficiency of products, with attention proper
+at 35 % of the peak, which FlashAttention-2 reaches on H100 (arXiv:2407.08608, abstract), half its square
+computed. GPUs are H100 of 96 GB with 2.4 TB/s, and H200. By how much GPUs differ is one number, fitted for
+each series on the other series' rows with more GPUs. Long contexts are predicted as a naive ring's: how
+sequences were cut is not said, and with balanced work the rates of 2, 4 and 8 ranks would come out 8, 61 and
+82 % too high, so they themselves say which. The naive rules are the first row's rate, and in long contexts
+that rate over the tokens, as if scores took all the time.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from scipy.optimize import brentq
+
+from sim.program.libraries import Libraries
+from sim.training.context import ContextParallel
+from sim.training.ddp.job import Costs
+from sim.training.ddp.usual import SPREAD, contention
+from sim.training.layout import Layout
+from sim.training.memory import find_optimizer
+from sim.training.mesh import DATA
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.parts import Parts
+from sim.training.parallel.simulate import simulate_parallel
+from sim.training.tensor import Numerics, TensorParallel, rank_layers
+from sim.training.tensor.pull import pull_of
+from sim.workload.decoder import decoder
+from sim.workload.devices import Device, device
+from validation.published.training.judged import Judged, TrainingTable
+
+ATTENTION = 0.35
+"""Share of the peak that attention proper reaches."""
+
+SPREADS = (0.015, 0.02, 0.025, 0.03, 0.035)
+"""By how much GPUs may differ, of which the other series' rows choose; the first is the usual."""
+
+
+class Run(NamedTuple):
+    """A row: ``role`` says that it sets its series' efficiency, or what it is judged for."""
+
+    series: str
+    role: str
+    gpu: str
+    gpus: int
+    sequence: int
+    micro_batch: int
+    tensor: int
+    context: int
+    checkpointing: str
+    float8_gather: bool
+    async_tp: bool
+    tokens_per_s: float
+    """Of one GPU."""
+
+    @property
+    def device(self) -> Device:
+        """The GPU."""
+        found = device(self.gpu)
+        return replace(found, memory=96 * 2**30, memory_bandwidth=2.4e12) if self.gpu == "h100" else found
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, as measured."""
+        return self.micro_batch * self.sequence / self.tensor / self.context / self.tokens_per_s
+
+    @property
+    def layout(self) -> Layout:
+        """How it was laid out."""
+        return Layout(
+            strategy="fsdp", tensor=self.tensor, sequence_parallel=self.tensor > 1, context=self.context,
+            context_method="ring", async_tensor=self.async_tp, micro_batch=self.micro_batch,
+            checkpointing=self.checkpointing,
+        )  # fmt: skip
+
+
+def runs() -> Iterator[Run]:
+    """All rows, in the tables' order."""
+    with Path(__file__).with_name("torchtitan.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            gpus, sequence, micro_batch, tensor, context = (
+                int(row[name]) for name in ("gpus", "sequence", "micro_batch", "tensor", "context")
+            )
+            yield Run(
+                row["series"], row["role"], row["gpu"], gpus, sequence, micro_batch, tensor, context,
+                row["checkpointing"], row["float8_gather"] == "1", row["async_tp"] == "1",
+                float(row["tokens_per_s"]),
+            )  # fmt: skip
+
+
+def predicted_s(row: Run, efficiency: float, spread: float = SPREAD) -> float:
+    """A step with products at this share of bfloat16's peak."""
+    gpu, libraries, layout = row.device, _libraries(row.gpu, row.gpus), row.layout
+    mesh = layout.mesh(row.gpus, 8)
+    job = ParallelJob(
+        parts=_parts(row, efficiency), layout=layout, mesh=mesh, batch=row.micro_batch,
+        optimizer=find_optimizer("adam"), precision="float8_e4m3fn" if row.float8_gather else "bfloat16",
+        costs=Costs(
+            memory_bandwidth=gpu.streaming, spread=spread,
+            contention=contention(libraries.of(mesh.together(0, *DATA)), gpu),
+        ),
+    )  # fmt: skip
+    return simulate_parallel(job, libraries).step_s
+
+
+def judged() -> list[Judged]:
+    """The rows of each series but its first."""
+    series = [tuple(group) for _, group in groupby(runs(), key=lambda row: row.series)]
+    scaling = [one for one in series if one[1].role == "scaling"]
+    others = [one for one in series if one not in scaling]
+    by_spread = {spread: [_judged(one, spread)[0] for one in scaling] for spread in SPREADS}
+
+    def error_of_others(place: int, spread: float) -> float:
+        return median(abs(row.error) for other, row in enumerate(by_spread[spread]) if other != place)
+
+    chosen = [min(SPREADS, key=partial(error_of_others, place)) for place in range(len(scaling))]
+    scaled = [by_spread[spread][place] for place, spread in enumerate(chosen)]
+    return [*scaled, *(row for one in others for row in _judged(one, SPREAD))]
+
+
+def _judged(series: Sequence[Run], spread: float) -> list[Judged]:
+    """The rows of a series but its first, which sets the efficiency."""
+    sets, *others = series
+    efficiency = brentq(lambda share: predicted_s(sets, share, spread) - sets.step_s, 0.05, 1.0, xtol=1e-4)
+    return [
+        Judged(
+            row.series, f"{row.gpus} {row.gpu}, {row.sequence} tokens", row.tokens_per_s,
+            row.tokens_per_s * row.step_s / predicted_s(row, efficiency, spread),
+            sets.tokens_per_s * sets.sequence / row.sequence, row.role,
+        )
+        for row in others
+    ]  # fmt: skip
+
+
+def _parts(row: Run, efficiency: float) -> Parts:
+    gpu, layout = row.device, row.layout
+    model = replace(decoder("llama3.1-8b"), sequence=row.sequence, longest=row.sequence)
+    group = layout.mesh(row.gpus, 8).together(0, "tensor")
+    parallel = TensorParallel(
+        degree=row.tensor, style="dtensor", sequence=layout.sequence_parallel,
+        pull=pull_of(_libraries(row.gpu, row.gpus), group, gpu) if row.async_tp else None,
+    )  # fmt: skip
+    layers = rank_layers(
+        model, gpu.roofline("bfloat16", efficiency), micro_batch=row.micro_batch, parallel=parallel,
+        context=ContextParallel(degree=row.context, method=layout.context_method),
+        numerics=Numerics(
+            dtype="float32", checkpointing=row.checkpointing, causal=True,
+            attention=gpu.roofline("bfloat16", ATTENTION),
+        ),
+    )  # fmt: skip
+    between = (0,) * (len(layers) - 1)
+    return Parts(
+        name=model.name, sample="", layers=layers, between_nbytes=between, num_parameters=model.num_parameters
+    )
+
+
+@cache
+def _libraries(gpu: str, gpus: int) -> Libraries:
+    return Libraries("nccl", f"dgx-{gpu}:{gpus // 8}", {}, gpus)
+
+
+TABLE = TrainingTable(
+    name="torchtitan",
+    title="Llama 3 8B in torchtitan, tokens/s of a GPU",
+    source="github.com/pytorch/torchtitan, benchmarks/ @ b5bcd76c66d0",
+    sets="the first row of each series",
+    rule="the first row's rate; in long contexts over the tokens, as if scores took all the time",
+    judged=judged,
+    unit="/s",
+)

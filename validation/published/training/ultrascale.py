@@ -1,0 +1,345 @@
+"""Layouts of Llama shapes of 1 to 80 billion parameters on 8 to 64 H100: which of those measured is quickest.
+
+nanotron's sweep for the Ultra-Scale Playbook (huggingface.co/spaces/nanotron/ultrascale-playbook,
+fragments/benchmarks_interactive.html @ 924e4d0b88e0): 1F1B, sequence parallelism, no checkpointing,
+bfloat16 with float32 gradients, 256 sequences of 4,096 tokens a step. Products have the GPU's usual
+efficiency and no row sets it; across machines collectives have the bandwidths measured on the same cluster,
+and stages are cut as nanotron cuts them. What framework and cluster add (`Fitted`) is fitted for each model
+on the rows of the others. The naive rule is the least product of tensor parallelism and pipeline.
+
+The form, and what figures are chosen among, come from a look at all rows. Two parts of it say what rows have
+in common, without a known cause: `Fitted.crowded_s`, and that pipelines on several machines whose gradients
+are all-reduced (no ZeRO) have messages as slow as those whose memory is short.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import groupby
+from math import ceil, log
+from pathlib import Path
+from statistics import fmean, median
+from typing import NamedTuple
+
+from scipy.stats import spearmanr
+
+from sim.collective import Collective
+from sim.program.libraries import Libraries
+from sim.training.groups import CollectiveTime, library_time
+from sim.training.layers import RankLayer
+from sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
+from sim.workload.decoder import Decoder
+from sim.workload.devices import GIB, device
+from validation.published.training.aleph_alpha import NORMS
+from validation.published.training.judged import Correlated, Counted, Judged, TrainingTable
+from validation.published.training.laid_out import of_llamas_kind
+
+MODELS = {
+    "1B": (16, 2048, 32, 8192),
+    "3B": (28, 3072, 32, 8192),
+    "8B": (32, 4096, 32, 14336),
+    "80B": (80, 8192, 64, 28672),
+}
+"""Layers, width, heads and width of the feed-forward network; all heads have keys of their own."""
+
+TIED = {"1B", "3B"}
+"""Models whose output product has the embedding's weights, of which the last stage has a copy."""
+
+VOCABULARY = 131072
+SEQUENCE = 4096
+SAMPLES = 256
+GPU = device("h100")
+MACHINE = 8
+"""GPUs of one."""
+
+NEAR = 0.1
+"""By how much the layout that is chosen may be slower than the best."""
+
+BANDWIDTHS = {
+    1: (436e9, 250e9),
+    2: (362e9, 183e9),
+    4: (160e9, 117e9),
+    8: (99.6e9, 68.8e9),
+    16: (84.7e9, 54.7e9),
+    32: (64.9e9, 28.0e9),
+    64: (32.9e9, 11.1e9),
+}
+"""Bytes/s on as many whole machines of the cluster, the mean of many runs: of all-reduces, and of gathers and
+scatters (fragments/pp_comm_bandwidth.html of the same source). They are taken as bus bandwidths."""
+
+
+class Fitted(NamedTuple):
+    """What the framework and the cluster add, in seconds, and the bytes of a GPU that no layout has.
+
+    The host needs ``host_s`` for the kernels of a layer, forward and backward, whatever a rank's share
+    of the work; for each tensor-parallel rank ``network_s`` more where their group is on several machines,
+    and ``crowded_s`` where stages are. A message between stages takes ``message_s``, and ``slow_s`` where
+    memory is short and is given back and asked for anew.
+    """
+
+    host_s: float
+    network_s: float
+    crowded_s: float
+    message_s: float
+    slow_s: float
+    reserve: float
+
+
+OPTIONS: dict[str, tuple[float, ...]] = {
+    "host_s": (0.003, 0.0035, 0.004, 0.0045, 0.005, 0.0055, 0.006),
+    "network_s": (0.0, 0.0001, 0.0002, 0.0003, 0.0004, 0.0005),
+    "crowded_s": (0.0, 0.0015, 0.002, 0.0025, 0.003, 0.0035, 0.004),
+    "message_s": (0.0, 0.001, 0.002, 0.003, 0.005),
+    "slow_s": (0.2, 0.4, 0.5, 0.6, 0.7, 0.8),
+    "reserve": tuple(GIB * number for number in range(6, 26, 2)),
+}
+"""What they are chosen among, one after another."""
+
+ROUNDS = 3
+"""How often each is chosen anew beside the others."""
+
+
+class Run(NamedTuple):
+    """A row; ``zero`` is 1 where the optimizer is dealt out."""
+
+    model: str
+    gpus: int
+    replicas: int
+    pipeline: int
+    tensor: int
+    zero: int
+    micro_batch: int
+    tokens_per_s_per_gpu: float
+
+    @property
+    def decoder(self) -> Decoder:
+        """The model."""
+        return of_llamas_kind(self.model, MODELS[self.model], VOCABULARY, SEQUENCE)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, as measured."""
+        return SAMPLES * SEQUENCE / self.gpus / self.tokens_per_s_per_gpu
+
+    @property
+    def micro_batches(self) -> int:
+        """Those of a replica's step."""
+        return SAMPLES // self.replicas // self.micro_batch
+
+    @property
+    def machines(self) -> int:
+        """Those of the job."""
+        return ceil(self.gpus / MACHINE)
+
+
+class Parts(NamedTuple):
+    """What a layout's step is made of: stages' layers and which of them has the head, times, bytes."""
+
+    stages: tuple[int, ...]
+    head: int
+    layer_s: float
+    head_s: float
+    reduced_s: float
+    nbytes: float
+
+
+@cache
+def runs() -> tuple[Run, ...]:
+    """All rows."""
+    with Path(__file__).with_name("ultrascale.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Run(
+                model=row["model"], **{name: int(row[name]) for name in Run._fields[1:7]},
+                tokens_per_s_per_gpu=float(row["tokens_per_s_per_gpu"]),
+            )
+            for row in csv.DictReader(file)
+        )  # fmt: skip
+
+
+def predicted_s(run: Run, fitted: Fitted) -> float:
+    """Seconds of a step: the longest stage sets the pace, the others fill and drain, gradients are summed."""
+    parts = parts_of(run)
+    least_s = fitted.host_s
+    if run.tensor > 1 and run.pipeline > 1 and run.machines > 1:
+        least_s += fitted.crowded_s * run.tensor
+    elif run.tensor > MACHINE:
+        least_s += fitted.network_s * run.tensor
+    layer_s = max(parts.layer_s, least_s)
+    stages = [layers * layer_s for layers in parts.stages]
+    stages[parts.head] += parts.head_s
+    passed_s = (run.micro_batches - 1) * max(stages) + sum(stages)
+    if run.pipeline > 1:
+        short = parts.nbytes > GPU.memory - fitted.reserve
+        slow = short or (not run.zero and run.replicas > 1 and run.machines > 1)
+        # messages that one waits for after another where sends and receives are exchanged in pairs
+        waits = 2 * (run.pipeline - 1) * run.micro_batches / run.pipeline + 2 * (run.pipeline - 2)
+        passed_s += waits * (fitted.slow_s if slow else fitted.message_s)
+    return passed_s + parts.reduced_s
+
+
+@cache
+def fitted(model: str) -> Fitted:
+    """What is fitted for a model: the figures that are off least for the others, by mean logarithms."""
+    others = [run for run in runs() if run.model != model]
+
+    def off(chosen: Fitted) -> float:
+        return fmean(abs(log(predicted_s(run, chosen) / run.step_s)) for run in others)
+
+    best = Fitted(**{name: options[len(options) // 2] for name, options in OPTIONS.items()})
+    for name, options in [*OPTIONS.items()] * ROUNDS:
+        best = min((best._replace(**{name: value}) for value in options), key=off)
+    return best
+
+
+def ranked_s(run: Run) -> float:
+    """By what the layouts of a cell are in order."""
+    return predicted_s(run, fitted(run.model))
+
+
+@cache
+def cells() -> tuple[tuple[Run, ...], ...]:
+    """The rows of each model and number of GPUs."""
+    rows = sorted(runs(), key=lambda run: run[:2])
+    return tuple(tuple(group) for _, group in groupby(rows, key=lambda run: run[:2]))
+
+
+def correlation(rows: Sequence[Run], rank: Callable[[Run], float]) -> float:
+    """Spearman's, between times as measured and as ranked."""
+    return float(spearmanr([run.step_s for run in rows], [rank(run) for run in rows]).statistic)
+
+
+def ruled(run: Run) -> float:
+    """By what the naive rule has the layouts of a cell in order."""
+    return run.tensor * run.pipeline + run.tensor / SAMPLES
+
+
+def judged() -> list[Judged]:
+    """For each cell the throughput of the best layout, of the one that is chosen, and of the naive rule's."""
+    found = []
+    for cell in cells():
+        best = max(run.tokens_per_s_per_gpu for run in cell)
+        chosen = min(cell, key=ranked_s).tokens_per_s_per_gpu
+        rule = min(cell, key=ruled).tokens_per_s_per_gpu
+        found.append(Judged(f"{cell[0].model} on {cell[0].gpus}", "the choice", best, chosen, rule))
+    return found
+
+
+def counted() -> list[Counted]:
+    """In how many cells the choice is nearly the best."""
+    rows = judged()
+    return [
+        Counted(
+            "the choice is within 10 % of the best", sum(row.error >= -NEAR for row in rows), len(rows),
+            sum(row.rule_error >= -NEAR for row in rows),
+        )
+    ]  # fmt: skip
+
+
+def correlated() -> list[Correlated]:
+    """How alike the orders are: over all rows, and in the middle one of the cells."""
+    found, rule = (median(correlation(cell, rank) for cell in cells()) for rank in (ranked_s, ruled))
+    return [
+        Correlated(f"steps of all {len(runs())} layouts", correlation(runs(), ranked_s)),
+        Correlated("steps of a cell, the median", found, rule),
+    ]
+
+
+@cache
+def _layers(decoder: Decoder, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
+    pace = GPU.roofline("bfloat16", GPU.wide_efficiency)
+    parallel = TensorParallel(degree=tensor, sequence=tensor > 1)
+    return rank_layers(
+        decoder, pace, micro_batch=micro_batch, parallel=parallel, numerics=Numerics(dtype="bfloat16")
+    )
+
+
+@cache
+def parts_of(run: Run) -> Parts:
+    """What the step of a layout is made of."""
+    decoder, tensor = run.decoder, run.tensor
+    layers = _layers(decoder, tensor, run.micro_batch)
+    time = _time(tensor, run.machines)
+    layer_s, head_s = (
+        pass_s(one.forward, time) + pass_s(one.backward, time) for one in (layers[1], layers[-1])
+    )
+    stages, head = cut(run.model, run.pipeline)
+    parameters = _parameters(run, stages, head)
+    # activations wait in a stage for as many micro-batches as there are stages from it on
+    tokens = run.micro_batch * SEQUENCE
+    kept = layers[1].kept_nbytes + NORMS * tokens * decoder.width // tensor
+    states = 6 + 12 / (run.replicas if run.zero else 1)
+    nbytes = [
+        states * own + min(run.pipeline - stage, run.micro_batches) * count * kept
+        for stage, (own, count) in enumerate(zip(parameters, stages, strict=True))
+    ]
+    return Parts(stages, head, layer_s, head_s, _reduced_s(run, 4 * max(parameters)), max(nbytes))
+
+
+@cache
+def cut(model: str, pipeline: int) -> tuple[tuple[int, ...], int]:
+    """Layers of each stage, and the stage of the head, as nanotron has them.
+
+    It goes through layers and head with the parameters of their products as their work; a stage is
+    full when what has come so far is more than its share (nanotron, build_model).
+    """
+    layers, width, _, hidden = MODELS[model]
+    layer, head = 4 * width**2 + 3 * width * hidden, VOCABULARY * width
+    stages, stage = [0] * pipeline, 0
+    for number in range(1, layers + 1):
+        stages[stage] += 1
+        if number * layer * pipeline > (layers * layer + head) * (stage + 1):
+            stage += 1
+    return tuple(stages), stage
+
+
+def _parameters(run: Run, stages: Sequence[int], head: int) -> list[float]:
+    """Of a rank of each stage."""
+    decoder = run.decoder
+    found = [count * decoder.layer_parameters(0) / run.tensor for count in stages]
+    vocabulary = VOCABULARY * decoder.width / run.tensor
+    found[0] += vocabulary
+    if head or run.model not in TIED:
+        found[head] += vocabulary
+    return found
+
+
+@cache
+def _time(tensor: int, machines: int) -> CollectiveTime:
+    """What tensor-parallel ranks' exchanges take."""
+    if tensor == 1:
+        return lambda _: 0.0
+    if tensor > MACHINE:
+        return partial(_measured_s, machines=machines)
+    return library_time(Libraries("nccl", "dgx-h100", {}, MACHINE).of(tuple(range(tensor))))
+
+
+def _measured_s(collective: Collective, *, machines: int) -> float:
+    """At the bandwidth that was measured on as many machines as the job has."""
+    whole, half = BANDWIDTHS[machines]
+    share = (collective.ranks - 1) / collective.ranks
+    passes, rate = (2, whole) if collective.kind == "all_reduce" else (1, half)
+    return passes * share * collective.nbytes / rate
+
+
+def _reduced_s(run: Run, nbytes: float) -> float:
+    """Summing gradients at the end, where each group has its GPUs' share of a machine's network."""
+    if run.replicas == 1:
+        return 0.0
+    summed = Collective("all_reduce", run.replicas, int(nbytes))
+    if run.replicas * run.tensor <= MACHINE:
+        return _measured_s(summed, machines=1)
+    beside = min(run.tensor, MACHINE)
+    return beside * _measured_s(summed, machines=run.machines)
+
+
+TABLE = TrainingTable(
+    name="ultrascale",
+    title="The quickest of measured layouts on 8 to 64 H100",
+    source="huggingface.co/spaces/nanotron/ultrascale-playbook",
+    sets="none; six figures of framework and cluster by the other models",
+    rule="least tensor parallelism times pipeline",
+    unit="tokens/s",
+    judged=judged,
+    counted=counted,
+    correlated=correlated,
+)

@@ -1,0 +1,179 @@
+"""Pipelines that the paper of the zero bubble measured, and how its schedules do in simulation.
+
+Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241): on up to 32 A100 in four machines
+over RoCE, in a fork of Megatron-LM, with neither tensor nor data parallelism. ``profiled.csv`` has the times
+of a micro-batch's passes on one inner rank (table 9) and the bubbles that the authors calculated of them
+(table 5); ``measured.csv`` the throughputs (tables 4 and 6).
+"""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from sim.program import Program
+from sim.program.given import simulate_given
+from sim.program.timeline import ProgramTimeline
+from sim.training.layers import RankLayer, Work
+from sim.training.pipeline.actions import Table
+from sim.training.pipeline.placement import Placement
+from sim.training.pipeline.program import find_runtime, pipeline
+from sim.training.pipeline.schedules import PassTimes, tables, zb_2p
+from validation.published.training.judged import Judged, TrainingTable
+
+HERE = Path(__file__).parent
+
+LAYERS = {"1.5B": 24, "6.2B": 32, "14.6B": 48, "28.3B": 64}
+"""Layers, with the embedding and the head as one each, for the first and the last stage have one less."""
+
+NAMES = {"1F1B": "1f1b", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2", "ZB-1p": "zb-h1", "ZB-V": "zbv"}
+"""Whose tables a schedule has. ZB-1p, which the authors search for, has ZB-H1's bubbles (table 5)."""
+
+SYNCHRONOUS = ("1F1B", "1F1B-I")
+"""What ends for all ranks at once; ranks of the others step their optimizer when they have done their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """One row of tables 9 and 5, times in seconds; ``bubbles`` are shares of the step, by schedule."""
+
+    model: str
+    ranks: int
+    micro_batches: int
+    times: PassTimes
+    bubbles: dict[str, float]
+
+
+class Measured(NamedTuple):
+    """One cell of tables 4 or 6."""
+
+    table: int
+    model: str
+    ranks: int
+    micro_batches: int
+    samples_a_micro_batch: int
+    schedule: str
+    samples_per_gpu_per_s: float
+
+
+def profiled() -> tuple[Profiled, ...]:
+    """The profiled pipelines."""
+    return tuple(
+        Profiled(
+            row["model"],
+            int(row["ranks"]),
+            int(row["micro_batches"]),
+            PassTimes(*(float(row[f"{name}_ms"]) / 1e3 for name in PassTimes._fields)),
+            {name: float(row[name]) for name in ("1F1B", "1F1B-I", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p")},
+        )
+        for row in _rows("profiled.csv")
+    )
+
+
+def measured() -> tuple[Measured, ...]:
+    """The measured throughputs."""
+    return tuple(
+        Measured(
+            int(row["table"]),
+            row["model"],
+            int(row["ranks"]),
+            int(row["micro_batches"]),
+            int(row["samples_a_micro_batch"]),
+            row["schedule"],
+            float(row["samples_per_gpu_per_s"]),
+        )
+        for row in _rows("measured.csv")
+    )
+
+
+def step_s(
+    schedule: str, model: str, ranks: int, micro_batches: int, times: PassTimes, *, whose: str = "decoupled"
+) -> float:
+    """Seconds of a step by simulation; ``whose`` runtime sends the messages."""
+    stages_a_rank = {"1F1B-I": LAYERS[model] // ranks, "ZB-V": 2}.get(schedule, 1)
+    name = NAMES.get(schedule, "interleaved1f1b")
+    if schedule.startswith("ZB-2p"):
+        own: tuple[Table, ...] = zb_2p(ranks, micro_batches, times)
+    else:
+        own = tables(name, ranks, stages_a_rank, micro_batches)
+    layer = _layer(times, stages_a_rank)
+    place = Placement(ranks, stages_a_rank, v=schedule == "ZB-V")
+    program: Program = pipeline(
+        f"{schedule} {model}", own, place, lambda _: (layer,), find_runtime(whose, name)
+    )
+    done = simulate_given(program, {}, message_s=times.message)
+    return done.makespan_s if schedule in SYNCHRONOUS else _longest(done)
+
+
+def bubble(schedule: str, row: Profiled) -> float:
+    """The share of a step in which a rank does nothing, messages holding nobody up."""
+    work = row.micro_batches * sum(row.times[:3])
+    return 1 - work / step_s(schedule, row.model, row.ranks, row.micro_batches, row.times)
+
+
+def predicted(row: Measured) -> float:
+    """Samples a GPU and second, up to a factor of the model and table; Megatron-LM's runtime where it is its.
+
+    Table 6 is of micro-batches and stages of which no times were profiled: those of table 9 are taken, by
+    layers a rank and samples.
+    """
+    near = [one for one in profiled() if one.model == row.model]
+    times = next((one for one in near if one.micro_batches == row.micro_batches), near[0]).times
+    if row.table == 6:
+        scale = row.samples_a_micro_batch * near[0].ranks / row.ranks
+        forward, input_gradient, weight_gradient = (scale * one for one in times[:3])
+        message = row.samples_a_micro_batch * times.message
+        times = PassTimes(forward, input_gradient, weight_gradient, message)
+    whose = "megatron" if row.schedule in SYNCHRONOUS else "decoupled"
+    seconds = step_s(row.schedule, row.model, row.ranks, row.micro_batches, times, whose=whose)
+    return row.micro_batches * row.samples_a_micro_batch / seconds / row.ranks
+
+
+def judged() -> Iterator[Judged]:
+    """The measured rows as samples a GPU and second, with one factor a model and table."""
+    rows = sorted(measured(), key=lambda row: (row.table, row.model))
+    for (table, model), some in groupby(rows, key=lambda row: (row.table, row.model)):
+        own = [(row, predicted(row)) for row in some]
+        factor = median(row.samples_per_gpu_per_s / raw for row, raw in own)
+        rule = median(row.samples_per_gpu_per_s for row, _ in own)
+        for row, raw in own:
+            what = f"{row.ranks} ranks, {row.micro_batches} micro-batches, {row.schedule}"
+            yield Judged(
+                f"table {table} {model}", what, row.samples_per_gpu_per_s, factor * raw, rule, row.schedule
+            )
+
+
+def _layer(times: PassTimes, stages_a_rank: int) -> RankLayer:
+    forward, input_gradient, weight_gradient = (one / stages_a_rank for one in times[:3])
+    return RankLayer(
+        name="layers",
+        forward=(Work(forward),),
+        backward=(Work(input_gradient + weight_gradient),),
+        input_gradient=(Work(input_gradient),),
+        weight_gradient=(Work(weight_gradient),),
+    )
+
+
+def _longest(done: ProgramTimeline) -> float:
+    """The longest that any rank takes from its own beginning to its own end."""
+    own = [[span for span in spans if span.kind not in ("message", "wait")] for spans in done.spans.values()]
+    return max(max(span.end for span in spans) - min(span.begin for span in spans) for spans in own)
+
+
+def _rows(file: str) -> Iterator[dict[str, str]]:
+    with (HERE / file).open(encoding="utf-8", newline="") as text:
+        yield from csv.DictReader(text)
+
+
+TABLE = TrainingTable(
+    name="zero_bubble",
+    title="1F1B and zero bubbles on 8 to 32 A100",
+    source="arXiv:2401.10241, tables 4, 5, 6 and 9",
+    sets="profiled passes, and one factor a model and table",
+    rule="the median of model and table, whatever the schedule",
+    judged=lambda: list(judged()),
+    unit="samples/s",
+)

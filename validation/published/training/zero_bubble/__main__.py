@@ -1,0 +1,21 @@
+"""``python -m validation.published.training.zero_bubble`` compares with the paper's figures."""
+
+from validation.published.training.judged import lines
+from validation.published.training.zero_bubble import TABLE, bubble, profiled
+
+
+def main() -> None:
+    """Print a line a row, then what remains."""
+    print("bubbles, calculated by the authors (table 5) and simulated, messages holding nobody up")
+    for row in profiled():
+        parts = [
+            f"{name} {row.bubbles[name]:.4f} {bubble(name, row):.4f}" for name in ("1F1B", "ZB-H1", "ZB-H2")
+        ]
+        print(
+            f"{row.model:>6} {row.ranks:>3} ranks {row.micro_batches:>4} micro-batches | " + " | ".join(parts)
+        )
+    print("\n".join(lines(TABLE, TABLE.judged())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""A training step's program beside the steps that were really run: who says what, and how long it takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from real.training.record import RankStep, Step, TrainingRecord
+from sim.program import Call, Program, Recv, Send, Together
+from sim.program.jobs import Job, simulate
+from sim.program.libraries import Libraries
+from topologies import Topology
+from topologies.file import loads
+from validation.training.program import program_of
+
+
+class Asked(NamedTuple):
+    """One collective or message in the order in which a rank asks for it.
+
+    ``ranks`` are the group's, or of a message the other end alone.
+    """
+
+    kind: str
+    nbytes: int
+    ranks: tuple[int, ...]
+
+    def __str__(self) -> str:
+        word = {"send": "to", "recv": "from"}.get(self.kind, "on")
+        return f"{self.kind} of {self.nbytes} bytes {word} {', '.join(map(str, self.ranks))}"
+
+
+def planned(program: Program) -> tuple[tuple[Asked, ...], ...]:
+    """What each rank asks for by its program."""
+    return tuple(_of_program(program, rank) for rank in range(program.ranks))
+
+
+def seen(step: Step) -> tuple[tuple[Asked, ...], ...]:
+    """What each rank asked for in a real step."""
+    return tuple(_of_rank(rank) for rank in step)
+
+
+def _of_program(program: Program, rank: int) -> tuple[Asked, ...]:
+    found: list[Asked] = []
+    for operation in program.operations(rank):
+        action = operation.action
+        if isinstance(action, Call):
+            found.append(Asked(action.collective.kind, _own_nbytes(action, rank), action.group.ranks))
+        for part in action.parts if isinstance(action, Together) else (action,):
+            if isinstance(part, Send | Recv):
+                found.append(Asked("send" if isinstance(part, Send) else "recv", part.nbytes, (part.peer,)))
+    return tuple(found)
+
+
+def _own_nbytes(call: Call, rank: int) -> int:
+    """What a rank has for a collective: of an uneven all_to_all its own row."""
+    splits = call.collective.splits
+    if splits is None:
+        return call.collective.nbytes
+    return sum(splits[call.group.ranks.index(rank)]) * call.collective.itemsize
+
+
+def _of_rank(rank: RankStep) -> tuple[Asked, ...]:
+    return tuple(Asked(one.kind, one.nbytes, one.ranks if one.peer < 0 else (one.peer,)) for one in rank.said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedTraining:
+    """Real steps beside their program; ``predicted_s`` is its makespan where a network was measured."""
+
+    record: TrainingRecord
+    differences: tuple[str, ...]
+    """Where the two say something else: the first on each rank, in each step."""
+    same_order: bool
+    same_bytes: bool
+    asked: int
+    predicted_s: float | None
+
+    @property
+    def error(self) -> float | None:
+        """The predicted step over the median measured one, less one."""
+        return None if self.predicted_s is None else self.predicted_s / self.record.step_s - 1
+
+
+def compare_training(record: TrainingRecord) -> ComparedTraining:
+    """A measured run beside its program."""
+    program = program_of(record.job)
+    plan = planned(program)
+    steps = [seen(step) for step in record.steps]
+    return ComparedTraining(
+        record=record,
+        differences=tuple(line for step in steps for line in _differences(plan, step)),
+        same_order=all(_without_bytes(plan) == _without_bytes(step) for step in steps),
+        same_bytes=all(
+            [[one.nbytes for one in rank] for rank in plan] == [[one.nbytes for one in rank] for rank in step]
+            for step in steps
+        ),
+        asked=sum(map(len, plan)),
+        predicted_s=None
+        if record.wires is None
+        else predict(program, loads(record.wires.topology, "the measured network")),
+    )
+
+
+def predict(program: Program, graph: Topology) -> float:
+    """Seconds of a program over Gloo, on a network as ping-pong found it."""
+    where = tuple(range(program.ranks))
+    (found,) = simulate([Job(program, where)], Libraries.on("gloo", graph, program.ranks))
+    return found.makespan_s
+
+
+def _without_bytes(ranks: Sequence[Sequence[Asked]]) -> list[list[tuple[str, tuple[int, ...]]]]:
+    return [[(one.kind, one.ranks) for one in rank] for rank in ranks]
+
+
+def _differences(plan: Sequence[Sequence[Asked]], step: Sequence[Sequence[Asked]]) -> list[str]:
+    found = []
+    for rank, (ours, theirs) in enumerate(zip(plan, step, strict=True)):
+        for number, (one, other) in enumerate(zip_longest(ours, theirs)):
+            if one != other:
+                found.append(
+                    f"rank {rank}, number {number}: {other or 'nothing'}, where the program has "
+                    f"{one or 'nothing'}"
+                )
+                break
+    return found

@@ -1,0 +1,49 @@
+"""The program of layers of experts that `real.training` really runs (`real.training.experts`)."""
+
+from real.training.job import Experts, TrainingJob
+from sim.collective import Collective
+from sim.training.layers import Exchange, RankLayer, Work
+from sim.training.mesh import DATA
+from sim.training.rank import RankList
+from sim.training.sharing import Unshared
+from sim.training.stage import Stage
+
+
+def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
+    """Write what a rank does in a step."""
+    along = rank.communicators.along
+    layer = _layer(job, model, along(rank.rank, "expert").ranks.index(rank.rank))
+    stage = Stage(rank, [layer] * model.layers, Unshared())
+    for number in range(job.micro_batches):
+        stage.forward(number)
+        stage.backward(number, last=number == job.micro_batches - 1)
+    router = 4 * model.layers * model.hidden * model.experts
+    experts = 8 * model.layers * model.hidden * model.inner * model.experts // job.expert
+    for name, nbytes, dimensions in (("routers", router, DATA), ("experts", experts, ("expert_data",))):
+        group = along(rank.rank, *dimensions)
+        rank.call(group, Collective("all_reduce", len(group.ranks), nbytes), f"gradients of {name}")
+
+
+def _layer(job: TrainingJob, model: Experts, position: int) -> RankLayer:
+    """A layer on the rank at this position among those that deal experts out; all layers are alike."""
+    ranks, each = job.expert, model.experts // job.expert
+    load = model.load(position, ranks)
+    counts = [model.counts(sender) for sender in range(ranks)]
+    rows = [
+        [sum(own[receiver * each : (receiver + 1) * each]) for receiver in range(ranks)] for own in counts
+    ]
+    there, back = (
+        [[count * model.hidden for count in row] for row in way]
+        for way in (rows, list(zip(*rows, strict=True)))
+    )
+    told = Exchange(("expert",), Collective("all_gather", ranks, 8 * ranks * model.experts))
+    sent, returned, probabilities, theirs = (
+        Exchange(("expert",), Collective.uneven(way))
+        for way in (there, back, rows, list(zip(*rows, strict=True)))
+    )
+    half, back_half = model.forward_s / 2, model.backward_s / 2
+    return RankLayer(
+        name="experts",
+        forward=(Work(half), told, sent, probabilities, Work(load * half), returned),
+        backward=(sent, Work(load * back_half), theirs, returned, Work(back_half)),
+    )

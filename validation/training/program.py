@@ -1,0 +1,244 @@
+"""The program of a training that `real.training` really runs: on Gloo, whose collectives block the host."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from math import inf
+
+from real.training.job import Experts, Sleeping, TrainingJob
+from sim.collective import Collective
+from sim.program import Operation, Program
+from sim.training.context import Attention
+from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.plan import plan_of_layers
+from sim.training.fsdp.fully_shard import FullyShard
+from sim.training.fsdp.policy import FullyShardPolicy
+from sim.training.layers import Exchange, Pass, RankLayer, Work
+from sim.training.mesh import DATA, Communicators
+from sim.training.pipeline.messages import Messages
+from sim.training.pipeline.program import find_runtime, prepare
+from sim.training.pipeline.schedules import tables
+from sim.training.rank import RankList
+from sim.training.sharing import Sharing, Unshared
+from sim.training.stage import Stage
+from sim.training.tensor import Numerics, TensorParallel, rank_layers
+from sim.training.zero import ZeroRedundant
+from sim.workload.decoder import Decoder
+from sim.workload.devices import Roofline
+from sim.workload.workload import Tensor
+from validation.training.experts import write_experts
+
+WORKERS = 2
+"""Threads of a ProcessGroupGloo."""
+
+HOST_S = 5e-4
+"""Seconds by which some hosts are later than others in each layer: more than a latency, less than matters."""
+
+_UNKNOWN = Roofline(1e10, 1e10, 4)
+"""A pace for decoders that compute on CPUs, of whose times nothing is claimed."""
+
+
+def program_of(job: TrainingJob) -> Program:
+    """One step of the job on all its ranks."""
+    communicators = Communicators(job.mesh, "gloo", WORKERS)
+    # FSDP's and functional collectives block, those of DistributedDataParallel and of an optimizer do not
+    blocks = job.strategy == "fsdp"
+    write: Callable[[RankList], None]
+    if isinstance(job.model, Experts):
+        write = partial(write_experts, job, job.model)
+    else:
+        write = _piped(job) if job.pipeline > 1 else partial(_WHOLE[job.strategy], job)
+
+    @cache
+    def operations(number: int) -> list[Operation]:
+        rank = RankList(number, communicators, blocks=blocks)
+        write(rank)
+        return rank.operations
+
+    return Program(f"{job.model.kind} layers", job.mesh.ranks, operations)
+
+
+def _whole(job: TrainingJob, rank: RankList) -> None:
+    layers = _layers(job)
+    # a model that sleeps has the gradients of its inputs too, one that reads tokens has none
+    sharing = _sharing(job, rank, layers, inputs_need_gradient=isinstance(job.model, Sleeping))
+    _pass_all(job, Stage(rank, layers, sharing))
+
+
+def _redundant(job: TrainingJob, rank: RankList) -> None:
+    """DistributedDataParallel's step, and a broadcast of each parameter by whose optimizer stepped on it."""
+    layers = [part for layer in _layers(job) for part in _arriving(job, layer)]
+    group = rank.communicators.along(rank.rank, "replicate")
+    plan = plan_of_layers("replica", layers, job.replicate, DataParallel(), Costs())
+    sharing = ZeroRedundant(rank, plan, group)
+    stage = Stage(rank, layers, sharing)
+    _pass_all(job, stage)
+    sharing.update(0.0)
+
+
+_WHOLE = {"fsdp": _whole, "zero_redundancy": _redundant}
+"""Who writes a rank's list of a strategy where there is no pipeline."""
+
+
+def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
+    """A sleeping layer as its gradients come: its row's at once, its column's, then that of its input."""
+    model = job.model
+    if not isinstance(model, Sleeping):
+        return (layer,)
+    column, row = layer.parameters
+    half = (Work(model.backward_s / 2),)
+    return (
+        RankLayer(name=f"{layer.name} input", backward=half),
+        RankLayer(name=f"{layer.name} column", parameters=(column,), backward=half),
+        RankLayer(name=f"{layer.name} row", parameters=(row,), forward=layer.forward),
+    )
+
+
+def _pass_all(job: TrainingJob, stage: Stage) -> None:
+    """Have all micro-batches pass a stage that is the whole model."""
+    for number in range(job.micro_batches):
+        stage.forward(number)
+        stage.backward(number, last=number == job.micro_batches - 1)
+    stage.sharing.after_step()
+
+
+def _piped(job: TrainingJob) -> Callable[[RankList], None]:
+    where = job.placement
+    runtime = find_runtime("torch", job.schedule)
+    found = prepare(tables(job.schedule, job.pipeline, job.virtual, job.micro_batches), where, runtime)
+
+    def write(rank: RankList) -> None:
+        position = job.mesh.place(rank.rank)["pipeline"]
+        stages = {}
+        for number in where.of(position):
+            layers = _stage_layers(job, number)
+            if position % 2:
+                layers = tuple(map(_later, layers))
+            sharing = _sharing(job, rank, layers, inputs_need_gradient=number > 0)
+            stages[number] = Stage(rank, layers, sharing, f"stage {number}")
+        runtime(Messages(rank, where, _between(job)), stages, found[position])
+        for stage in stages.values():
+            stage.sharing.after_step()
+
+    return write
+
+
+def _sharing(
+    job: TrainingJob, rank: RankList, layers: Sequence[RankLayer], *, inputs_need_gradient: bool
+) -> Sharing:
+    if job.mesh.degree(*DATA) == 1:
+        return Unshared()
+    policy = FullyShardPolicy(
+        reshard_after_forward=job.reshard,
+        reshard_of={"root": False},
+        param_dtype=job.param_dtype,
+        reduce_dtype=job.reduce_dtype,
+        sync_every_micro_batch=job.sync_each,
+    )
+    return FullyShard(
+        rank, layers, policy, inputs_need_gradient=inputs_need_gradient, defers=job.pipeline > 1
+    )
+
+
+def _stage_layers(job: TrainingJob, stage: int) -> tuple[RankLayer, ...]:
+    """The layers of a stage; a decoder's embedding stands before the first, its head behind the last."""
+    own, every = job.layers_of(stage), _layers(job)
+    if isinstance(job.model, Sleeping):
+        every = every[own.start : own.stop]
+        return every if stage else (_first(every[0]), *map(_undivided, every[1:]))
+    first, last = own.start + (stage > 0), own.stop + 1 + (stage == job.stages - 1)
+    return every[first:last]
+
+
+def _layers(job: TrainingJob) -> tuple[RankLayer, ...]:
+    """All layers as one rank has them."""
+    model = job.model
+    if isinstance(model, Sleeping):
+        return tuple(_sleeping(job, model, number) for number in range(model.layers))
+    assert not isinstance(model, Experts)
+    decoder = Decoder(
+        name="decoder", layers=model.layers, width=model.hidden, heads=model.heads,
+        key_value_heads=model.heads, hidden=model.inner, vocabulary=model.vocabulary,
+        sequence=model.sequence, longest=model.sequence, gated=True, norm="rms", biases=False,
+    )  # fmt: skip
+    parallel = TensorParallel(
+        degree=job.tensor, style="dtensor", sequence=job.sequence_parallel, gathers_logits=True
+    )
+    return rank_layers(
+        decoder, _UNKNOWN, micro_batch=model.batch, parallel=parallel, context=job.shared,
+        numerics=Numerics(dtype="float32"),
+    )  # fmt: skip
+
+
+def _first(layer: RankLayer) -> RankLayer:
+    """A pipeline's first layer: nobody needs the gradients of its inputs, or exchanges them."""
+    gathered = tuple(part for part in layer.backward[:1] if isinstance(part, Exchange))
+    return _undivided(replace(layer, backward=(*gathered, *layer.weight_gradient)))
+
+
+def _later(layer: RankLayer) -> RankLayer:
+    """A layer on a rank that is a little later than its neighbours, as one of two real ranks always is.
+
+    Over Gloo messages of two ranks to each other pass on the way only if both are asked for within a latency;
+    otherwise the later rank's word that it will receive stands behind what it sends.
+    """
+    host = Work(HOST_S)
+    return replace(
+        layer,
+        forward=(host, *layer.forward),
+        backward=(host, *layer.backward),
+        input_gradient=(host, *layer.input_gradient) if layer.input_gradient else (),
+    )
+
+
+def _undivided(layer: RankLayer) -> RankLayer:
+    """A layer of the first stage, of which torch makes all gradients when it is time for weights'."""
+    return replace(layer, input_gradient=(), weight_gradient=layer.backward)
+
+
+def _sleeping(job: TrainingJob, model: Sleeping, number: int) -> RankLayer:
+    inner, hidden = model.inner // job.tensor, model.hidden
+    enter, leave = _exchanges(job, "all_gather"), _exchanges(job, "reduce_scatter")
+    half = model.backward_s / 2
+    forward: Pass = (Work(model.forward_s),)
+    backward: Pass = (Work(model.backward_s),)
+    if job.context > 1:
+        shared = _shared(job, model)
+        forward, backward = shared.forward, shared.backward
+    return RankLayer(
+        name=f"layer {number}",
+        parameters=(
+            Tensor("column.weight", inner * hidden, rows=inner),
+            Tensor("row.weight", hidden * inner, rows=hidden),
+        ),
+        forward=(*enter, *forward, *(leave or _exchanges(job, "all_reduce"))),
+        backward=(*enter, *backward, *(leave or _exchanges(job, "all_reduce"))),
+        input_gradient=(*enter, Work(half), *(leave or _exchanges(job, "all_reduce"))),
+        weight_gradient=(Work(half),),
+    )
+
+
+def _shared(job: TrainingJob, model: Sleeping) -> Attention:
+    """What stands for attention in a layer whose rows are shared: merges cost nothing beside the sleeps."""
+    elements = model.rows // job.context * model.inner // job.tensor
+    return Attention(
+        context=job.shared, roofline=Roofline(inf, inf, 4), dtype="float32", forward_s=model.forward_s,
+        backward_s=model.backward_s, query=elements, key_value=elements,
+    )  # fmt: skip
+
+
+def _exchanges(job: TrainingJob, kind: str) -> Pass:
+    """What tensor-parallel ranks exchange of a micro-batch: two collectives where they cut its rows."""
+    if job.tensor == 1 or (kind != "all_reduce") != job.sequence_parallel:
+        return ()
+    assert isinstance(job.model, Sleeping)
+    nbytes = job.model.rows // job.context * job.model.hidden * 4
+    return (Exchange(("tensor",), Collective(kind, job.tensor, nbytes)),)
+
+
+def _between(job: TrainingJob) -> int:
+    """Bytes of a micro-batch between two stages."""
+    model = job.model
+    assert not isinstance(model, Experts)
+    rows = model.rows if isinstance(model, Sleeping) else model.batch * model.sequence
+    return rows * model.hidden * 4 // (job.tensor if job.sequence_parallel else 1)
