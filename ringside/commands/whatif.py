@@ -1,0 +1,87 @@
+"""``ringside whatif``: a question beside others of another cluster or by another way, with their limits."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from ringside import console, options
+from ringside.whatif import Changed, ask, asked_of, usual_changes
+from sim.collective import KINDS
+from topologies import parse_settings
+from topologies.units import parse_size
+
+HEADS = (
+    *(("what if", ""), ("time", "(ms)"), ("as is = 1", ""), ("limited by", ""), ("for", "(%)")),
+    *(("busiest", ""), ("busy", "(%)"), ("by", ""), ("ranks", "")),
+)
+
+BASIS = "all by the library's own reckoning, without calibration: nobody has measured what is not there"
+
+
+def command(
+    context: typer.Context,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="COLLECTIVE|MODEL", help="all_reduce, ..., or resnet50, ... as of train."),
+    ],
+    cluster: options.Cluster,
+    settings: options.Settings = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="KEY=VALUE,...",
+            show_default="the usual ones",
+            help="nic=2x, nodes=2x, algorithm=tree, ...; repeat for more.",
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Of a collective.")] = "64M",
+    library: options.Library = None,
+    algorithm: options.Algorithm = "auto",
+    protocol: options.Protocol = "auto",
+    batch: Annotated[
+        int | None, typer.Option(show_default="32 or the file's", help="Of a training: samples of a rank.")
+    ] = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Ask what another network, more nodes or another algorithm would change, and what then limits."""
+    given = console.given(context)
+    collective = what in KINDS
+    if lost := given & ({"batch"} if collective else {"size", "algorithm", "protocol"}):
+        other = "a training's" if collective else "a collective's"
+        raise ValueError(f"--{min(lost)} is {other}, and {what} is none; leave it out")
+    asked = asked_of(
+        cluster, parse_settings(settings or []), what=what, nbytes=parse_size(size) if collective else 0,
+        library=library, algorithm=algorithm, protocol=protocol, batch=batch,
+    )  # fmt: skip
+    changes = change or usual_changes(asked)
+    with console.simulating("simulating", 1) as bar:
+        rows = ask(asked, changes)
+        bar.done("simulated")
+    if json:
+        content: dict[str, Any] = {"inputs": asdict(asked) | {"changes": changes}, "note": BASIS}
+        console.print_json("whatif", content | {"rows": [_row(one, rows[0]) for one in rows]})
+        return
+    where = " ".join([cluster, *(settings or [])])
+    subject = f"{what} of {size}" if collective else f"a step of {what}"
+    console.print_table([f"{subject} on {where}", BASIS], HEADS, [_cells(one, rows[0]) for one in rows])
+
+
+def _row(one: Changed, first: Changed) -> dict[str, Any]:
+    found = {
+        "change": one.change, "cluster": one.asked.cluster, "settings": dict(one.asked.figures),
+        "ranks": one.ranks, "time_s": one.time_s, "times": one.time_s / first.time_s if first.time_s else 1.0,
+        "by": one.way, "limit": one.limit, "share": one.share, "busiest": one.busiest, "busy": one.busy,
+    }  # fmt: skip
+    return found if one.throughput is None else {**found, "throughput": one.throughput}
+
+
+def _cells(one: Changed, first: Changed) -> tuple[console.Cell, ...]:
+    times = one.time_s / first.time_s if first.time_s else 1.0
+    return (
+        *(one.change or "as_is", one.time_s * 1e3, f"{times:.4g}"),
+        *(one.limit.replace(" ", "_"), one.share * 100),
+        *(one.busiest.replace(" ", "_") or "-", one.busy * 100, one.way, one.ranks),
+    )

@@ -1,0 +1,99 @@
+"""What a worker does: ask the command line of one point, and make one flat row of its answer."""
+
+import math
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import typer
+
+from ringside import console
+from ringside.errors import message
+from ringside.studies.study import ANSWERS, CLOCK, OWN, StudyError, filled
+
+Row = dict[str, Any]
+
+Point = tuple[int, dict[str, str]]
+"""A point's number, and what stands in the holes there."""
+
+_Refused: Any = typer.BadParameter.__base__
+"""What wrong words are refused with; typer has a click of its own, which it does not show."""
+
+_one_at_a_time = Lock()
+"""Workers that others start may have several threads; a program's script is loaded for a whole process."""
+
+
+def row_of(ask: str, point: int, values: Mapping[str, str]) -> Row:
+    """The row of one point: its number, its parameters, its answer or else why there is none."""
+    begun = perf_counter()
+    answer, error = _asked(ask, values)
+    taken = {*OWN, *values}
+    named = {f"answer_{name}" if name in taken else name: value for name, value in answer.items()}
+    return {"point": point, **values, **named, "error": error, CLOCK: perf_counter() - begun}
+
+
+def rows_of(ask: str, points: Sequence[Point]) -> list[Row]:
+    """The rows of several points, in order."""
+    return [row_of(ask, *point) for point in points]
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to every process, to the one that gives the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _asked(ask: str, values: Mapping[str, str]) -> tuple[Row, str | None]:
+    """An answer's columns, or in words why there are none."""
+    try:
+        name, *words = filled(ask, values)
+        with _one_at_a_time, console.handed_over() as answers:
+            _command(name).main(args=[*words, "--json"], standalone_mode=False)
+        if not answers:
+            raise StudyError(f"{name} answered nothing; ask what it can say with --json")
+        return _flat(answers[-1], ANSWERS[name]), None
+    except _Refused as error:
+        return {}, error.format_message()
+    except Exception as error:
+        return {}, message(error)
+
+
+@cache
+def _command(name: str) -> Any:
+    """The command as the command line has it."""
+    one = typer.Typer(add_completion=False)
+    one.command(name)(import_module(f"ringside.commands.{name}").command)
+    return typer.main.get_command(one)
+
+
+def _flat(content: Mapping[str, Any], figure: str) -> Row:
+    """The columns of an answer: what it says as a whole, and what its one row says.
+
+    Where the answer as a whole has the ``figure`` that is asked for, rows are its parts, and left out.
+    """
+    whole = dict(_columns({key: value for key, value in content.items() if key != "inputs"}))
+    if figure in content:
+        return whole
+    rows = content.get("rows", [])
+    if len(rows) != 1:
+        raise StudyError(
+            f"{len(rows)} rows in one answer; ask for one size and one count, such as -b 1M -e 1M"
+        )
+    return whole | dict(_columns(rows[0]))
+
+
+def _columns(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and single values; of what has parts, ``mesh_tensor``; lists are left out."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _columns(value, f"{name}_")
+        elif isinstance(value, bool | str):
+            yield name, value
+        elif isinstance(value, int | float):
+            if not math.isfinite(value):
+                raise ArithmeticError(f"{name} is {value}, which is no answer")
+            yield name, float(value)

@@ -1,0 +1,167 @@
+"""Where a study's rows are kept: a folder that a killed study finds as it was.
+
+``study.json`` says which study it is, and which columns its first answer had. Rows stand in part files, each
+renamed into place when all of it is on the disk, each point in one of them; nothing else there ends in
+``.parquet``.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ringside.studies.asking import Row
+from ringside.studies.study import CLOCK, OWN, Study, StudyError
+from topologies.disk import note_written, write_file
+
+MANIFEST = "study.json"
+
+_LOCK = ".lock"
+
+_TYPES = {"bool": pa.bool_(), "float": pa.float64(), "str": pa.string()}
+
+
+@dataclass(slots=True)
+class Folder:
+    """The folder of one study, which this process has to itself."""
+
+    path: Path
+    study: Study
+    columns: dict[str, str] = field(default_factory=dict)
+    """The answers' columns that every file has, with types: those of the first answer, none before it."""
+
+    @property
+    def parts(self) -> list[Path]:
+        """The part files, in order of their first points."""
+        return sorted(self.path.glob("part-*.parquet"))
+
+    def done(self) -> set[int]:
+        """The points that have a row."""
+        return {
+            point
+            for part in self.parts
+            for point in pq.read_table(part, columns=["point"])["point"].to_pylist()
+        }
+
+    def learn(self, row: Row) -> None:
+        """Take the columns of the first answer for those of every file."""
+        self.columns = self._found([row], {})
+        self._write_manifest()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Keep some rows, in a file of their own; what only these answers tell has columns here alone."""
+        columns = self._found(rows, self.columns)
+        table = pa.Table.from_pylist([_fitted(row, columns) for row in rows], schema=self._schema(columns))
+        target = self.path / f"part-{min(row['point'] for row in rows):08d}.parquet"
+        beside = target.with_suffix(".unfinished")
+        with beside.open("wb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+        note_written(target)
+
+    def read(self) -> pd.DataFrame:
+        """All rows that are there, in order of their points."""
+        tables = [self._schema(self.columns).empty_table(), *map(pq.read_table, self.parts)]
+        rows: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas()
+        last = ["error", CLOCK]
+        return rows.sort_values("point", ignore_index=True)[[*rows.columns.drop(last), *last]]
+
+    def _found(self, rows: Sequence[Row], known: dict[str, str]) -> dict[str, str]:
+        """The answers' columns: those known, then others in the order in which rows have them."""
+        columns = dict(known)
+        for row in rows:
+            for name, value in row.items():
+                if name not in (*OWN, *self.study.parameters):
+                    columns.setdefault(name, type(value).__name__)
+        return columns
+
+    def _schema(self, columns: dict[str, str]) -> pa.Schema:
+        return pa.schema(
+            [
+                ("point", pa.int64()),
+                *((name, pa.string()) for name in self.study.parameters),
+                *((name, _TYPES[kind]) for name, kind in columns.items()),
+                ("error", pa.string()),
+                (CLOCK, pa.float64()),
+            ]
+        )
+
+    def _write_manifest(self) -> None:
+        content = {"schema": "ringside.study/1", "version": version("ringside"),
+                   "study": _plain(self.study), "columns": self.columns}  # fmt: skip
+        write_file(self.path / MANIFEST, json.dumps(content, indent=2) + "\n")
+
+
+@contextmanager
+def opened(path: Path, study: Study) -> Iterator[Folder]:
+    """The folder of a study, begun or gone on with; refuse one of another study, or in use."""
+    if path.exists() and not path.is_dir():
+        raise StudyError(f"{path}: it is no folder; write a new one after -o")
+    path.mkdir(parents=True, exist_ok=True)
+    if not (path / MANIFEST).exists() and any(not _is_passing(file) for file in path.iterdir()):
+        raise StudyError(f"{path}: it holds something else than a study; write a new folder after -o")
+    with (path / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudyError(f"{path}: another process is at this study; wait for it, or stop it") from None
+        for file in path.iterdir():
+            if _is_passing(file) and file.name != _LOCK:
+                file.unlink()
+        folder = Folder(path, study)
+        if (path / MANIFEST).exists():
+            folder.columns = _same_study(path, study)
+        else:
+            folder._write_manifest()
+        yield folder
+
+
+def _is_passing(file: Path) -> bool:
+    """Whether this is what a killed process may leave: nothing of it counts."""
+    return file.name == _LOCK or file.name.startswith(".ringside.") or file.suffix == ".unfinished"
+
+
+def _same_study(path: Path, study: Study) -> dict[str, str]:
+    """The columns of the study that was begun there, if it is this one."""
+    try:
+        found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        before, made_by, columns = dict(found["study"]), found["version"], dict(found["columns"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StudyError(f"{path / MANIFEST}: cannot be read; write a new folder after -o") from None
+    now = _plain(study)
+    changed = [key for key in now if now[key] != before.get(key)]
+    if changed:
+        raise StudyError(
+            f"{path}: it holds another study, whose {', '.join(changed)} differs; write a new folder after -o"
+        )
+    if made_by != version("ringside"):
+        raise StudyError(
+            f"{path}: ringside {made_by} began it, whose answers may differ; write a new folder after -o"
+        )
+    return columns
+
+
+def _plain(study: Study) -> dict[str, Any]:
+    """What makes rows what they are; which column pictures are about may change."""
+    plain: dict[str, Any] = study.model_dump(mode="json", by_alias=True, exclude={"answer"})
+    return plain
+
+
+def _fitted(row: Row, columns: dict[str, str]) -> Row:
+    """The row as the columns have it; of what has another type than in the answer before it tells."""
+    odd = [name for name, kind in columns.items() if name in row and type(row[name]).__name__ != kind]
+    if not odd:
+        return row
+    error = "; ".join(f"{name} is {row[name]!r}, of another type than in another answer" for name in odd)
+    return {**row, **dict.fromkeys(odd), "error": row["error"] or error}
