@@ -1,27 +1,40 @@
 """What the commands do, as functions that return results; `ringside` hands them on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from real.model.find import Training
+from ringside.laid_out import LayoutWords, laid_out
+from ringside.searched import TOP, Layouts, find_layouts
 from ringside.trained import trained
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
+from sim.goodput.formulas import best_interval
+from sim.goodput.job import LongJob
+from sim.goodput.published import published
+from sim.goodput.study import Goodput, study
 from sim.libraries.find import Options, check_pickable, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
+from sim.program.libraries import Libraries
 from sim.record import Record
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import process_group
+from sim.training.parallel.simulate import simulate_parallel
+from sim.training.parallel.step import ParallelStep
 from sim.training.step import TrainingStep
 from sim.workload.devices import device as find_device
 from sim.workload.devices import device_of
 from validation import readers
 from validation.pairs import Verdict, judge_files
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def pick(
@@ -64,6 +77,61 @@ def pick(
     return picking.pick(times, nodes, sizes, error=doubt, default=default, by=by)
 
 
+class Laid(TypedDict, total=False):
+    """How a training is laid out over ranks, in the words of ``ringside train`` (`ringside.laid_out`)."""
+
+    strategy: str
+    tp: int
+    cp: int
+    cp_method: str | None
+    async_tp: bool
+    pp: int
+    shard: int | None
+    schedule: str | None
+    virtual: int | None
+    micro_batch: int | None
+    checkpointing: str
+    sequence_parallel: bool
+    clip: bool
+    sync_each: bool
+    ep: int
+    ep_imbalance: float
+    capacity_factor: float | None
+
+
+class Trains(TypedDict, total=False):
+    """What is trained, and on what."""
+
+    settings: Mapping[str, str] | None
+    library: str
+    ranks: int | None
+    batch: int | None
+    device: str | None
+    precision: str | None
+    dtype: str | None
+    compute_efficiency: float | None
+    measured: tuple[float, int] | None
+    optimizer: str
+    ddp: DataParallel | None
+    slowdown: Mapping[int, float] | None
+    spread: float | None
+    contention: float | None
+    network: str
+    calibration: Calibration | str | None
+
+
+class TrainsLaid(Trains, Laid, total=False):
+    """Both."""
+
+
+@overload
+def train(model: str, cluster: str, **words: Unpack[Trains]) -> TrainingStep: ...
+
+
+@overload
+def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> ParallelStep: ...
+
+
 def train(
     model: str,
     cluster: str,
@@ -84,8 +152,12 @@ def train(
     contention: float | None = None,
     network: str = "fifo",
     calibration: Calibration | str | None = "auto",
-) -> TrainingStep:
-    """One training step of ``model`` under DistributedDataParallel on a cluster by name, or in a file.
+    **layout: Unpack[Laid],
+) -> TrainingStep | ParallelStep:
+    """One training step of ``model`` on a cluster by name, or in a file: under DistributedDataParallel.
+
+    Under any other layout it is a `sim.training.parallel.step.ParallelStep`; ``layout`` are the words of
+    ``ringside train`` for one (docs/parallel.md): ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
@@ -94,6 +166,8 @@ def train(
     ``contention`` are `real.model.find.Training`'s. ``network`` and ``calibration`` are as `pick`'s.
     """
     gpu = find_device(device or device_of(cluster, settings))
+    check_words("train", layout)
+    words = LayoutWords(**layout)
 
     def group(count: int | None) -> Library:
         return find_library(
@@ -101,15 +175,88 @@ def train(
             options=Options(network=network), calibration=calibration,
         )  # fmt: skip
 
-    found = group(ranks)
     training = Training(
         model=model, batch=batch, device=device, precision=precision, dtype=dtype,
         compute_efficiency=compute_efficiency, measured=measured, optimizer=optimizer,
         ddp=ddp or DataParallel(), slowdown=slowdown or {}, spread=spread,
         contention=contention,
     )  # fmt: skip
+    found = group(ranks)
+    if words.is_parallel:
+        libraries = Libraries(
+            default_library(cluster) if library == "auto" else library, cluster, dict(settings or {}),
+            found.ranks, network, calibration,
+        )  # fmt: skip
+        meant = words.layout()
+        return simulate_parallel(laid_out(training, gpu, libraries, meant).job(meant), libraries)
     what = trained(training, gpu, group)
     return simulate_step(what.sized(None), process_group(found), training.ddp, what.costs_on(found))
+
+
+def check_words(function: str, said: Iterable[str]) -> None:
+    """Refuse words that no layout has."""
+    unknown = sorted(set(said) - Laid.__annotations__.keys())
+    if unknown:
+        raise TypeError(
+            f"{function}() knows no {unknown[0]!r}; of layouts it knows {', '.join(Laid.__annotations__)}"
+        )
+
+
+def search(
+    model: str,
+    cluster: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    library: str = "auto",
+    ranks: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    dtype: str | None = None,
+    compute_efficiency: float | None = None,
+    optimizer: str = "adam",
+    ddp: DataParallel | None = None,
+    spread: float | None = None,
+    contention: float | None = None,
+    network: str = "fifo",
+    calibration: Calibration | str | None = "auto",
+    global_batch: int | None = None,
+    top: int = TOP,
+    reserve: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+    **said: Unpack[Laid],
+) -> Layouts:
+    """The ``top`` quickest layouts of a training on all ranks of a cluster, as ``ringside train --search``.
+
+    Words of a layout that are ``said`` are held. All layouts have ``global_batch`` samples a step, and leave
+    ``reserve`` bytes of each GPU free. ``tell`` is told how far it is; Control-C ends the search with what
+    it knows. All else is as in `train`.
+    """
+    check_words("search", said)
+    gpu = find_device(device or device_of(cluster, settings))
+    training = Training(
+        model=model, device=device, precision=precision, dtype=dtype, compute_efficiency=compute_efficiency,
+        optimizer=optimizer, ddp=ddp or DataParallel(), spread=spread, contention=contention,
+    )  # fmt: skip
+    name = default_library(cluster) if library == "auto" else library
+    if ranks is None:
+        ranks = find_library(name, cluster, settings, calibration=calibration).ranks
+    libraries = Libraries(name, cluster, dict(settings or {}), ranks, network, calibration)
+    return find_layouts(
+        training, gpu, libraries, said, global_batch=global_batch, top=top, reserve=reserve, tell=tell
+    )
+
+
+def goodput(
+    job: LongJob | str, interval_s: float | None = None, *, trials: int = 40, seed: int = 0
+) -> Goodput:
+    """What failures, checkpoints and restarts leave of a long job's time, by formula and by simulation.
+
+    ``job`` is a `sim.goodput.job.LongJob`, or the name of a published training. ``interval_s`` is the
+    training between two checkpoints; without one it is the best.
+    """
+    what = published(job).job if isinstance(job, str) else job
+    every = min(best_interval(what), what.work_s) if interval_s is None else interval_s
+    return study(what, every, trials=trials, seed=seed)
 
 
 def measure(
@@ -148,6 +295,32 @@ def measure(
 
     run(what, keep)
     return found
+
+
+def sweep(
+    study: Mapping[str, object] | str | PathLike[str],
+    folder: str | PathLike[str],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> "DataFrame":
+    """One command line asked at many points, in parallel: a row for each, as `docs/sweep.md` tells.
+
+    ``study`` is a YAML file, or what would stand in one. Rows are kept in ``folder``, a new one or that of
+    this study, which then goes on where it was. ``workers`` are processes of this machine, one a core
+    unless it is said; ``scheduler`` is a Dask cluster's address in place of them. Processes begin by
+    importing the script that calls this, so it must call it below ``if __name__ == "__main__":``.
+    Raise `ringside.studies.study.StudyError` for a study that cannot be made, or a folder of another one.
+    """
+    from ringside.studies.folder import opened
+    from ringside.studies.run import run
+    from ringside.studies.study import made
+    from ringside.studies.study import read as read_study
+
+    found = made(study, "study") if isinstance(study, Mapping) else read_study(Path(study))
+    with opened(Path(folder), found) as at:
+        run(at, lambda _: None, workers=workers, scheduler=scheduler)
+        return at.read()
 
 
 def read(*files: str | PathLike[str]) -> list[Record]:

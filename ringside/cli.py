@@ -8,13 +8,20 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ringside.errors import exit_code, message
+
+_Refused: Any = typer.BadParameter.__base__
+"""What wrong words are refused with; typer has a click of its own, which it does not show."""
 
 COMMANDS = {
     "topo": "List the named clusters, or describe, draw or write one.",
@@ -22,17 +29,28 @@ COMMANDS = {
     "collectives": "List which library answers which collective by which algorithm, and what is proved.",
     "pick": "Say which algorithm wins at every size and node count, and by how much.",
     "train": "Predict a training step: what communication it hides and what stays exposed.",
-    "measure": "Measure a collective, or steps of DistributedDataParallel (ddp), for real.",
+    "whatif": "Ask what another network, more nodes or another algorithm would change, and what then limits.",
+    "goodput": "Say what failures, checkpoints and restarts leave of a long job's time.",
+    "measure": "Measure a collective for real.",
+    "measure ddp": "Measure steps of DistributedDataParallel, of a model or of layers that sleep.",
+    "measure train": "Measure steps of FSDP2, pipelines, tensor, context and expert parallelism.",
+    "measure elastic": "Kill ranks of a real job; lay its goodput beside the predicted.",
     "calibrate": "Fit a cluster's parameters to measurements.",
-    "compare": "Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp.",
+    "compare": "Lay predictions beside measurements: records and nccl-tests, or measured training steps.",
     "explain": "Say why a log's bus bandwidth is low: which part departs from its family, and what to try.",
     "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
-    "scorecard": "Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules.",
+    "scorecard": "Judge NCCL's times by published rows that set nothing of them, beside simple rules.",
+    "scorecard training": "Judge training steps by published ones, one of each series known.",
+    "sweep": "Ask one command line at many points, in parallel; once more, and it goes on where it was.",
     "program": "Prove that a job of collectives and messages ends, or say who waits; simulate or run it.",
     "trace": "Tell collectives, skew and transfer of a profiled job; replay it on another cluster.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
+    "validate ddp": "Predict, then measure, steps of DistributedDataParallel on emulated networks.",
+    "validate training": "Predict, then measure, steps of FSDP and pipelines on emulated networks.",
+    "validate disturbances": "Predict, then measure, disturbed steps on emulated networks, in quantiles.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }
+"""What each command says of itself; ``measure ddp`` is one with words of its own."""
 
 
 def main() -> None:
@@ -40,13 +58,16 @@ def main() -> None:
 
     With RINGSIDE_DEBUG=1 in the environment its traceback is shown before its message.
     """
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         try:
             app()
         finally:
             if sys.stdout:
                 sys.stdout.flush()  # while what goes wrong with it can still be said
+    except _Interrupted:
+        _complain(f"interrupted; {_kept()}")
+        raise
     except BrokenPipeError:
         # whoever read our output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,27 +81,153 @@ def main() -> None:
 
 def app() -> None:
     """Run the command that the command line names."""
-    commands = typer.Typer(
+    commands(_called(_words()))()
+
+
+def commands(called: Collection[str]) -> typer.Typer:
+    """All commands, of which those that are called are whole and of the others only the name is told."""
+    found = typer.Typer(
+        cls=_Commands,
         help="Predict how long collective communication and distributed training take, and prove it.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
+        rich_markup_mode=None,  # rich cuts words to fit its frames
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
+    found.callback()(_common)
     for name, sentence in COMMANDS.items():
-        called = name in sys.argv[1:2]
-        command = import_module(f"ringside.commands.{name}").command if called else _not_called
-        commands.command(name, help=sentence)(command)
-    commands()
+        command = command_of(name) if name in called else _not_called
+        found.command(name, cls=_Command, help=sentence)(command)
+    return found
+
+
+def command_of(name: str) -> Any:
+    """The function behind a command: ``command`` of its file, ``ddp`` in that of ``measure`` for its own."""
+    first, _, second = name.partition(" ")
+    return getattr(import_module(f"ringside.commands.{first}"), second or "command")
+
+
+class _Command(TyperCommand):
+    """A command that knows the words of its relatives: ``measure`` those of ``measure ddp``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words; raise ValueError for one that is a relative's."""
+        try:
+            return super().parse_args(ctx, args)
+        except _Refused as error:
+            option, name = getattr(error, "option_name", None), str(self.name)
+            if not hasattr(error, "possibilities"):  # which has an option that it does not know
+                raise
+            family = [one for one in COMMANDS if one.split()[0] == name.split()[0] and one != name]
+            owners = [f"ringside {one}" for one in family if option in _options_of(one)]
+            if not owners:
+                raise
+            raise ValueError(
+                f"{option} is no option of ringside {name}, but of {' and '.join(owners)}; leave it out, "
+                "or write that"
+            ) from None
+
+
+def _options_of(name: str) -> set[str]:
+    command: Any = typer.main.get_command(commands({name}))
+    return {option for param in command.commands[name].params for option in param.opts}
+
+
+class _Commands(TyperGroup):
+    """Commands, whose names may have two words; all of them can be asked to say more."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        verbose = [param for param in self.params if param.name == "verbose"]
+        for command in self.commands.values():
+            command.params += verbose
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command, and what is left of the words."""
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Every command with its whole sentence, where click would cut it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """What the first word may be; a shell completes one word at a time."""
+        return [found for found in super().shell_complete(ctx, incomplete) if " " not in found.value]
+
+
+def _words() -> list[str]:
+    """The words of the command line, or those that a shell wants completed."""
+    asked = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
+    completing = "_RINGSIDE_COMPLETE" in os.environ and asked
+    return asked.split()[1:] if completing and asked else sys.argv[1:]
+
+
+def _called(words: Sequence[str]) -> set[str]:
+    """The commands that the words may name: before them stand options of all commands alone."""
+    names = [word for word in words if not word.startswith("-")]
+    return {" ".join(names[:1]), " ".join(names[:2])}
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        import ringside
+
+        print(f"ringside {ringside.__version__}")
+        raise typer.Exit
+
+
+def _say_more(context: typer.Context, times: int) -> None:
+    if times:
+        from ringside.telling import told
+
+        context.with_resource(told(times))
+
+
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which release it is.")
+    ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            callback=_say_more,
+            expose_value=False,
+            show_default=False,
+            metavar="",
+            help="Say on stderr what is decided, and why; twice: more of it.",
+        ),
+    ] = 0,
+) -> None:
+    """What may be asked of every command, or of none."""
 
 
 def _not_called() -> None:
     """Stands for a command of which only the name is told."""
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Leave by the way that cleans up; the command-line library would swallow a KeyboardInterrupt."""
-    print("ringside: interrupted; what was finished before is kept", file=sys.stderr)
-    sys.exit(128 + number)
+class _Interrupted(SystemExit):
+    """Control-C, which leaves by the way that cleans up; the command-line library would swallow its own."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise _Interrupted(128 + number)
+
+
+def _kept() -> str:
+    """Which files were written before, all of which are whole."""
+    disk = sys.modules.get("topologies.disk")  # which who wrote nothing may not have imported
+    files: list[Path] = disk.written() if disk else []
+    if not files:
+        return "nothing was written"
+    folders = sorted({file.parent for file in files})
+    if len(files) > 3:
+        return f"{len(files)} files are written and whole, in {', '.join(map(str, folders))}"
+    return f"written, and whole: {', '.join(map(str, files))}"
 
 
 def _complain(text: str) -> None:

@@ -3,9 +3,12 @@
 import json
 import math
 import sys
+import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import accumulate
 from typing import Any
 
 import typer
@@ -13,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from sim.engine.effort import watched
+from topologies.catalogue import split
 from topologies.units import parse_size
 
 Cell = str | int | float
@@ -21,8 +25,37 @@ PERIOD_S = 5.0
 """How long a pipe stays silent while work goes on."""
 
 
+WIDTH = 80
+"""Columns of a line that people read; a path or an address may be longer."""
+
+
+_ALL: ContextVar[bool] = ContextVar("all", default=False)
+_ANSWERS: ContextVar[list[dict[str, Any]] | None] = ContextVar("answers", default=None)
+
+
+@contextmanager
+def handed_over() -> Iterator[list[dict[str, Any]]]:
+    """What `print_json` would print, handed over; no bar and no line says how far the work is."""
+    answers: list[dict[str, Any]] = []
+    token = _ANSWERS.set(answers)
+    try:
+        yield answers
+    finally:
+        _ANSWERS.reset(token)
+
+
+def widen(context: typer.Context, asked: bool) -> None:
+    """What ``--all`` does: while the command lasts, lines are as wide as what there is to say."""
+    token = _ALL.set(asked)
+    context.call_on_close(lambda: _ALL.reset(token))
+
+
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One JSON object whose first key says what it is."""
+    answers = _ANSWERS.get()
+    if answers is not None:
+        answers.append(dict(content))
+        return
     text = json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
     print(text)
 
@@ -30,15 +63,39 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 def print_table(
     comments: Iterable[str], heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]
 ) -> None:
-    """Comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests."""
+    """Comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests.
+
+    Columns stand from the most to the least telling: those that a line of `WIDTH` does not hold wait for
+    ``--all``, which a comment says. Drawn by hand, for rich.table cuts or folds cells instead, and knows no
+    ``#`` by which awk and gnuplot tell heads from rows.
+    """
     texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(map(len, [*head, *(row[i] for row in texts)])) + 2 for i, head in enumerate(heads)]
+    widths = [max(map(len, [*head, *(row[i] for row in texts)])) for i, head in enumerate(heads)]
+    shown = len(heads) if _ALL.get() else _that_fit(widths)
+    gap = 2 if _ALL.get() or 1 + sum(widths) + 2 * len(heads) <= WIDTH else 1
+    print_comments(comments)
+    if shown < len(heads):
+        print_comments([f"--all also prints {', '.join(name for name, _ in heads[shown:])}"])
+    lines = [*(("#", *line) for line in zip(*heads, strict=True)), *((" ", *row) for row in texts)]
+    for mark, *words in lines:
+        kept = zip(words[:shown], widths, strict=False)
+        print((mark + "".join(word.rjust(gap + width) for word, width in kept)).rstrip())
+
+
+def print_comments(comments: Iterable[str]) -> None:
+    """Lines that begin with ``#``, parted as by `print_wrapped`; parts go on after ``#`` and three blanks."""
     for comment in comments:
-        print(f"# {comment}")
-    for line in zip(*heads, strict=True):
-        print("#" + "".join(word.rjust(width) for word, width in zip(line, widths, strict=True)))
-    for row in texts:
-        print(" " + "".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        indent = len(comment) - len(comment.lstrip())
+        print_wrapped(f"# {comment}", "#   " + " " * indent)
+
+
+def print_wrapped(text: str, onward: str = "    ") -> None:
+    """A line; without ``--all`` one that is wider than `WIDTH` is parted, and goes on after ``onward``."""
+    if not _ALL.get():
+        text = textwrap.fill(
+            text, WIDTH, subsequent_indent=onward, break_long_words=False, break_on_hyphens=False
+        )
+    print(text.rstrip())
 
 
 def spelled(inputs: Mapping[str, Any]) -> str:
@@ -63,6 +120,22 @@ def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
     while found[-1] * factor <= last:
         found.append(found[-1] * factor)
     return found
+
+
+def counts(text: str) -> list[int]:
+    """The counts of machines, or of ranks, that ``--nodes`` lists."""
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise ValueError(f"{text!r} are no node counts; write for example 1,2,4,8")
+    return list(dict.fromkeys(map(int, words)))
+
+
+def check_count(cluster: str, nodes: str | int | None) -> str:
+    """The cluster's name without a count; refused where it has another one than ``--nodes``."""
+    name, count = split(cluster)
+    if None not in (count, nodes) and str(count) != str(nodes):
+        raise ValueError(f"{cluster} and --nodes {nodes} count differently; leave one count out")
+    return name
 
 
 def given(context: typer.Context) -> set[str]:
@@ -94,6 +167,10 @@ def progress(what: str, total: int | None) -> Iterator["Ticker"]:
 @contextmanager
 def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
     """A bar on a terminal, in a pipe a line from time to time; above it long simulations are announced."""
+    if _ANSWERS.get() is not None:
+        bar = Progress(disable=True)
+        yield Ticker(bar, bar.add_task(what), what)
+        return
     with progress(what, total) as ticker, watched(ticker.announce, ticker.show):
         over = threading.Event()
 
@@ -122,16 +199,34 @@ class Ticker:
         self._task = task
         self._what = what
         self._announced: set[str] = set()
+        self._inner: TaskID | None = None
 
     def done(self, what: str) -> None:
         """One more is finished; ``what`` comes next or was last."""
         self.text = self._what = what
+        self._simulated()
         self._bar.update(self._task, advance=1, description=what)
 
+    def moved(self, done: int, what: str) -> None:
+        """So many are finished; ``what`` says how it stands."""
+        self.text = self._what = what
+        self._simulated()
+        self._bar.update(self._task, completed=done, description=what)
+
     def show(self, done: int, total: int) -> None:
-        """So many transfers of one simulation are finished, of so many in all."""
+        """So many transfers of one simulation are finished, of so many in all; a bar of its own shows it."""
         self.text = f"{self._what}: {done:,} of {total:,} transfers"
-        self._bar.update(self._task, description=self.text)
+        if self._inner is None:
+            self._inner = self._bar.add_task("", total=total)
+        self._bar.update(
+            self._inner, completed=done, total=total, description=f"{done:,} of {total:,} transfers"
+        )
+
+    def _simulated(self) -> None:
+        """Take the bar of one simulation away, which is over."""
+        if self._inner is not None:
+            self._bar.remove_task(self._inner)
+            self._inner = None
 
     def announce(self, text: str) -> None:
         """Say what takes long, once."""
@@ -144,7 +239,17 @@ class Ticker:
         self._bar.console.print(f"ringside: {text}", markup=False)
 
 
+def _that_fit(widths: Sequence[int]) -> int:
+    """How many columns, the first at least, stand on one line."""
+    ends = accumulate((1 + width for width in widths), initial=1)
+    return max(1, sum(end <= WIDTH for end in ends) - 1) if widths else 0
+
+
 def _text(cell: Cell) -> str:
-    if isinstance(cell, float) and not math.isfinite(cell):
+    """Two decimals, fewer where a number has more than three digits before them, as in nccl-tests."""
+    if not isinstance(cell, float):
+        return str(cell)
+    if not math.isfinite(cell):
         raise ArithmeticError(f"a figure is {cell}, which is no answer")
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+    precise = (f"{cell:.2f}", f"{cell:.1f}")
+    return next((text for text in precise if len(text) <= len("123.45")), f"{cell:.0f}")

@@ -19,8 +19,11 @@ from collections.abc import Iterator
 
 ROOMS = frozenset({"topologies", "sim", "real", "validation", "ringside"})
 
-OPTIONAL = frozenset({"torch", "pyroute2"})
-"""Modules that ``ringside[all]`` brings and ``ringside`` alone does not."""
+OPTIONAL = {
+    **{"torch": "real", "pyroute2": "net"},
+    **dict.fromkeys(("dask", "distributed", "pandas", "pyarrow"), "sweep"),
+}
+"""Modules that ``ringside`` alone does not bring, and the extra that does."""
 
 USER, UNFINISHED, DEFECT = 2, 1, 70
 """Exit codes; the last is EX_SOFTWARE of sysexits.h."""
@@ -30,7 +33,7 @@ def exit_code(error: Exception) -> int:
     """The exit code that an error ends the command line with."""
     match error:
         case ModuleNotFoundError():
-            return USER if str(error.name).partition(".")[0] in OPTIONAL else DEFECT
+            return USER if _package(error) in OPTIONAL else DEFECT
         case OSError():
             return USER
         case MemoryError():
@@ -46,7 +49,8 @@ def message(error: Exception) -> str:
     """What people are told."""
     match error:
         case ModuleNotFoundError() if exit_code(error) == USER:
-            return f"{error.name} is not installed; write pip install 'ringside[all]'"
+            package = _package(error)
+            return f"{package} is not installed; write pip install 'ringside[{OPTIONAL[package]}]'"
         case MemoryError():
             return "this machine has not the memory; write a smaller size or fewer ranks"
     if exit_code(error) != DEFECT:
@@ -56,6 +60,11 @@ def message(error: Exception) -> str:
         "please report it with the command line, the files that it read and what it prints "
         "with RINGSIDE_DEBUG=1 in its environment"
     )
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    """The outermost package that is missing."""
+    return str(error.name).partition(".")[0]
 
 
 def _is_deliberate(error: Exception) -> bool:

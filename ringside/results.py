@@ -5,11 +5,13 @@ from dataclasses import fields, is_dataclass
 
 from sim.calibration import Fit
 from sim.collective import Collective
+from sim.goodput.study import Goodput
 from sim.libraries.library import Prediction
 from sim.libraries.nccl.measured.stored import Stored
 from sim.parameters import Parameters
 from sim.pick import Pick
 from sim.record import Record
+from sim.training.parallel.step import ParallelStep
 from sim.training.step import TrainingStep
 from validation.compare import Compared
 from validation.pairs import Matrix, SlowNode, SlowPair
@@ -19,7 +21,20 @@ Cell = str | int | float | bool | None
 _SHAPELESS = {"timeline", "correlations", "correction", "anchor"}
 """Attributes that are no single value, though they are None or text."""
 
-Result = Prediction | Pick | TrainingStep | Record | Compared | Fit | Stored | SlowNode | SlowPair | Matrix
+Result = (
+    Prediction
+    | Pick
+    | TrainingStep
+    | ParallelStep
+    | Record
+    | Compared
+    | Fit
+    | Stored
+    | SlowNode
+    | SlowPair
+    | Matrix
+    | Goodput
+)
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from real.model.find import Training, sized_workload
 from sim.libraries.library import Library
 from sim.training.ddp.job import Costs
-from sim.training.ddp.usual import SPREAD, contention
-from sim.training.groups import process_group
+from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from sim.training.groups import ProcessGroup, process_group
 from sim.training.memory import find_optimizer
-from sim.training.pace import at_pace
+from sim.training.pace import ALONE, at_pace
 from sim.workload.devices import Device
 from sim.workload.workload import Workload
 
@@ -35,10 +35,13 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
     costs = Costs(
         memory_bandwidth=gpu.streaming, slowdown=training.slowdown,
         spread=usual_spread if training.spread is None else training.spread,
+        operator_s=OPERATOR_S,
         optimizer_s=find_optimizer(training.optimizer).time_s(work, gpu.streaming),
     )  # fmt: skip
 
     def costs_on(found: Library) -> Costs:
+        if found.ranks == 1:
+            return replace(costs.alone, slowdown=costs.slowdown)
         usual = contention(found, gpu) if training.contention is None else training.contention
         return replace(costs, contention=usual)
 
@@ -46,8 +49,11 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
         from validation.pace import pace
 
         samples_per_s, ranks = training.measured
-        found = library(ranks)
-        group, alike = process_group(found), replace(costs_on(found), slowdown={})
+        group: ProcessGroup = ALONE
+        alike = costs.alone
+        if ranks > 1:
+            found = library(ranks)
+            group, alike = process_group(found), replace(costs_on(found), slowdown={})
         factor = pace(work, group, samples_per_s, training.ddp, alike)
         return Trained(lambda batch: at_pace(sized(batch), factor), precision, costs_on)
     return Trained(sized, precision, costs_on)

@@ -20,13 +20,16 @@ def command(
     settings: options.Settings = None,
     pool_sites: options.PoolSites = False,
     force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Fit a cluster's parameters to measurements."""
     with forced(force):
-        run(files, cluster, settings or [], output, pool_sites=pool_sites)
+        run(files, cluster, settings or [], output, pool_sites=pool_sites, as_json=json)
 
 
-def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool) -> None:
+def run(
+    files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool, as_json: bool
+) -> None:
     """Fit, write the file, print the report."""
     from validation.calibrate import calibrate, report
     from validation.fallback import as_run, fell_back
@@ -37,10 +40,14 @@ def run(files: list[Path], cluster: str, settings: list[str], output: Path, *, p
     with console.simulating("fitting"):
         found = calibrate(reading.records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)
-    print(report(found))
-    for note in fell_back(reading.records, as_run(reading.records, cluster, values), cluster, "fitted"):
-        print(note)
-    print(f"\nwritten to {output}")
+    notes = fell_back(reading.records, as_run(reading.records, cluster, values), cluster, "fitted")
+    if as_json:
+        inputs = {"files": [str(file) for file in files], "cluster": cluster, "settings": settings}
+        content = {"inputs": inputs, "output": str(output), "notes": list(notes)}
+        console.print_json("calibrate", content | found.content())
+        return
+    for line in [*report(found).splitlines(), *notes, f"written to {output}"]:
+        console.print_wrapped(line)
 
 
 def sources_of(files: list[Path]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from ringside import console, options
 from sim.collective import KINDS
 from sim.libraries.coverage import Cell, coverage
 from sim.libraries.find import LIBRARIES, find_library
+from topologies.words import one_of
 
 
 def command(
@@ -16,15 +17,19 @@ def command(
         str, typer.Option(metavar="NAME[:COUNT]|FILE", help="On which each is asked for.")
     ] = "dgx-h100:2",
     ranks: options.Ranks = None,
-    library: Annotated[str | None, typer.Option(help="One of them alone: ideal, gloo or nccl.")] = None,
+    library: Annotated[
+        str | None,
+        typer.Option(metavar=options.choices(LIBRARIES), show_default="all", help="One of them alone."),
+    ] = None,
     prove: Annotated[
         int, typer.Option(min=0, max=64, help="Prove ideal's and gloo's schedules for 1 to so many ranks.")
     ] = 16,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """List which library answers which collective by which algorithm, and what is proved."""
     if library is not None and library not in LIBRARIES:
-        raise ValueError(f"{library!r} is no known library; write one of {', '.join(LIBRARIES)}")
+        raise ValueError(f"{library!r} is no known library; write {one_of(LIBRARIES, library)}")
     run(cluster, ranks, (library,) if library else LIBRARIES, prove, as_json=json)
 
 
@@ -42,19 +47,29 @@ def run(cluster: str, ranks: int | None, libraries: tuple[str, ...], prove: int,
         return
     for library, some in groupby(cells, key=lambda cell: cell.library):
         _show(library, list(some))
-    print("# proved for so many ranks; - is refused by name, and --json has each reason")
+    console.print_comments(["proved for so many ranks; - is refused by name, and --json has each reason"])
 
 
 def _show(library: str, cells: list[Cell]) -> None:
     refusals = {cell.refused for cell in cells}
     if len(refusals) == 1 and "" not in refusals:
-        print(f"# {library}: {refusals.pop()}")
+        console.print_comments([f"{library}: {refusals.pop()}"])
         return
     rows = [
         (algorithm, *(_text(cell) for cell in some))
         for algorithm, some in groupby(cells, key=lambda cell: cell.algorithm)
     ]
-    console.print_table([library], [("algorithm", ""), *((kind, "(ranks)") for kind in KINDS)], rows)
+    if len(rows) > 1:
+        console.print_table([library], [("algorithm", ""), *map(_two_lines, KINDS)], rows)
+    else:
+        (algorithm, *texts), heads = rows[0], (("collective", ""), ("algorithm", "(ranks)"))
+        console.print_table([f"{library}, {algorithm}"], heads, list(zip(KINDS, texts, strict=True)))
+
+
+def _two_lines(kind: str) -> tuple[str, str]:
+    """A collective's name as a narrow head."""
+    first, _, last = kind.rpartition("_")
+    return (f"{first}_", last) if first else (kind, "")
 
 
 def _text(cell: Cell) -> str:

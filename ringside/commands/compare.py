@@ -1,7 +1,7 @@
 """``ringside compare``: predicted beside measured, as a table, a picture and a verdict."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +10,11 @@ import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
+from ringside.report.page import Page, Table, check_page, write_page
 from sim.calibration import AUTO, find_calibration
 from sim.engine.effort import forced
 from sim.libraries.find import shipped_for
-from sim.record import Record, is_ddp_record
+from sim.record import Record, is_ddp_record, is_training_record
 from topologies import parse_settings
 from topologies.disk import check_outputs
 from validation.compare import Compared, Summary, compare, summaries
@@ -23,18 +24,18 @@ from validation.readers import read_all
 
 HEADS = (
     ("size", "(B)"),
-    ("nodes", ""),
     ("ranks", ""),
     ("collective", ""),
-    ("ran", ""),
     ("predicted as", ""),
     ("measured", "(us)"),
-    ("spread", "(%)"),
     ("predicted", "(us)"),
     ("off by", ""),
+    ("set", ""),
+    ("spread", "(%)"),
+    ("nodes", ""),
+    ("ran", ""),
     ("busbw", "(GB/s)"),
     ("predicted", "(GB/s)"),
-    ("set", ""),
 )
 
 
@@ -45,17 +46,19 @@ def command(
     network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
+    html: options.Html = None,
     max_error: Annotated[
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
     ] = None,
     pool_sites: options.PoolSites = False,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Lay predictions beside measurements: records and nccl-tests, or steps of measure ddp."""
+    """Lay predictions beside measurements: records and nccl-tests, or measured training steps."""
     with forced(force):
         run(
-            files, cluster, settings or [], network, calibration, plot, max_error,
+            files, cluster, settings or [], network, calibration, plot, html, max_error,
             pool_sites=pool_sites, as_json=json,
         )  # fmt: skip
 
@@ -67,6 +70,7 @@ def run(
     network: str,
     calibration: str,
     plot: Path | None,
+    html: Path | None,
     max_error: str | None,
     *,
     pool_sites: bool,
@@ -76,14 +80,13 @@ def run(
     limit = None if max_error is None else percent(max_error)
     check_format(plot)
     check_outputs([plot], inputs=[*files, calibration])
-    if any(map(is_ddp_record, files)):
+    check_page(html, [plot], [*files, calibration])
+    if any(map(is_ddp_record, files)) or any(map(is_training_record, files)):
         if cluster or settings or network != "fifo" or calibration not in ("auto", "none"):
             raise ValueError(
                 "steps hold the network they ran on; leave --cluster, --set, --network and --calibration out"
             )
-        from ringside.commands import compare_ddp
-
-        compare_ddp.run(files, plot, limit, as_json=as_json)
+        _compare_steps(files, plot, html, limit, as_json=as_json)
         return
     reading = read_all(files)
     console.left_out(reading.skipped)
@@ -105,18 +108,69 @@ def run(
         from ringside.pictures.comparison import draw_comparison
 
         draw_comparison(rows, plot)
+    inputs = {"files": [str(file) for file in files], "cluster": cluster, "network": network,
+              "calibration": calibration}  # fmt: skip
+    summary = {name: asdict(s) for name, s in sums.items()}
+    content = {"inputs": inputs, "notes": comments, "summary": summary, "rows": [_row(r) for r in rows]}
+    if html:
+        title = f"Predicted and measured on {cluster}"
+        write_page(compared_page(title, rows, comments, content), html, [*files, calibration, plot])
     if as_json:
-        inputs = {"files": [str(file) for file in files], "cluster": cluster, "network": network,
-                  "calibration": calibration}  # fmt: skip
-        summary = {name: asdict(s) for name, s in sums.items()}
-        content = {"inputs": inputs, "notes": comments, "summary": summary, "rows": [_row(r) for r in rows]}
         console.print_json("compare", content)
     else:
         console.print_table(comments, HEADS, [cells(row) for row in rows])
-        print("\n".join(summary_lines(sums)))
+        console.print_comments(summary_lines(sums))
     over = [name for name, s in sums.items() if limit is not None and not s.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
+
+
+def _compare_steps(
+    files: list[Path], plot: Path | None, html: Path | None, limit: float | None, *, as_json: bool
+) -> None:
+    """Compare measured training steps, of DDP or others."""
+    from ringside.commands import compare_ddp, compare_training
+
+    if is_ddp_record(files[0]):
+        compare_ddp.run(files, plot, html, limit, as_json=as_json)
+        return
+    if plot:
+        raise ValueError("steps of measure train are not drawn; leave --plot out")
+    compare_training.run(files, html, limit, as_json=as_json)
+
+
+def compared_page(title: str, rows: Sequence[Compared], told: Sequence[str], raw: Mapping[str, Any]) -> Page:
+    """The page of predictions beside measurements."""
+    from ringside.report.comparison import comparison_figures
+
+    sums = summaries(rows)
+    return Page(
+        title=title,
+        headline=headline(sums),
+        figures=comparison_figures(rows),
+        tables=[Table("Every row", HEADS, [cells(row) for row in rows])],
+        told=[*told, *(line.removeprefix("# ") for line in summary_lines(sums))],
+        raw=raw,
+    )
+
+
+def headline(sums: Mapping[str, Summary]) -> str:
+    """How good predictions are: on rows held out where there are any, else on what there is."""
+    kinds = {
+        "held_out": "that set nothing",
+        "unfitted": "that no calibration speaks of",
+        "fitted": "that set the parameters",
+    }
+    for kind, words in kinds.items():
+        if kind in sums:
+            s = sums[kind]
+            noise = f"; the measurements' own spread is {s.median_spread:.1%}" if s.median_spread else ""
+            rows = "row" if s.rows == 1 else "rows"
+            return (
+                f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {words}, "
+                f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
+            )
+    return "There are no rows to judge by."
 
 
 def _known(cluster: str, values: dict[str, str]) -> str:
@@ -148,9 +202,9 @@ def percent(text: str) -> float:
 
 
 def summary_lines(sums: dict[str, Summary]) -> list[str]:
-    """One line a set, in nccl-tests' manner."""
+    """One line a set."""
     return [
-        f"# {name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
+        f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
         f"{s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x"
         + (f"; the measurements' own spread {s.median_spread:.1%}" if s.median_spread else "")
         for name, s in sums.items()
@@ -161,9 +215,10 @@ def cells(row: Compared) -> tuple[console.Cell, ...]:
     """A row as the table shows it; ``-`` is unknown."""
     r = row.record
     return (
-        *(r.nbytes, r.num_nodes or "-", r.ranks, r.collective, row.way, row.choice or "-"),
-        *(r.time_s * 1e6, r.spread * 100 if r.spread else "-", row.predicted_s * 1e6, off_by(row)),
-        *(r.busbw / 1e9, row.predicted_busbw / 1e9, row.set),
+        *(r.nbytes, r.ranks, r.collective, row.choice or row.way),
+        *(r.time_s * 1e6, row.predicted_s * 1e6, off_by(row), row.set),
+        *(r.spread * 100 if r.spread else "-", r.num_nodes or "-", row.way),
+        *(r.busbw / 1e9, row.predicted_busbw / 1e9),
     )
 
 

@@ -1,22 +1,26 @@
 """``ringside compare`` on measured training steps: each predicted from the compute and network of its run."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ringside import console
+from ringside.report.page import Page, Table, write_page
 from sim.training.ddp.record import read
 from sim.training.step import TrainingStep
 from validation.compare_ddp import ComparedSteps, compare_steps
 
 HEADS = (
-    *(("file", ""), ("ranks", ""), ("buckets", ""), ("measured", "(ms)"), ("spread", "(%)")),
-    *(("predicted", "(ms)"), ("error", "(%)"), ("finish: median", "(%)"), ("worst", "(%)")),
+    *(("file", ""), ("ranks", ""), ("measured", "(ms)"), ("predicted", "(ms)"), ("error", "(%)")),
+    *(("finish: median", "(%)"), ("worst", "(%)"), ("spread", "(%)"), ("buckets", "")),
 )
 
 
-def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: bool) -> None:
+def run(
+    files: list[Path], plot: Path | None, html: Path | None, limit: float | None, *, as_json: bool
+) -> None:
     """Predict every file's step and lay it beside the measured ones; exit 1 where one is off by more."""
     records = [read(file) for file in files]
     judged = {}
@@ -29,13 +33,42 @@ def run(files: list[Path], plot: Path | None, limit: float | None, *, as_json: b
 
         pairs = [timelines(name, one) for name, one in judged.items()]
         draw_timelines({title: step for pair in pairs for title, step in pair.items()}, plot)
+    content = {"rows": [row(name, one) for name, one in judged.items()]}
+    if html:
+        write_page(_page(judged, content), html, [*files, plot])
     if as_json:
-        console.print_json("compare_ddp", {"rows": [row(name, one) for name, one in judged.items()]})
+        console.print_json("compare_ddp", content)
     else:
         console.print_table([], HEADS, [cells(name, one) for name, one in judged.items()])
     over = [name for name, one in judged.items() if limit is not None and not abs(one.step_error) <= limit]
     if over:
         raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")
+
+
+def _page(judged: Mapping[str, ComparedSteps], raw: Mapping[str, Any]) -> Page:
+    from ringside.report.training import timelines_figure
+
+    table = [cells(name, one) for name, one in judged.items()]
+    errors = {name: one.step_error for name, one in judged.items()}
+    return Page(
+        title="Training steps, predicted and measured",
+        headline=steps_headline(errors),
+        figures={f"{name}: what ran when": timelines_figure(timelines(name, one))
+                 for name, one in judged.items()},
+        tables=[Table("Every run", HEADS, table)],
+        raw=raw,
+    )  # fmt: skip
+
+
+def steps_headline(errors: Mapping[str, float]) -> str:
+    """How far predicted steps are from the measured ones."""
+    if not errors:
+        return "No step has a prediction."
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    if len(errors) == 1:
+        return f"The step is predicted with an error of {errors[worst]:+.1%}."
+    middle = median(map(abs, errors.values()))
+    return f"Steps are predicted with a median error of {middle:.1%}; worst {errors[worst]:+.1%}, {worst}."
 
 
 def timelines(name: str, one: ComparedSteps) -> dict[str, TrainingStep]:
@@ -47,8 +80,8 @@ def cells(name: str, one: ComparedSteps) -> tuple[console.Cell, ...]:
     """A pair as the table shows it."""
     finishes = [abs(error) * 100 for error in one.finish_errors]
     return (
-        *(name, one.record.ranks, len(finishes), one.measured_s * 1e3, one.spread * 100),
-        *(one.predicted.step_s * 1e3, one.step_error * 100, median(finishes), max(finishes)),
+        *(name, one.record.ranks, one.measured_s * 1e3, one.predicted.step_s * 1e3, one.step_error * 100),
+        *(median(finishes), max(finishes), one.spread * 100, len(finishes)),
     )
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from validation.explain.verdict import Candidate, Family, Told, Verdict
 
 HEADS = (
-    ("looked at", ""),
     ("fits best where", ""),
-    ("slow rows", "off by"),
-    ("", ""),
+    ("off by", "(x)"),
+    ("cause?", ""),
+    ("looked at", ""),
 )
 
 _KIB, _MIB = 2**10, 2**20
@@ -32,6 +32,7 @@ def command(
     settings: options.Settings = None,
     calibration: options.CalibrationFile = "auto",
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Say why a log's bus bandwidth is low: which part departs from its family, and what to try."""
@@ -71,7 +72,7 @@ def run(
     family: Family
     with console.simulating("trying causes"):
         if found.nccl and any(record.library == "nccl" for record in records):
-            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model())
+            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model)
         else:
             family = ScheduleFamily(ran, cluster, values, found)
         verdict = judge(family)
@@ -88,7 +89,7 @@ def run(
             *notes,
         ]
         console.print_table(comments, HEADS, _table(verdict))
-        print("\n".join(f"# {line}" for line in lines(verdict)))
+        console.print_comments(lines(verdict))
 
 
 def lines(verdict: "Verdict") -> list[str]:
@@ -105,10 +106,10 @@ def _answer(verdict: "Verdict") -> list[str]:
             perhaps + ("one of these causes, which the rows cannot tell apart:" if several else "cause:"),
         ]
         for one in verdict.named:
-            found += [f"  {sentence(one)}", f"    to settle it: {one.cause.settle}"]
+            found += [f"- {sentence(one)}", f"  to settle it: {one.cause.settle}"]
         return [
             *found,
-            f"  these rows are then typically {verdict.named[0].left:.2f}x off; "
+            f"these rows are then typically {verdict.named[0].left:.2f}x off; "
             f"without a cause {verdict.left:.2f}x",
         ]
     if verdict.departs:
@@ -140,7 +141,7 @@ def _of_bound(verdict: "Verdict") -> list[str]:
         f"{share:.0%} of what the links carry, the family reaches {family:.0%}"
     ]
     if share > 1.05:
-        found.append("  more than the links carry: this is not the machine, or the rows are wrong")
+        found.append("more than the links carry: this is not the machine, or the rows are wrong")
     return found
 
 
@@ -161,17 +162,17 @@ def _untold(verdict: "Verdict") -> list[str]:
     found = []
     if max(sizes) < 64 * _MIB:
         found.append(
-            f"  what links carry: the largest size is {format_size(max(sizes))}; measure up to 1 GiB"
+            f"- what links carry: the largest size is {format_size(max(sizes))}; measure up to 1 GiB"
         )
     if min(sizes) > 64 * _KIB:
-        found.append(f"  latencies: the smallest size is {format_size(min(sizes))}; measure from 8 B")
+        found.append(f"- latencies: the smallest size is {format_size(min(sizes))}; measure from 8 B")
     if all(record.num_nodes == 1 for record in verdict.records):
-        found.append("  anything of the network: there is one node")
+        found.append("- anything of the network: there is one node")
     else:
-        found.append("  which node or link it is: measure every two nodes, then ringside pairs")
+        found.append("- which node or link it is: measure every two nodes, then ringside pairs")
     if any(not record.library_version for record in verdict.records):
-        found.append("  what NCCL's release changes: the log does not name it, the newest was taken")
-    found.append("  two causes at once: each is tried alone")
+        found.append("- what NCCL's release changes: the log does not name it, the newest was taken")
+    found.append("- two causes at once: each is tried alone")
     return found
 
 
@@ -186,12 +187,12 @@ def _where(verdict: "Verdict", rows: Sequence[int]) -> str:
 def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
     def mark(one: "Candidate") -> str:
         if one in verdict.named:
-            return "explains it" if verdict.clear else "may explain it"
-        return "does not" if verdict.named or verdict.departs else "-"
+            return "yes" if verdict.clear else "maybe"
+        return "no" if verdict.named or verdict.departs else "-"
 
     return [
-        ("(the family)", "nothing is changed", f"{verdict.left:.2f}x", ""),
-        *((one.cause.looks_at, sentence(one), f"{one.left:.2f}x", mark(one)) for one in verdict.tried),
+        ("nothing is changed", verdict.left, "", "(the family)"),
+        *((sentence(one), one.left, mark(one), one.cause.looks_at) for one in verdict.tried),
     ]
 
 
@@ -204,7 +205,7 @@ def _content(verdict: "Verdict") -> dict[str, Any]:
         "causes": [_cause(one) for one in verdict.named],
         "tried": [_cause(one) for one in verdict.tried],
         "told": _told_content(verdict.told),
-        "cannot_tell": [line.strip() for line in _untold(verdict)],
+        "cannot_tell": [line.removeprefix("- ") for line in _untold(verdict)],
         "rows": [_row(verdict, place) for place in range(len(verdict.records))],
     }
 

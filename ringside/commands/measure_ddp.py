@@ -1,7 +1,9 @@
 """``ringside measure ddp``: real DistributedDataParallel steps, of a model or of layers that sleep."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from real.collective.emulated import cluster
 from real.collective.measure import check_room
@@ -42,6 +44,7 @@ def run(
     plot: Path | None = None,
     trace: Path | None = None,
     force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
@@ -76,7 +79,10 @@ def run(
         from ringside.pictures.training import draw_timelines
 
         draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
-    _print(found, output)
+    if as_json:
+        console.print_json("measure_ddp", _content(found, output))
+    else:
+        _print(found, output)
 
 
 def _model(text: str, job: DdpJob) -> Workload | str:
@@ -119,6 +125,17 @@ def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int 
     return load(emulate, parse_settings(settings), ranks=ranks)
 
 
+def _content(found: DdpRecord, output: Path) -> dict[str, Any]:
+    """The median step, of which rows are the buckets, and how long each step took."""
+    step = found.median
+    return {
+        "output": str(output), "workload": step.workload, "ranks": step.ranks, "step_s": step.step_s,
+        "compute_s": step.compute_s, "communication_s": step.communication_s, "exposed_s": step.exposed_s,
+        "overlap_efficiency": step.overlap_efficiency, "steps_s": [one.step_s for one in found.steps],
+        "rows": [asdict(bucket) for bucket in step.buckets],
+    }  # fmt: skip
+
+
 def _print(found: DdpRecord, output: Path) -> None:
     step = found.median
     times = sorted(step.step_s * 1e3 for step in found.steps)
@@ -129,8 +146,11 @@ def _print(found: DdpRecord, output: Path) -> None:
         f"exposed {step.exposed_s * 1e3:.1f} ms, overlap {step.overlap_efficiency:.0%}",
         f"every gradient was checked against the exact average; all steps in {output}",
     ]
-    rows = [
-        (number, run.nbytes, *(time * 1e3 for time in (run.ready_s, run.launch_s, run.start_s, run.finish_s)))
-        for number, run in enumerate(step.buckets)
+    rows: list[tuple[console.Cell, ...]] = [
+        (
+            *(run.name.removeprefix("bucket ").replace(" ", "_"), run.nbytes),
+            *(time * 1e3 for time in (run.ready_s, run.launch_s, run.start_s, run.finish_s)),
+        )
+        for run in step.buckets
     ]
     console.print_table(comments, HEADS, rows)

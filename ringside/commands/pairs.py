@@ -17,15 +17,15 @@ HEADS = (
     ("collective", ""),
     ("GPUs", "a node"),
     ("size", "(B)"),
-    ("pairs", ""),
-    ("missing", ""),
-    ("median", "(us)"),
-    ("noise", "(%)"),
-    ("nodes", "(+-%)"),
     ("slowest node", ""),
     ("by", "(%)"),
     ("slowest pair", ""),
     ("by", "(%)"),
+    ("median", "(us)"),
+    ("noise", "(%)"),
+    ("nodes", "(+-%)"),
+    ("pairs", ""),
+    ("missing", ""),
 )
 
 Logs = Annotated[
@@ -42,6 +42,7 @@ def command(
         int, typer.Option("-g", "--ranks", help="Ranks of a run, on both nodes, where a file does not say.")
     ] = 2,
     plot: options.Plot = None,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Say which node or link is slow, from a measurement between every two nodes."""
@@ -62,7 +63,7 @@ def run(files: list[Path], ranks: int, plot: Path | None, *, as_json: bool) -> N
         console.print_json("pairs", {"inputs": inputs, **_content(verdict)})
     else:
         console.print_table([], HEADS, [_cells(matrix) for matrix in verdict.matrices])
-        print("\n".join(f"# {line}" for line in lines(verdict)))
+        console.print_comments(lines(verdict))
 
 
 def lines(verdict: Verdict) -> list[str]:
@@ -115,10 +116,10 @@ def _cells(matrix: Matrix) -> tuple[console.Cell, ...]:
     node = int(np.argmax(matrix.effects))
     i, j = np.unravel_index(np.nanargmax(matrix.residuals), matrix.residuals.shape)
     return (
-        *(matrix.collective, matrix.gpus_per_node, matrix.nbytes, matrix.pairs, matrix.missing),
-        *(matrix.median_s * 1e6, matrix.noise * 100, matrix.spread * 100),
+        *(matrix.collective, matrix.gpus_per_node, matrix.nbytes),
         *(matrix.nodes[node], _percent(matrix.effects[node])),
         *(f"{matrix.nodes[i]} {matrix.nodes[j]}", _percent(matrix.residuals[i, j])),
+        *(matrix.median_s * 1e6, matrix.noise * 100, matrix.spread * 100, matrix.pairs, matrix.missing),
     )
 
 

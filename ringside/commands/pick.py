@@ -22,16 +22,15 @@ from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
 from sim.libraries.nccl.library import CLOCKS, Nccl
 from sim.libraries.nccl.releases import DEFAULT_VERSION
 from sim.libraries.nccl.tuning.tuner import check_function
-from sim.pick import ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
+from sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
 from topologies.units import format_size
 
-HEADS = (
-    *(("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""), ("protocol", "")),
-    *(("margin", "(%, least)"), ("runner-up", ""), ("verdict", "")),
-)
+STRETCH = (("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""))
+PROTOCOL = (("protocol", ""),)
+VERDICT = (("margin", "(least)"), ("runner-up", ""), ("verdict", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,20 @@ class PickRequest:
 
 
 def command(
+    context: typer.Context,
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, ...")],
     cluster: options.Cluster,
-    nodes: Annotated[str, typer.Option(metavar="N,N,...", help="Counts of machines, or of ranks.")],
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", show_default="as --cluster NAME:COUNT", help="Counts of machines, or of ranks."
+        ),
+    ] = None,
     settings: options.Settings = None,
     begin: options.Begin = "1K",
     end: options.End = "1G",
     factor: options.Factor = 2,
+    size: options.Size = None,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -76,22 +82,38 @@ def command(
     redop: options.Redop = "sum",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    by: Annotated[str, typer.Option(help="pair, or algorithm: the best protocol of each.")] = "pair",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar=options.choices(BY), help="What competes; algorithm: by the best protocol of each."
+        ),
+    ] = "pair",
     plot: options.Plot = None,
     tuner_csv: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Rules for NCCL's example tuner plugin; FILE.json: for NCCLX's."),
     ] = None,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Say which algorithm wins at every size and node count, and by how much."""
+    console.check_sizes(context)
+    cluster, nodes = counted(cluster, nodes)
     request = PickRequest(
-        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, None), library, algorithm,
+        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, size), library, algorithm,
         protocol, times, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
     )  # fmt: skip
     with forced(force):
         run(request, plot, tuner_csv, as_json=json)
+
+
+def counted(cluster: str, nodes: str | None) -> tuple[str, str]:
+    """The cluster without its count, and the counts that either of both says."""
+    name, count = console.check_count(cluster, nodes), split(cluster)[1]
+    if count is None and nodes is None:
+        raise ValueError(f"how many machines? write --cluster {cluster}:16, or --nodes 1,2,4,8")
+    return name, nodes or str(count)
 
 
 def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: bool) -> None:
@@ -104,7 +126,7 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
         request.network,
     )  # fmt: skip
     name = request.library or default_library(request.cluster, options)
-    kind, counts = kind_of(request.collective), _counts(request.nodes)
+    kind, counts = kind_of(request.collective), console.counts(request.nodes)
     sizes = console.sizes(*request.sweep)
     libraries = _libraries(request, name, counts, options)
     if csv and name != "nccl":
@@ -129,14 +151,14 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
         by_own = all(not one.calibrated for one in libraries.values() if isinstance(one, Nccl))
         write_file(csv, _rules(request, comms, sizes, picked, by_own=by_own, json=csv.suffix == ".json"))
     notes = dict.fromkeys(_notes(libraries))
+    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
     if plot:
         from ringside.pictures.picks import draw_picks
 
-        draw_picks(picks, f"{kind} on {request.cluster}, {name}", plot)
-    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
+        draw_picks(picks, _title(kind, request, libraries, name, version), plot)
     _print(request, name, version, picks, list(notes), as_json=as_json)
     if csv and not by_own and not as_json:
-        print("\n".join(_followed(csv, picks)))
+        console.print_comments(_followed(csv, picks))
 
 
 def _rules(
@@ -172,10 +194,21 @@ def _followed(csv: Path, picks: list[Pick]) -> list[str]:
     for nodes in dict.fromkeys(one.nodes for one in picks):
         moved = [one for one in picks if one.nodes == nodes and one.advised != one.default]
         where = ", ".join(f"{format_size(one.nbytes)} {'/'.join(one.advised)}" for one in moved) or "nowhere"
-        found.append(
-            f"# {csv}: measured times followed on {nodes} nodes: {where}; elsewhere NCCL's own choice"
-        )
+        found.append(f"{csv}: measured times followed on {nodes} nodes: {where}; elsewhere NCCL's own choice")
     return found
+
+
+def _title(kind: str, request: PickRequest, libraries: Mapping[int, Library], name: str, version: str) -> str:
+    """What the map shows: whose choice, of which release, by which times."""
+    whose, times = name, "simulated"
+    if name == "nccl":
+        whose = f"NCCL {version}"
+        measured = any(isinstance(one, Nccl) and one.calibrated for one in libraries.values())
+        times = f"{request.times or ('measured' if measured else 'tuner')} times"
+    elif name == "mpi":
+        whose = "MPI"
+        times = "measured times" if any("as measured" in one for one in _notes(libraries)) else times
+    return f"{kind} on {request.cluster}: {whose}, {times}"
 
 
 def _notes(libraries: Mapping[int, Library]) -> list[str]:
@@ -194,10 +227,8 @@ def _notes(libraries: Mapping[int, Library]) -> list[str]:
 def _libraries(request: PickRequest, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     check_pickable(name)
-    if split(request.cluster)[1] is not None or (name in ("ideal", "mpi") and request.algorithm != "auto"):
-        raise ValueError(
-            f"write the cluster without a count and no --algorithm: --nodes {request.nodes} counts"
-        )
+    if name in ("ideal", "mpi") and request.algorithm != "auto":
+        raise ValueError(f"--algorithm {request.algorithm} leaves {name} nothing to pick; leave it out")
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
     if request.anchor:
@@ -221,13 +252,6 @@ def _communicators(request: PickRequest, libraries: Mapping[int, Library]) -> di
     return {nodes: comm for nodes, comm in found.items() if comm is not None}
 
 
-def _counts(text: str) -> list[int]:
-    counts = text.split(",")
-    if not all(count.isdecimal() and int(count) > 0 for count in counts):
-        raise ValueError(f"{text!r} are no node counts; write for example 1,2,4,8")
-    return [int(count) for count in counts]
-
-
 def _print(
     request: PickRequest, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
 ) -> None:
@@ -242,17 +266,20 @@ def _print(
         del inputs["network"]
     del inputs["sweep"]
     if as_json:
-        found = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}
-        console.print_json("pick", found)
+        content = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}
+        console.print_json("pick", content)
         return
+    found = ranges(picks, request.by)
+    several = any(one.protocol != "auto" for one in found)
     cells = [
         (
-            *(r.nodes, format_size(r.min_bytes), format_size(r.max_bytes), r.algorithm, r.protocol),
+            *(r.nodes, format_size(r.min_bytes), format_size(r.max_bytes), r.algorithm),
+            *([r.protocol] if several else ()),
             f"{r.margin:.1%}" if math.isfinite(r.margin) else "alone",
-            "/".join(r.next_best) if r.next_best else "-",
-            "too close to call in places" if r.too_close else "clear",
+            _named(r.next_best) if r.next_best else "-",
+            "close" if r.too_close else "clear",
         )
-        for r in ranges(picks, request.by)
+        for r in found
     ]
     within = "within what the measurements leave open" if is_measured else f"under {ERROR:.0%}"
     comments = [
@@ -260,14 +287,24 @@ def _print(
         f"margin: by how much the runner-up takes longer; {within} is too close to call",
         *notes,
     ]
-    console.print_table(comments, HEADS, cells)
+    console.print_table(comments, (*STRETCH, *(PROTOCOL if several else ()), *VERDICT), cells)
+    losses = []
     for one in picks:
         if one.loss:
-            default, best = "/".join(one.default or ()), "/".join(one.pair)
+            default, best = _named(one.default or ("-", "auto")), _named(one.pair)
             where = f"{one.nodes} nodes, {format_size(one.nbytes)}"
             sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
             whose = "NCCL" if library == "nccl" else "Open MPI"
-            print(f"# {where}: {whose}'s default {default} takes {one.loss:.1%} longer than {best}{sure}")
+            losses.append(
+                f"{where}: {whose}'s default {default} takes {one.loss:.1%} longer than {best}{sure}"
+            )
+    console.print_comments(losses)
+
+
+def _named(pair: Pair) -> str:
+    """An algorithm, and its protocol where the library has several."""
+    algorithm, protocol = pair
+    return algorithm if protocol == "auto" else f"{algorithm}/{protocol}"
 
 
 def _row(one: Pick) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from real.program.job import COMPUTE
 from ringside import console, options
 from ringside.commands import program_check, program_source
+from ringside.disturbed import DisturbanceWords
 from sim.engine.effort import forced
 
 Script = Annotated[
@@ -18,7 +20,10 @@ Script = Annotated[
 ]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="How many run it, or each job.")]
 Library = Annotated[
-    str, typer.Option(help="Whose rules: gloo or nccl; with --cluster whose times, ideal too.")
+    str,
+    typer.Option(
+        metavar="gloo|nccl|ideal", help="Whose rules; with --cluster whose times, and only there ideal."
+    ),
 ]
 Eager = Annotated[
     bool, typer.Option("--eager", help="NCCL, with init_process_group(device_id=...): one communicator.")
@@ -33,21 +38,32 @@ Jobs = Annotated[
 ]
 Placement = Annotated[
     list[str] | None,
-    typer.Option(help="packed, interleaved, or the cluster's ranks of each job: 0-3,8 [default: packed]"),
+    typer.Option(
+        show_default="packed",
+        metavar="packed|interleaved|RANKS",
+        help="Or the cluster's ranks of each job: 0-3,8.",
+    ),
 ]
 Fold = Annotated[bool, typer.Option("--fold", help="Play one rank of each role for all of it.")]
 Real = Annotated[bool, typer.Option("--real", help="Really run it, over torch.distributed.")]
-Compute = Annotated[str, typer.Option(help="Real: compute by sleep or matmul.")]
+Compute = Annotated[
+    str, typer.Option(metavar=options.choices(COMPUTE), help="Real: what stands for compute.")
+]
 Iterations = Annotated[int, typer.Option("-n", "--iterations", help="Real: timed runs.")]
 Warmup = Annotated[int, typer.Option("-w", "--warmup", help="Real: untimed runs before them.")]
 Timeout = Annotated[
     float | None,
-    typer.Option(help="Real: seconds a rank may wait for another; runs what is not proved, too."),
+    typer.Option(
+        metavar="SECONDS",
+        show_default="60, of what is proved",
+        help="Real: a rank may wait so long for another; runs what is not proved, too.",
+    ),
 ]
 Output = Annotated[Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: a line for each run.")]
 
 _OF_REAL_RUNS = {"emulate", "compute", "iterations", "warmup", "timeout", "output"}
-_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot"}
+_OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot",
+                   "straggler", "slow_link", "jitter", "os_noise", "late", "draws", "seed"}  # fmt: skip
 
 
 def command(
@@ -64,6 +80,13 @@ def command(
     network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     fold: Fold = False,
+    straggler: options.Straggler = None,
+    slow_link: options.SlowLink = None,
+    jitter: options.Jitter = None,
+    os_noise: options.OsNoise = None,
+    late: options.Late = None,
+    draws: options.Draws = None,
+    seed: options.Seed = None,
     real: Real = False,
     emulate: options.Emulate = None,
     compute: Compute = "sleep",
@@ -75,6 +98,7 @@ def command(
     trace: options.Trace = None,
     export: options.Export = None,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Prove that a job of collectives and messages ends, or say who waits; simulate or run it."""
@@ -87,6 +111,10 @@ def command(
                 program_source.all_asked(file, ranks, jobs or []), library, cluster, settings or [],
                 eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
                 fold=fold, plot=plot, trace=trace, export=export, as_json=json,
+                disturbances=DisturbanceWords(
+                    straggler=straggler, slow_link=slow_link, jitter=jitter, os_noise=os_noise, late=late,
+                    draws=draws, seed=seed,
+                ),
             )  # fmt: skip
         return
     if file is None or jobs:
@@ -125,4 +153,4 @@ def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: 
 def _words(names: set[str]) -> str:
     """Options as they are written."""
     short = {"jobs": "--job", "output": "-o", "settings": "--set"}
-    return ", ".join(short.get(name, f"--{name}") for name in sorted(names))
+    return ", ".join(short.get(name, f"--{name.replace('_', '-')}") for name in sorted(names))

@@ -41,7 +41,7 @@ def told(
         console.print_json("program", told | notes | exported(export, lost))
     else:
         print_told(job.file, job.ranks, library, verdict)
-        print("".join(f"# {note}\n" for note in job.notes), end="")
+        console.print_comments(job.notes)
         print_exported(export, lost)
     if verdict.verdict != PROVED:
         raise typer.Exit(1)
@@ -49,8 +49,9 @@ def told(
 
 def print_told(file: Path, ranks: int, library: str, verdict: Verdict) -> None:
     """Print a verdict in words."""
-    print(f"{file} on {ranks} ranks of {library}: {verdict.verdict}, {verdict.operations} operations")
-    print("".join(f"# {sentence}\n" for sentence in verdict.story), end="")
+    answer = f"{verdict.verdict}, {verdict.operations} operations"
+    console.print_wrapped(f"{file} on {ranks} ranks of {library}: {answer}")
+    console.print_comments(verdict.story)
 
 
 def content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:

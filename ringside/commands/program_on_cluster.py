@@ -1,20 +1,25 @@
 """``ringside program --cluster``: how long jobs take on a cluster, and what their ranks wait for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ringside import console
 from ringside.commands.program_check import told
 from ringside.commands.program_source import Asked, exported, print_exported, schedules_of
+from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
 from ringside.pictures.style import check_format
 from sim.calibration import find_calibration
+from sim.disturbance import Disturbance, Draw
+from sim.disturbance.networks import libraries_under
 from sim.formats.program_files import check_export, write
 from sim.libraries.find import find_library
+from sim.program import Program
 from sim.program.check import PROVED, check
-from sim.program.jobs import Job, placed, simulate
+from sim.program.jobs import Job, placed, play, simulate
 from sim.program.libraries import Libraries
 from sim.program.roles import roles
+from sim.program.simulate import Simulation
 from sim.program.timeline import ProgramTimeline
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
@@ -47,30 +52,93 @@ def run(
     trace: Path | None,
     export: Path | None,
     as_json: bool,
+    disturbances: DisturbanceWords,
 ) -> None:
     """Record, prove, simulate and print."""
+    disturbance = disturbances.meant()
+    files = [*(str(job.file) for job in jobs), cluster]
     check_format(plot)
-    check_outputs((plot, trace), [*(str(job.file) for job in jobs), cluster])
-    check_export(export, (*(str(job.file) for job in jobs), cluster))
-    if (plot or trace or export) and len(jobs) > 1:
+    check_outputs((plot, trace), files)
+    check_export(export, tuple(files))
+    if len(jobs) > 1:
+        _check_is_of_many(disturbances, drawn=bool(plot or trace or export))
+    hosts = placed(placement, [job.ranks for job in jobs])
+    count = max(map(max, hosts)) + 1
+    by_itself = len(jobs) == 1 and placement == ["packed"]
+    libraries = _libraries(library, cluster, settings, count, network, calibration, by_itself=by_itself)
+    made = [
+        Job(program, own, roles(program) if fold else None)
+        for program, own in zip(_proved(jobs, libraries, eager=eager, as_json=as_json), hosts, strict=True)
+    ]
+    found, alone = _simulated(made, libraries)
+    disturbed = None
+    if disturbance:
+        disturbed = _disturbed(disturbances, disturbance, made[0], libraries, found[0].makespan_s)
+        disturbed.write(f"{found[0].name} on {found[0].ranks} ranks, disturbed", plot, trace)
+    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
+    if plot and not disturbed:
+        from ringside.pictures.program import draw_program
+
+        draw_program(found[0], plot)
+    if trace and not disturbed:
+        write_file(trace, found[0].dumps())
+    if not as_json:
+        where = f"{library} on {' '.join([cluster, *settings])}"
+        for job, outcome, own, alone_s in zip(jobs, found, hosts, alone, strict=True):
+            _print(job, outcome, own, alone_s, where, several=len(jobs) > 1)
+        if disturbed:
+            console.print_comments(disturbed.lines())
+        print_exported(export, lost)
+        return
+    inputs = {
+        "jobs": [{"file": str(job.file), "ranks": job.ranks} for job in jobs], "library": library,
+        "cluster": cluster, "settings": settings, "placement": placement, "network": network,
+        "calibration": calibration, "fold": fold,
+    }  # fmt: skip
+    notes = [job.notes for job in jobs]
+    contents = [_content(*one) for one in zip(found, hosts, alone, notes, strict=True)]
+    first = contents[0] if len(contents) == 1 else {"jobs": contents}
+    makespan = max(one.makespan_s for one in found)
+    told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
+    told_of |= {"disturbed": disturbed.content()} if disturbed else {}
+    console.print_json("program", told_of | exported(export, lost))
+
+
+def _check_is_of_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
+    """Refuse what only one job has."""
+    if drawn:
         raise ValueError(
             "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
             "--export out"
         )
-    hosts = placed(placement, [job.ranks for job in jobs])
-    figures, found_calibration = parse_settings(settings), find_calibration(calibration, cluster)
-    count = max(map(max, hosts)) + 1
-    if library == "nccl" and (len(jobs) > 1 or placement != ["packed"]):
+    if disturbances.meant():
+        raise ValueError(f"{disturbances.said()}: what disturbs is of one job; ask for one, or leave it out")
+
+
+def _libraries(
+    library: str, cluster: str, settings: list[str], count: int, network: str, calibration: str,
+    *, by_itself: bool,
+) -> Libraries:  # fmt: skip
+    """The library on the first ``count`` ranks of the cluster, or on all for jobs that are placed there."""
+    figures, found = parse_settings(settings), find_calibration(calibration, cluster)
+    if library == "nccl" and not by_itself:
         # by itself NCCL spreads the ranks of a job over all machines
-        count = max(count, find_library("nccl", cluster, figures, calibration=found_calibration).ranks)
-    libraries = Libraries(library, cluster, figures, count, network, found_calibration)
-    made = []
-    for one, own in zip(jobs, hosts, strict=True):
+        count = max(count, find_library("nccl", cluster, figures, calibration=found).ranks)
+    return Libraries(library, cluster, figures, count, network, found)
+
+
+def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bool) -> Iterator[Program]:
+    """The programs of all jobs; the first that does not end is told of, and ends this."""
+    for one in jobs:
         program = one.program(libraries.rules, eager=eager)
         verdict = check(program)
         if verdict.verdict != PROVED:
             told(one, libraries.rules, verdict, as_json=as_json)
-        made.append(Job(program, own, roles(program) if fold else None))
+        yield program
+
+
+def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimeline], list[float]]:
+    """All jobs together, and how long each takes by itself."""
     with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
         found = simulate(made, libraries)
         bar.done("simulated")
@@ -78,30 +146,21 @@ def run(
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
-    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
-    if plot:
-        from ringside.pictures.program import draw_program
+    return found, alone
 
-        draw_program(found[0], plot)
-    if trace:
-        write_file(trace, found[0].dumps())
-    inputs = {
-        "jobs": [{"file": str(job.file), "ranks": job.ranks} for job in jobs], "library": library,
-        "cluster": cluster, "settings": settings, "placement": placement, "network": network,
-        "calibration": calibration, "fold": fold,
-    }  # fmt: skip
-    if as_json:
-        notes = [job.notes for job in jobs]
-        contents = [_content(*one) for one in zip(found, hosts, alone, notes, strict=True)]
-        first = contents[0] if len(contents) == 1 else {"jobs": contents}
-        makespan = max(one.makespan_s for one in found)
-        told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
-        console.print_json("program", told_of | exported(export, lost))
-        return
-    where = " ".join([cluster, *settings])
-    for job, outcome, own, by_itself in zip(jobs, found, hosts, alone, strict=True):
-        _print(job, outcome, own, by_itself, f"{library} on {where}", several=len(jobs) > 1)
-    print_exported(export, lost)
+
+def _disturbed(
+    words: DisturbanceWords, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
+) -> Disturbed:
+    """Draws of a job, all of whose ranks are played."""
+    there = libraries_under(libraries, disturbance)
+
+    def once(draw: Draw) -> Simulation:
+        (found,) = play([Job(draw.program(job.program), job.hosts)], there, late=disturbance.late)
+        return found
+
+    disturbance.check_ranks(job.program.ranks)
+    return drawn_program(words, disturbance, once, undisturbed_s)
 
 
 def _content(

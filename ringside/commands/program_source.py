@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ringside import console
 from sim.formats.goal_flatten import ScheduleOf
 from sim.formats.program_files import ProgramFile, holds_program, read
 from sim.libraries import gloo
@@ -95,4 +96,4 @@ def exported(export: Path | None, lost: Sequence[str]) -> dict[str, Any]:
 def print_exported(export: Path | None, lost: Sequence[str]) -> None:
     """Say what was written, and what of it was lost."""
     if export:
-        print("".join(f"# {sentence}\n" for sentence in (f"written to {export}", *lost)), end="")
+        console.print_comments([f"written to {export}", *lost])

@@ -1,18 +1,26 @@
-"""``ringside scorecard``: how far NCCL's calibrated times are off on rows that no fit has seen."""
+"""``ringside scorecard``: how far predictions are off on published rows; here NCCL's calibrated times."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
+from ringside.report.page import Page, Table, check_page, write_page
 from topologies.disk import check_outputs
+from topologies.words import one_of
 from validation.measured.baselines import BASELINES
 from validation.published import published
 
 if TYPE_CHECKING:  # help must not wait for scipy
     from validation.measured.scorecard import Judged, Score, SiteScore
+
+COLLECTIVES, TRAINING = "collectives", "training"
+"""What has a scorecard, the latter by a command of its own."""
 
 HEADS = (
     *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
@@ -20,17 +28,49 @@ HEADS = (
 )
 
 
-def command(plot: options.Plot = None, json: options.Json = False) -> None:
-    """Judge NCCL's calibrated times on published rows that no fit has seen, beside simple rules."""
-    run(plot, as_json=json)
+def command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=lambda: [COLLECTIVES, TRAINING],
+            help="scorecard training has words of its own.",
+        ),
+    ] = COLLECTIVES,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Judge NCCL's times by published rows that set nothing of them, beside simple rules."""
+    if what == TRAINING:
+        raise ValueError("training has words of its own; write it first: ringside scorecard training")
+    if what != COLLECTIVES:
+        raise ValueError(f"{what!r} has no scorecard; write {one_of((COLLECTIVES, TRAINING), what)}")
+    run(plot, html, as_json=json)
 
 
-def run(plot: Path | None, *, as_json: bool) -> None:
+def training(
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this table; repeat for more.")
+    ] = None,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Judge training steps by published ones, one of each series known."""
+    from ringside.commands import scorecard_training
+
+    scorecard_training.run(table or [], plot, html, as_json=json)
+
+
+def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
     from validation.measured.scorecard import judge, questions, scores, site_scores
 
     check_format(plot)
     check_outputs([plot], inputs=[])
+    check_page(html, [plot])
     asked = list(questions(published()))
     judged: list[Judged] = []
     with console.simulating("fitting", len(asked)) as bar:
@@ -42,9 +82,12 @@ def run(plot: Path | None, *, as_json: bool) -> None:
         from ringside.pictures.scorecard import draw_scorecard
 
         draw_scorecard(found, plot)
+    rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]
+    content = {"rows": rows, "sites": sites}
+    if html:
+        write_page(_page(found, of_sites, len(judged), content), html, [plot])
     if as_json:
-        rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]
-        console.print_json("scorecard", {"rows": rows, "sites": sites})
+        console.print_json("scorecard", content)
         return
     comments = [
         f"{len(asked)} fits, {len(judged)} rows judged, none by a fit that it took part in",
@@ -54,7 +97,25 @@ def run(plot: Path | None, *, as_json: bool) -> None:
         *_beaten(found),
     ]
     console.print_table(comments, HEADS, map(_cells, found))
-    print("\n".join(f"# {_site_line(score)}" for score in of_sites))
+    console.print_comments(map(_site_line, of_sites))
+
+
+def _page(found: "list[Score]", of_sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
+    from ringside.report.charts import errors
+
+    kinds = {"measured model": ([score.median for score in found], [score.p90 for score in found])}
+    rules = {name: ([score.baselines[name] for score in found], None) for name in BASELINES}
+    best, worst = (pick(found, key=lambda score: score.median) for pick in (min, max))
+    return Page(
+        title="NCCL's calibrated times, judged by published rows that set nothing of them",
+        headline=f"The median error over {judged} judgements is {best.median:.1%} at best ({best.name}) and "
+        f"{worst.median:.1%} at worst ({worst.name}).",
+        figures={"Median errors of the measured model and of simple rules": errors(
+            [f"{score.name} ({score.rows})" for score in found], {**kinds, **rules})},
+        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in found])],
+        told=[*map(_site_line, of_sites), *_beaten(found)],
+        raw=raw,
+    )  # fmt: skip
 
 
 def _site_line(score: "SiteScore") -> str:

@@ -1,6 +1,6 @@
 """``ringside simulate``: a table of predictions, one row a size; of NCCL also what else it weighed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -11,61 +11,57 @@ import typer
 
 from ringside import console, options
 from ringside.commands.simulate_file import file_of, given
-from ringside.commands.simulate_links import Links, content_of, draw, links_of, show
-from ringside.pictures.style import check_format
-from ringside.splits import read_splits, splits_file
+from ringside.commands.simulate_links import Links, content_of, links_of, show
+from ringside.commands.simulate_links import draw as draw_links
+from ringside.commands.simulate_nodes import clusters_of
+from ringside.commands.simulate_nodes import draw as draw_curves
+from ringside.commands.simulate_request import SimulateRequest, check_outputs
+from ringside.commands.simulate_timeline import draw as draw_timeline
+from ringside.disturbed import DisturbanceWords, Disturbed, drawn
+from ringside.splits import read_splits
 from sim.calibration import Calibration, find_calibration
 from sim.collective import Collective, kind_of
+from sim.disturbance import Disturbance
 from sim.engine.effort import forced
-from sim.formats.schedule_files import check_format as check_format_of
 from sim.formats.schedule_files import write
 from sim.libraries.find import Options, as_mpi, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
-from topologies.catalogue import split
-from topologies.disk import check_outputs, write_file
+from topologies.disk import write_file
 
 if TYPE_CHECKING:
     from sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
-WAY = (("algorithm", ""), ("protocol", ""))
+FACTOR = ("band", "(x)")
+WAY = (("algorithm", ""), ("protocol", ""), ("engine", ""))
+NCCL_WAY = (("algorithm", ""), ("proto", ""), ("ch", ""))
+WEIGHED = (("runner-up", ""), ("by", "(%)"), ("engine", ""))
+WORDS = (
+    "ch: channels; runner-up: next by the tuner's times, by how much longer",
+    "behind tuner: the tuner's time of every pair that it weighs",
+)
+FACTOR_WORDS = "band: four of five times lie from time / band to time * band"
 
 
 @dataclass(frozen=True, slots=True)
-class SimulateRequest:
-    """What was asked for, in the words of the command line."""
+class Answered:
+    """The sizes predicted on one cluster, settings without effect, and how its library is found anew."""
 
-    collective: str
-    cluster: str
-    settings: tuple[str, ...]
-    sweep: tuple[str, str, int, str | None]
-    ranks: int | None
-    library: str | None
-    algorithm: str
-    protocol: str
-    engine: str
-    network: str
-    nccl_version: str | None
-    nccl_graph: Path | None
-    dtype: str
-    redop: str
-    calibration: str
-    anchor: Path | None
-    times: str | None
-    trace: Path | None
-    links: bool
-    top: int
-    plot: Path | None
-    export: Path | None
-    splits: str | None = None
+    library: Library
+    predictions: list[Prediction]
+    idle: list[str]
+    find: Callable[[], Library]
 
 
 def command(
     context: typer.Context,
     collective: Annotated[str, typer.Argument(help="all_reduce, all_gather, ..., or MSCCL's XML (.xml).")],
     cluster: options.Cluster,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Counts of machines, or of ranks: a row for each.")
+    ] = None,
     settings: options.Settings = None,
     begin: options.Begin = "8",
     end: options.End = "128M",
@@ -88,12 +84,23 @@ def command(
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
     times: options.Times = None,
+    straggler: options.Straggler = None,
+    slow_link: options.SlowLink = None,
+    jitter: options.Jitter = None,
+    os_noise: options.OsNoise = None,
+    late: options.Late = None,
+    draws: options.Draws = None,
+    seed: options.Seed = None,
     trace: options.Trace = None,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw ranks and links over time: .svg, .png or .pdf.")
+    ] = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
     plot: options.Plot = None,
     export: options.Export = None,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
@@ -103,18 +110,24 @@ def command(
     if "top" in console.given(context) and not links:
         raise ValueError(f"--top {top} says how many links --links prints; add --links, or leave it out")
     request = SimulateRequest(
-        collective, cluster, tuple(settings or ()), (begin, end, factor, size), ranks, library,
+        collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, links, top, plot, export, splits,
+        times, trace, timeline, links, top, plot, export, splits,
+        DisturbanceWords(
+            straggler=straggler, slow_link=slow_link, jitter=jitter, os_noise=os_noise, late=late,
+            draws=draws, seed=seed,
+        ),
     )  # fmt: skip
     with forced(force):
         run(request, as_json=json)
 
 
 def run(request: SimulateRequest, *, as_json: bool) -> None:
-    """Predict each size and print the rows."""
+    """Predict each size, on each count of nodes, and print the rows."""
     sizes = console.sizes(*request.sweep) if request.splits is None else [0]
-    _check_outputs(request, sizes)
+    clusters = clusters_of(request.cluster, request.nodes, request.ranks)
+    check_outputs(request, sizes, clusters)
+    disturbance = request.disturbances.meant()
     values = parse_settings(list(request.settings))
     found = find_calibration(request.calibration, request.cluster)
     if request.anchor:
@@ -126,61 +139,85 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
         request.network,
     )  # fmt: skip
     file = file_of(request.collective, request.library) if "." in request.collective else None
+    if file and request.nodes:
+        raise ValueError(f"--nodes {request.nodes}: the file has {file.ranks} ranks; leave --nodes out")
     finder = partial(find_library, request.library) if file is None else partial(given, file)
-    find = partial(finder, request.cluster, values, ranks=request.ranks, options=options, calibration=found)
+    kind = file.kind if file else kind_of(request.collective)
+    answers = {}
+    for count, cluster in clusters.items():
+        find = partial(finder, cluster, ranks=request.ranks, options=options)
+        answers[count] = _answered(request, find, values, found, kind, sizes)
+    answered = next(iter(answers.values()))
+    library, predictions = answered.library, answered.predictions
+    idle = [said for said in answered.idle if all(said in one.idle for one in answers.values())]
+    lost = _write(request, library, predictions[0])
+    links = links_of(library, answered.find, predictions[0], request.engine) if request.links else None
+    disturbed = _disturbed(request, disturbance, library, predictions[0]) if disturbance else None
+    if request.plot and links:
+        draw_links(links, library, request.plot)
+    elif request.plot and not disturbed:
+        draw_curves(
+            {count: one.predictions for count, one in answers.items()}, library, request.cluster, request.plot
+        )
+    _show(request, answers, [*idle, *lost], links, disturbed, as_json=as_json)
+
+
+def _answered(
+    request: SimulateRequest,
+    finder: Callable[..., Library],
+    values: dict[str, str],
+    found: Calibration | str | None,
+    kind: str,
+    sizes: list[int],
+) -> Answered:
+    """The sizes predicted on one cluster, and which settings leave them as they were."""
+    find = partial(finder, values, calibration=found)
     begun = perf_counter()
     library = find()
-    kind = file.kind if file else kind_of(request.collective)
     predictions = _predictions(request, library, _collectives(request, library, kind, sizes))
     if library.name != "nccl" and not isinstance(found, Calibration):
         check_growth([one for one in predictions if one.engine != "measured"])
-    lost = []
-    if request.export:
-        candidate = library.choose(predictions[0].collective)
-        plan = library.schedule(predictions[0].collective, candidate)
-        lost = write(plan, request.export, candidate.protocol)
-    if request.trace and predictions[0].timeline:
-        write_file(request.trace, predictions[0].timeline.dumps())
     idle = []
     if values:
         from ringside.commands.simulate_settings import idle_rates
 
-        others = partial(finder, request.cluster, ranks=request.ranks, options=options)
         asked = [one.collective for one in predictions]
         idle = idle_rates(
-            library, lambda changed: others(changed, calibration=None), values, asked, request.engine,
+            library, lambda changed: finder(changed, calibration=None), values, asked, request.engine,
             perf_counter() - begun,
         )  # fmt: skip
-    links = links_of(library, find, predictions[0], request.engine) if request.links else None
-    if request.plot and links:
-        draw(links, library, request.plot)
-    _show(request, library, predictions, [*idle, *lost], links, as_json=as_json)
+    return Answered(library, predictions, idle, find)
 
 
-def _check_outputs(request: SimulateRequest, sizes: list[int]) -> None:
-    """Refuse, before any work, what could not be shown or written."""
-    if request.trace or request.plot or request.export:
-        splits = splits_file(request.splits) if request.splits else None
-        inputs = [
-            request.collective,
-            split(request.cluster)[0],
-            request.calibration,
-            request.nccl_graph or "",
-            request.anchor or "",
-            splits or "",
-        ]
-        check_format_of(request.export)
-        check_outputs([request.trace, request.plot, request.export], inputs=inputs)
-        check_format(request.plot)
-    if request.plot and not request.links:
-        raise ValueError(f"--plot {request.plot} draws how busy links are; add --links")
-    for option, is_given in (
-        ("a trace", request.trace),
-        ("--links", request.links),
-        ("--export", request.export),
-    ):
-        if is_given and len(sizes) > 1:
-            raise ValueError(f"{option} shows one size, not {len(sizes)}; add --size")
+def _write(request: SimulateRequest, library: Library, prediction: Prediction) -> list[str]:
+    """Write what was asked for of one prediction, and say what the export could not hold."""
+    lost = []
+    if request.timeline:
+        draw_timeline(library, request.cluster, prediction, request.timeline)
+    if request.export:
+        candidate = library.choose(prediction.collective)
+        plan = library.schedule(prediction.collective, candidate)
+        lost = write(plan, request.export, candidate.protocol)
+    if request.trace and prediction.timeline:
+        write_file(request.trace, prediction.timeline.dumps())
+    return lost
+
+
+def _disturbed(
+    request: SimulateRequest, disturbance: Disturbance, library: Library, prediction: Prediction
+) -> Disturbed:
+    """Draws of the way that was taken, whatever disturbs it."""
+    from sim.disturbance.networks import collective_once
+
+    collective = prediction.collective
+    candidate = library.choose(collective)
+    found = drawn(
+        request.disturbances, disturbance,
+        lambda draw: collective_once(library, collective, candidate, request.engine, draw), prediction.time_s,
+    )  # fmt: skip
+    what = f"{prediction.algorithm} {collective.kind} of {collective.nbytes} B on {collective.ranks} ranks"
+    found.write(f"{what}, disturbed", request.plot)
+    return found
 
 
 def _collectives(request: SimulateRequest, library: Library, kind: str, sizes: list[int]) -> list[Collective]:
@@ -196,51 +233,64 @@ def _collectives(request: SimulateRequest, library: Library, kind: str, sizes: l
 def _predictions(
     request: SimulateRequest, library: Library, collectives: list[Collective]
 ) -> list[Prediction]:
-    predictions = []
+    predictions, traced = [], bool(request.trace or request.timeline)
     with console.simulating("simulating", len(collectives)) as bar:
         for collective in collectives:
-            predictions.append(answer(library, collective, request.engine, traced=request.trace is not None))
+            predictions.append(answer(library, collective, request.engine, traced=traced))
             bar.done(f"simulated {collective.nbytes} B")
     return predictions
 
 
 def _show(
     request: SimulateRequest,
-    library: Library,
-    predictions: list[Prediction],
+    answers: Mapping[int | None, Answered],
     idle: list[str],
     links: Links | None,
+    disturbed: Disturbed | None,
     *,
     as_json: bool,
 ) -> None:
-    inputs, rows = (
-        _inputs(request, library, predictions[0].collective.kind),
-        [_row(library, p) for p in predictions],
-    )
+    library = next(iter(answers.values())).library
+    predictions = [p for one in answers.values() for p in one.predictions]
+    inputs = _inputs(request, library, predictions[0].collective.kind)
+    rows = [
+        ({} if count is None else {"num_nodes": count}) | _row(one.library, p)
+        for count, one in answers.items()
+        for p in one.predictions
+    ]
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     if idle:
         content["no_effect"] = idle
     comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat), *idle]
-    heads, cells = [*SIZE, *WAY, ("engine", "")], [_cells(row) for row in rows]
+    is_measured = any(p.engine == "measured" for p in predictions)
+    band = BAND if is_measured else ()
+    heads = [*SIZE, *WAY, *band]
+    cells = [(*_cells(row), row["engine"], *_band(row)[: len(band)]) for row in rows]
     if nccl := as_nccl(library):
-        is_measured = any(p.engine == "measured" for p in predictions)
         note = _note(nccl, request.engine, is_measured=is_measured)
-        comments += [note, "behind tuner: the tuner's time of every pair that it weighs"]
+        comments += [note, *([FACTOR_WORDS] if is_measured else ()), *WORDS]
         content = {"inputs": inputs, "note": note, **content}
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
-        heads = [*SIZE, *WAY, ("channels", ""), ("engine", ""), *(BAND if is_measured else ())]
+        heads = [*SIZE, *NCCL_WAY, *([FACTOR] if is_measured else ()), *WEIGHED, *band]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
-        cells = [(*_cells(row), *(_band(row) if is_measured else ()), *_weighed(row, pairs)) for row in rows]
+        cells = [_weighed(row, pairs, is_measured=is_measured) for row in rows]
     if mpi := as_mpi(library):
         note = mpi.note(request.engine)
         comments.append(note)
         content = {"inputs": inputs, "note": note, **content}
-        if any(p.engine == "measured" for p in predictions):
-            heads, cells = [*heads, *BAND], [(*_cells(row), *_band(row)) for row in rows]
+    if disturbed:  # of one size alone
+        late = disturbed.columns()
+        heads = [*heads[:2], *((name, "(us)") for name in late), *heads[2:]]
+        cells = [(*some[:2], *(late_s * 1e6 for late_s in late.values()), *some[2:]) for some in cells]
+    if request.nodes:
+        heads = [("nodes", ""), *heads]
+        cells = [(row["num_nodes"], *some) for row, some in zip(rows, cells, strict=True)]
     if as_json:
-        console.print_json("simulate", content | ({"links": content_of(links, request.top)} if links else {}))
+        content |= {"links": content_of(links, request.top)} if links else {}
+        content |= {"disturbed": disturbed.content()} if disturbed else {}
+        console.print_json("simulate", content)
     else:
-        console.print_table(comments, heads, cells)
+        console.print_table([*comments, *(disturbed.lines() if disturbed else ())], heads, cells)
         if links:
             show(links, request.top)
 
@@ -265,9 +315,11 @@ def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, 
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    left = ("sweep", "trace", "links", "top", "plot", "export")
-    for key in (*left, *(("splits",) if request.splits is None else ())):
+    left = ("disturbances", "sweep", "trace", "timeline", "links", "top", "plot", "export")
+    for key in (*left, *(name for name in ("splits", "nodes") if rest[name] is None)):
         del rest[key]
+    if request.nodes:
+        del ours["ranks"]  # of each count others
     return rest | ours
 
 
@@ -295,13 +347,23 @@ def _row(library: Library, p: Prediction) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[console.Cell, ...]:
-    ways = [row[key] for key in ("algorithm", "protocol", "channels", "engine") if key in row]
-    return (row["size_bytes"], row["time_s"] * 1e6, row["algbw_GBps"], row["busbw_GBps"], *ways)
+    way = row["algorithm"], row["protocol"]
+    return (row["size_bytes"], row["time_s"] * 1e6, row["algbw_GBps"], row["busbw_GBps"], *way)
 
 
 def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
     return row["time_lo_s"] * 1e6, row["time_hi_s"] * 1e6
 
 
-def _weighed(row: dict[str, Any], pairs: Sequence[str]) -> tuple[console.Cell, ...]:
-    return (row["tuner_us"], *(row["choices_us"].get(pair, "-") for pair in pairs))
+def _weighed(row: dict[str, Any], pairs: Sequence[str], *, is_measured: bool) -> tuple[console.Cell, ...]:
+    """A row of NCCL's: what was taken, what the tuner likes next, and its time of every pair."""
+    taken, times = f"{row['algorithm']}/{row['protocol']}", row["choices_us"]
+    others = [pair for pair in times if pair != taken]
+    runner_up = min(others, key=times.__getitem__, default="-")
+    by = round(100 * (times[runner_up] / row["tuner_us"] - 1)) if others else "-"
+    factor = max(row["time_hi_s"] / row["time_s"], row["time_s"] / row["time_lo_s"])
+    return (
+        *(*_cells(row), row["channels"], *([factor] if is_measured else ())),
+        *(runner_up, by, row["engine"], *(_band(row) if is_measured else ())),
+        *(row["tuner_us"], *(times.get(pair, "-") for pair in pairs)),
+    )

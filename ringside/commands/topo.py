@@ -46,6 +46,7 @@ def command(
         bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
     ] = False,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """List the named clusters, or describe, draw or write one."""
@@ -91,7 +92,7 @@ def run(
         return
     check_format(plot)
     check_outputs((output, plot), inputs=[split(name)[0]])
-    cluster = f"{split(name)[0]}:{nodes}" if nodes is not None else name
+    cluster = f"{console.check_count(name, nodes)}:{nodes}" if nodes is not None else name
     if channels:
         show_channels(cluster, changes, as_json=as_json)
         return
@@ -110,7 +111,7 @@ def run(
         console.print_json("topo", {"inputs": inputs, "library": default_library(cluster), **_content(graph)})
     else:
         _describe(graph)
-        print(f"library of collectives: {default_library(cluster)} unless another is named")
+        console.print_wrapped(f"library of collectives: {default_library(cluster)} unless another is named")
 
 
 def _list(*, as_json: bool) -> None:
@@ -124,12 +125,12 @@ def _list(*, as_json: bool) -> None:
         console.print_json("topo", {"clusters": known, "fabrics": fabrics})
         return
     for name, about in known.items():
-        print(f"{name}:{str(about['counts']).upper()}  {about['what']}")
+        console.print_wrapped(f"{name}:{str(about['counts']).upper()}  {about['what']}")
         for key, default in settings(name).items():
             print(f"    --set {key}={default.replace(' ', '')}")
     print("any machines on a fabric, in place of their own switches:")
     for name, keys in fabrics.items():
-        print(f"    --set fabric={name}  with --set of {', '.join(keys)}")
+        console.print_wrapped(f"    --set fabric={name}  with --set of {', '.join(keys)}", " " * 8)
 
 
 def _content(graph: Topology) -> dict[str, Any]:
@@ -153,7 +154,9 @@ def _describe(graph: Topology) -> None:
     content = _content(graph)
     count = len(ranks(graph))
     print(f"{content['name']}: {count} ranks, machines: {content['machines']}")
-    print("nodes  " + ", ".join(f"{number} {kind}" for kind, number in content["nodes"].items()))
+    console.print_wrapped(
+        "nodes  " + ", ".join(f"{number} {kind}" for kind, number in content["nodes"].items())
+    )
     heads = (("links", "(one way)"), ("kind", ""), ("bandwidth", ""), ("latency", ""))
     rows = [
         (number, kind, format_rate(bandwidth), format_duration(latency))
@@ -163,7 +166,7 @@ def _describe(graph: Topology) -> None:
     if count > 1:
         for far in sorted({1, count - 1}):
             route = Routes(graph).route(0, far)
-            print(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))
+            console.print_wrapped(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))
 
 
 def _show_schedule(
@@ -183,9 +186,10 @@ def _show_schedule(
         channels = [{"channel": c, "connections": list(pairs)} for c, pairs in links.items()]
         console.print_json("schedule", {"cluster": cluster, "algorithm": algorithm, "channels": channels})
         return
-    print(f"# {algorithm} all_reduce on {cluster}, {plan.ranks} ranks; a>b: a sends to b, a+b: b adds")
+    told = f"{algorithm} all_reduce on {cluster}, {plan.ranks} ranks; a>b: a sends to b, a+b: b adds"
+    console.print_comments([told])
     for channel, pairs in links.items():
-        print(
+        console.print_wrapped(
             f"channel {channel:>2}  "
             + " ".join(f"{a}{'+' if adds else '>'}{b}" for (a, b), adds in pairs.items())
         )

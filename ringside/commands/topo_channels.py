@@ -26,14 +26,13 @@ def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
         }
         console.print_json("channels", content)
         return
-    for note in comm.notes:
-        print(f"# {note}")
-    for count, reason in comm.channel_counts:
-        print(f"# {count} channels: {reason}")
+    console.print_comments(comm.notes)
+    console.print_comments(f"{count} channels: {reason}" for count, reason in comm.channel_counts)
     for number, (ring, _) in enumerate(found):
-        print(f"Channel {number:02}/{len(found):02} : " + " ".join(map(str, ring)))
+        console.print_wrapped(f"Channel {number:02}/{len(found):02} : " + " ".join(map(str, ring)))
     for rank in range(comm.ranks):
-        print("Trees " + " ".join(f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(found)))
+        around = (f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(found))
+        console.print_wrapped("Trees " + " ".join(around))
 
 
 def _from_rank_0(ring: Ints) -> list[int]:

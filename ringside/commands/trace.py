@@ -40,6 +40,7 @@ def command(
     plot: options.Plot = None,
     trace: options.Trace = None,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Tell collectives, skew and transfer of a profiled job; replay it on another cluster."""

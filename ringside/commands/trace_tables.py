@@ -13,34 +13,17 @@ from validation.traces.replay import Replay, WhatIf, predicted
 MOST_ROWS = 64
 """Ranks and what-if rows that a table shows; JSON has them all."""
 
+_WHAT = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("median", "(us)"))
+_MORE = (("time", "(ms)"), ("apart", ""), ("algbw", "(GB/s)"))
 ROWS = (
-    *(
-        ("kind", ""),
-        ("size", "(B)"),
-        ("ranks", ""),
-        ("apart", ""),
-        ("count", ""),
-        ("time", "(ms)"),
-        ("median", "(us)"),
-    ),
-    *(("transfer", "(us)"), ("skew", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
-    *(("last", "rank"), ("in", "(%)")),
+    *_WHAT,
+    *(("transfer", "(us)"), ("skew", "(us)"), ("busbw", "(GB/s)"), ("last", "rank"), ("in", "(%)")),
+    *_MORE,
 )
-ROWS_OF_ONE = (
-    *(
-        ("kind", ""),
-        ("size", "(B)"),
-        ("ranks", ""),
-        ("apart", ""),
-        ("count", ""),
-        ("time", "(ms)"),
-        ("median", "(us)"),
-    ),
-    *(("shortest", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)")),
-)
+ROWS_OF_ONE = (*_WHAT, ("shortest", "(us)"), ("busbw", "(GB/s)"), *_MORE)
 RANKS = (
-    *(("rank", ""), ("calls", ""), ("in", "(B)"), ("out", "(B)"), ("window", "(ms)"), ("comm", "(ms)")),
-    *(("", "(%)"), ("exposed", "(ms)"), ("", "(%)"), ("waited", "(ms)"), ("last", "times"), ("by", "(us)")),
+    *(("rank", ""), ("calls", ""), ("window", "(ms)"), ("comm", "(ms)"), ("", "(%)"), ("exposed", "(ms)")),
+    *(("", "(%)"), ("waited", "(ms)"), ("last", "times"), ("by", "(us)"), ("in", "(B)"), ("out", "(B)")),
 )
 EACH = (
     *(("rank", ""), ("begin", "(ms)"), ("took", "(us)"), ("kind", ""), ("in", "(B)"), ("out", "(B)")),
@@ -61,7 +44,7 @@ def show(analysis: Analysis, found: WhatIf | None, *, each: bool) -> None:
     one = len(analysis.traces) == 1
     comments = list(_comments(analysis))
     if not analysis.rows:
-        print("\n".join(f"# {text}" for text in [*comments, _nothing(analysis)]))
+        console.print_comments([*comments, _nothing(analysis)])
     else:
         heads = ROWS_OF_ONE if one else ROWS
         console.print_table(comments, heads, [_row(row, short=one) for row in analysis.rows])
@@ -144,15 +127,15 @@ def _nothing(analysis: Analysis) -> str:
 
 def _row(row: Row, *, short: bool) -> list[console.Cell]:
     cells: list[console.Cell] = [
-        row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count, _in(row.time_s, 1e3),
-        _in(row.median_s, 1e6), _in(row.transfer_s, 1e6),
+        row.kind or "-", _or(row.nbytes), _or(row.ranks), row.count, _in(row.median_s, 1e6),
+        _in(row.transfer_s, 1e6),
     ]  # fmt: skip
     if not short:
         cells.append(_in(row.skew_s, 1e6))
-    cells += [_in(row.algbw, 1e-9), _in(row.busbw, 1e-9)]
+    cells.append(_in(row.busbw, 1e-9))
     if not short:
         cells += [_or(row.last), "-" if row.last_share is None else f"{row.last_share * 100:.0f}"]
-    return cells
+    return [*cells, _in(row.time_s, 1e3), _or(row.stride), _in(row.algbw, 1e-9)]
 
 
 def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
@@ -164,9 +147,9 @@ def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
         )
     )
     return [
-        _or(row.rank), row.collectives, sum(given) if given else "-", sum(got) if got else "-",
-        row.window_s * 1e3, _in(row.communication_s, 1e3), _in(row.share, 100), _in(row.exposed_s, 1e3),
-        _in(row.exposed_share, 100), _in(row.waited_s, 1e3), _or(row.last), _in(row.lead_s, 1e6),
+        _or(row.rank), row.collectives, row.window_s * 1e3, _in(row.communication_s, 1e3),
+        _in(row.share, 100), _in(row.exposed_s, 1e3), _in(row.exposed_share, 100), _in(row.waited_s, 1e3),
+        _or(row.last), _in(row.lead_s, 1e6), sum(given) if given else "-", sum(got) if got else "-",
     ]  # fmt: skip
 
 
@@ -184,23 +167,23 @@ def _each(traces: Iterable[Trace]) -> Iterator[list[console.Cell]]:
 
 def _show_what_if(analysis: Analysis, found: WhatIf) -> None:
     replays = [one for one in (found.own, found.other) if one]
-    heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("apart", ""), ("count", ""), ("recorded", "(us)")]
+    heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("recorded", "(us)")]
     heads += [(one.cluster, "(us)") for one in replays]
-    if found.own:
-        heads.append(("error", "(%)"))
+    heads += [("error", "(%)")] if found.own else []
+    heads += [("count", ""), ("apart", "")]
     rows = [_predicted(row, found.own, replays) for row in analysis.rows if row.transfer_s is not None]
-    rows = [row for row in rows if any(cell != "-" for cell in row[6:])]
+    rows = [row for row in rows if any(cell != "-" for cell in row[4:-2])]
     console.print_table(_story(found), heads if rows else [], rows[:MOST_ROWS])
 
 
 def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
     times = [predicted(row, one.libraries) for one in replays]
-    cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks), _or(row.stride), row.count]
+    cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks)]
     cells += [_in(row.transfer_s, 1e6), *(_in(time, 1e6) for time in times)]
     if own:
         error = (times[0] / row.transfer_s - 1) * 100 if times[0] and row.transfer_s else None
         cells.append("-" if error is None else error)
-    return cells
+    return [*cells, row.count, _or(row.stride)]
 
 
 def _story(found: WhatIf) -> Iterator[str]:

@@ -1,81 +1,69 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
-import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from math import lcm
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from real.model.find import Training
 from ringside import console, options
+from ringside.commands import train_options as words
+from ringside.commands import train_parallel, train_search
 from ringside.commands.train_answer import Answer, Outcome
+from ringside.commands.train_disturbed import disturbed_step
+from ringside.commands.train_parallel import ParallelAnswer
+from ringside.commands.train_search import STOPPED, SearchAnswer, said_words
+from ringside.commands.train_words import measured_rate, sweep_of, whole_nodes, with_tokens
+from ringside.disturbed import DisturbanceWords, slow_ranks
+from ringside.hooks import caps_of, hook_of
+from ringside.laid_out import LayoutWords, laid_out
 from ringside.pictures.style import check_format
+from ringside.report.page import check_page, write_page
+from ringside.searched import TOP
 from ringside.trained import Trained, trained
-from sim.calibration import find_calibration
+from sim.calibration import Calibration, find_calibration
 from sim.engine.effort import forced
-from sim.libraries.find import Options, find_library
+from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
+from sim.program.libraries import Libraries
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import process_group
+from sim.training.layout import COPIES
 from sim.training.memory import find_optimizer, memory
 from sim.training.pace import ALONE
 from sim.training.scaling import recommended_cap, share_of
-from sim.workload.devices import device, device_of
+from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
-from topologies.catalogue import MAX_LINKS, split
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+from topologies.units import parse_size
 
-STRATEGIES = ("ddp",)
-SWEEPS = ("bucket-cap-mb", "nodes")
+DDP_STEP = {"sweep", "global_batch"}
+"""Options that only a step of DistributedDataParallel alone has."""
 
-Model = Annotated[
-    str, typer.Option(metavar="NAME[:SIZE]|FILE", help="resnet50, gpt2-xl:512, ... or a workload's YAML.")
-]
-Strategy = Annotated[str, typer.Option(help="How the model is spread: ddp.")]
-AnyLibrary = Annotated[str, typer.Option(help="ideal, gloo or nccl; auto is nccl where it is known.")]
-Batch = Annotated[int | None, typer.Option(help="Samples of a rank and pass [default: 32 or the file's]")]
-GlobalBatch = Annotated[
-    int | None,
-    typer.Option(help="Samples of a step, for strong scaling [default: the least for all counts]"),
-]
-Gpu = Annotated[str | None, typer.Option(help="v100, a100, h100, ... [default: the cluster's]")]
-Precision = Annotated[
-    str | None,
-    typer.Option(help="What products are computed in: bf16, ... [default: as the model usually is]"),
-]
-Dtype = Annotated[
-    str | None, typer.Option(help="Type of parameters and gradients [default: the model's own]")
-]
-Efficiency = Annotated[
-    float | None, typer.Option(help="Share of its peak that the GPU reaches [default: its usual one]")
-]
-Measured = Annotated[
-    str | None, typer.Option(metavar="RATE@RANKS", help="Compute at a measured pace: 2616img/s@1")
-]
-OptimizerName = Annotated[str, typer.Option(help="sgd, momentum or adam.")]
-CommHook = Annotated[str | None, typer.Option(help="allreduce, fp16_compress or bf16_compress.")]
-Accumulation = Annotated[int, typer.Option(help="Passes a step, all but the last under no_sync.")]
-NoBuffers = Annotated[bool, typer.Option("--no-broadcast-buffers", help="As DistributedDataParallel's.")]
-Straggler = Annotated[
-    list[str] | None, typer.Option(metavar="RANK=FACTOR", help="A rank that computes slower.")
-]
-Spread = Annotated[
-    float | None, typer.Option(help="How much ranks differ; all wait for the slowest [default: 0.02 on GPUs]")
-]
-Contention = Annotated[
-    float | None,
-    typer.Option(help="Share of compute that a running collective takes [default: channels / SMs]"),
-]
-Sweep = Annotated[
-    str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
-]
-MustFit = Annotated[bool, typer.Option("--must-fit", help="Exit with 1 where a GPU cannot hold it.")]
+ONE_LAYOUT = {
+    "sweep",
+    "accumulation",
+    "straggler",
+    "slow_link",
+    "jitter",
+    "os_noise",
+    "late",
+    "draws",
+    "seed",
+}
+"""Options that a search leaves no room for."""
+
+BUCKETS = {"bucket_cap_mb", "bucket_cap_mb_list", "find_unused_parameters",
+           "static_graph", "gradient_as_bucket_view",
+           "no_broadcast_buffers", "comm_hook"}  # fmt: skip
+"""Options of DistributedDataParallel, under any layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,100 +80,213 @@ class Question:
     anchor: Path | None
     sweep: str | None
     global_batch: int | None
+    disturbances: DisturbanceWords = field(default_factory=DisturbanceWords)
 
 
 def command(
-    model: Model,
+    context: typer.Context,
+    model: words.Model,
     cluster: options.Cluster,
     settings: options.Settings = None,
-    strategy: Strategy = "ddp",
+    strategy: words.Strategy = "ddp",
+    tp: words.Tensor = 1,
+    cp: words.Context = 1,
+    cp_method: words.ContextMethod = None,
+    async_tp: words.AsyncTensor = False,
+    pp: words.Pipeline = 1,
+    shard: words.Shard = None,
+    schedule: words.Schedule = None,
+    virtual: words.Virtual = None,
+    micro_batch: words.MicroBatch = None,
+    checkpointing: words.Checkpointing = "none",
+    sequence_parallel: words.SequenceParallel = False,
+    clip: words.Clip = False,
+    sync_each: words.SyncEach = False,
+    ep: words.Experts = 1,
+    ep_imbalance: words.Imbalance = 1.0,
+    capacity_factor: words.Capacity = None,
+    seq: words.Sequence = None,
     ranks: options.Ranks = None,
-    library: AnyLibrary = "auto",
-    batch: Batch = None,
-    global_batch: GlobalBatch = None,
-    device: Gpu = None,
-    precision: Precision = None,
-    dtype: Dtype = None,
-    compute_efficiency: Efficiency = None,
-    measured: Measured = None,
-    optimizer: OptimizerName = "adam",
+    library: words.AnyLibrary = "auto",
+    batch: words.Batch = None,
+    global_batch: words.GlobalBatch = None,
+    device: words.Gpu = None,
+    precision: words.Precision = None,
+    dtype: words.Dtype = None,
+    compute_efficiency: words.Efficiency = None,
+    measured: words.Measured = None,
+    optimizer: words.OptimizerName = "adam",
     bucket_cap_mb: options.BucketCap = None,
+    bucket_cap_mb_list: options.BucketCaps = None,
     find_unused_parameters: options.UnusedParameters = False,
     static_graph: options.StaticGraph = False,
     gradient_as_bucket_view: options.BucketView = False,
-    no_broadcast_buffers: NoBuffers = False,
-    comm_hook: CommHook = None,
-    accumulation: Accumulation = 1,
-    straggler: Straggler = None,
-    spread: Spread = None,
-    contention: Contention = None,
+    no_broadcast_buffers: words.NoBuffers = False,
+    comm_hook: options.CommHook = None,
+    accumulation: words.Accumulation = 1,
+    straggler: options.Straggler = None,
+    slow_link: options.SlowLink = None,
+    jitter: options.Jitter = None,
+    os_noise: options.OsNoise = None,
+    late: options.Late = None,
+    draws: options.Draws = None,
+    seed: options.Seed = None,
+    spread: words.Spread = None,
+    contention: words.Contention = None,
     network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     anchor: options.Anchor = None,
-    sweep: Sweep = None,
-    must_fit: MustFit = False,
+    sweep: words.Sweep = None,
+    must_fit: words.MustFit = False,
+    search: words.Search = False,
+    top: words.Top = TOP,
+    reserve: words.Reserve = None,
     plot: options.Plot = None,
+    html: options.Html = None,
     trace: options.Trace = None,
     force: options.Force = False,
+    all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
+    layout = LayoutWords(
+        strategy=strategy, tp=tp, cp=cp, cp_method=cp_method, async_tp=async_tp, pp=pp, shard=shard,
+        schedule=schedule, virtual=virtual,
+        micro_batch=micro_batch, checkpointing=checkpointing, sequence_parallel=sequence_parallel, clip=clip,
+        sync_each=sync_each, ep=ep, ep_imbalance=ep_imbalance, capacity_factor=capacity_factor,
+    )  # fmt: skip
+    # a straggler of plain data parallelism is in the answer itself, and so in every draw
+    slowdown = {} if layout.is_parallel else slow_ranks(straggler or ())
+    disturbances = DisturbanceWords(
+        straggler=straggler if layout.is_parallel else None, slow_link=slow_link, jitter=jitter,
+        os_noise=os_noise, late=late, draws=draws, seed=seed,
+    )  # fmt: skip
+    hook, powersgd = hook_of(comm_hook)
+    caps = caps_of(bucket_cap_mb_list)
     ddp = DataParallel(
-        bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph), comm_hook=comm_hook,
-        gradient_as_bucket_view=gradient_as_bucket_view, broadcast_buffers=not no_broadcast_buffers,
-        accumulation=accumulation,
+        bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph, bucket_cap_mb_list=caps),
+        comm_hook=hook, powersgd=powersgd, gradient_as_bucket_view=gradient_as_bucket_view,
+        broadcast_buffers=not no_broadcast_buffers, accumulation=accumulation,
     )  # fmt: skip
     training = Training(
-        model=model, batch=batch, device=device, precision=precision, dtype=dtype, optimizer=optimizer,
-        compute_efficiency=compute_efficiency, measured=_measured(measured), ddp=ddp,
-        slowdown=_slowdown(straggler or []), spread=spread, contention=contention,
+        model=with_tokens(model, seq), batch=batch, device=device, precision=precision, dtype=dtype,
+        optimizer=optimizer,
+        compute_efficiency=compute_efficiency, measured=measured_rate(measured), ddp=ddp,
+        slowdown=slowdown, spread=spread, contention=contention,
     )  # fmt: skip
     question = Question(
         cluster=cluster, settings=tuple(settings or ()), strategy=strategy, ranks=ranks, library=library,
         network=network, calibration=calibration, anchor=anchor, sweep=sweep, global_batch=global_batch,
+        disturbances=disturbances,
     )  # fmt: skip
+    answer: Answer | ParallelAnswer | SearchAnswer
+    _check_search(console.given(context), search=search)
+    read = [model, split(cluster)[0]]
+    check_page(html, [plot, trace], read)
     with forced(force):
-        answer = run(question, training, plot=plot, trace=trace)
+        if search:
+            said = said_words(layout, console.given(context))
+            answer = run_search(question, training, said, top, reserve, plot=plot, trace=trace)
+        elif layout.is_parallel:
+            _check_has_effect(console.given(context), strategy)
+            answer = run_parallel(question, training, layout, plot=plot, trace=trace)
+        else:
+            answer = run(question, training, plot=plot, trace=trace)
+    if html:
+        write_page(answer.page(), html, [*read, plot, trace])
     answer.print_json() if json else answer.print()
+    if search and isinstance(answer, SearchAnswer) and answer.found.searched.left:
+        raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
         raise RuntimeError(f"{model} does not fit into a GPU; a smaller --batch or another --device may")
+
+
+def run_search(
+    question: Question, training: Training, said: Mapping[str, Any], top: int, reserve: str | None,
+    *, plot: Path | None, trace: Path | None,
+) -> SearchAnswer:  # fmt: skip
+    """Rank the layouts that have the words that were said."""
+    _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
+    gpu, libraries = _placed(question, training)
+    kept = 0 if reserve is None else parse_size(reserve)
+    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name}
+    return train_search.run(
+        training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top, reserve=kept,
+        plot=plot, trace=trace,
+    )  # fmt: skip
+
+
+def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
+    """The GPU, and the libraries on all ranks that are asked for."""
+    cluster = question.cluster
+    figures = parse_settings(list(question.settings))
+    found = _calibration(question, figures)
+    name = default_library(cluster) if question.library == "auto" else question.library
+    ranks = question.ranks
+    if ranks is None:
+        ranks = find_library(name, cluster, figures, calibration=found).ranks
+    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    return gpu, Libraries(name, cluster, figures, ranks, question.network, found)
+
+
+def run_parallel(
+    question: Question, training: Training, layout: LayoutWords, *, plot: Path | None, trace: Path | None
+) -> ParallelAnswer:
+    """Simulate one step under a layout."""
+    _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
+    meant = layout.layout()
+    gpu, libraries = _placed(question, training)
+    what = laid_out(training, gpu, libraries, meant)
+    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name,
+              "precision": what.precision}  # fmt: skip
+    if libraries.name == "nccl":
+        del inputs["network"]
+    return train_parallel.run(what, layout, inputs, question.disturbances, plot=plot, trace=trace)
 
 
 def run(question: Question, training: Training, *, plot: Path | None, trace: Path | None) -> Answer:
     """Simulate one step, or one for each value of a sweep."""
     cluster, ddp = question.cluster, training.ddp
     parameter, values = _checked(question, ddp)
+    disturbance = question.disturbances.meant()
     _check_outputs(plot, trace, question.sweep, [training.model, split(cluster)[0]])
     figures = parse_settings(list(question.settings))
-    found = find_calibration(question.calibration, cluster)
-    if question.anchor:
-        from ringside.anchor import scaled
-
-        found = scaled(found, question.anchor, cluster, figures)
+    found = _calibration(question, figures)
     name = None if question.library == "auto" else question.library
 
     def bound(where: str, count: int | None) -> Library:
         network = Options(network=question.network)
         return find_library(name, where, figures, ranks=count, options=network, calibration=found)
 
-    counted = [f"{cluster}:{_whole(value)}" for value in values] if parameter == "nodes" else [cluster]
+    counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [bound(one, question.ranks) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    gpu = device(training.device or device_of(cluster, figures))
-    what = trained(training, gpu, lambda count: bound(cluster, count))
+    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    machine = split(cluster)[0] if isinstance(libraries[0], Nccl) else cluster
+    what = trained(training, gpu, lambda count: bound(machine, count))
     rows = _rows(training, what, libraries, caps, question.global_batch)
     best = None
     if parameter == "bucket-cap-mb":
         best = recommended_cap({cap: row.step for cap, row in zip(values, rows, strict=True)})
-    if plot:
+    disturbed = None
+    if disturbance:
+        step = rows[0].step
+        disturbed = disturbed_step(question.disturbances, disturbance, what, libraries[0], ddp, step.step_s)
+        disturbed.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
+    elif plot:
         _draw(parameter, values, rows, best, plot)
-    if trace:
+    if trace and not disturbed:
         write_file(trace, rows[0].step.dumps())
-    inputs = {**asdict(question), **asdict(training), "library": libraries[0].name, "device": gpu.name,
+    inputs = {**_asked(question), **asdict(training), "library": libraries[0].name, "device": gpu.name,
               "precision": what.precision}  # fmt: skip
     if isinstance(libraries[0], Nccl):
         del inputs["network"]
     held = memory(what.sized(None), ddp, find_optimizer(training.optimizer))
+    before = None
+    if ddp.compresses:
+        plain = replace(ddp, comm_hook="allreduce")
+        group, costs = process_group(libraries[0]), what.costs_on(libraries[0])
+        before = simulate_step(what.sized(None), group, plain, costs).step_s
     return Answer(
         training=training,
         inputs=inputs,
@@ -194,18 +295,59 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
         rows=rows,
         held=held,
         best_mb=best,
+        disturbed=disturbed,
+        uncompressed_s=before,
+        swept=(parameter, values) if parameter else None,
     )
+
+
+def _asked(question: Question) -> dict[str, Any]:
+    """The words of a question that is not disturbed; what disturbs it stands beside its answer."""
+    found = asdict(question)
+    del found["disturbances"]
+    return found
+
+
+def _calibration(question: Question, figures: Mapping[str, str]) -> Calibration | str | None:
+    found = find_calibration(question.calibration, question.cluster)
+    if question.anchor:
+        from ringside.anchor import scaled
+
+        found = scaled(found, question.anchor, question.cluster, figures)
+    return found
+
+
+def _check_has_effect(given: set[str], strategy: str) -> None:
+    """Refuse options of the command line that mean nothing under a layout."""
+    for name in sorted(
+        given & (DDP_STEP if strategy in COPIES and strategy != "data_parallel" else DDP_STEP | BUCKETS)
+    ):
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(
+            f"{option} is of a step of DistributedDataParallel"
+            + (" alone" if name in DDP_STEP else f", and --strategy is {strategy}")
+            + "; leave it out"
+        )
+
+
+def _check_search(given: set[str], *, search: bool) -> None:
+    """Refuse options that a search leaves no room for, and those of a search without it."""
+    for name in sorted(given & (ONE_LAYOUT if search else {"top", "reserve"})):
+        why = "of one layout, and --search has many;" if search else "of --search; add it, or"
+        raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 
 
 def _checked(question: Question, ddp: DataParallel) -> tuple[str | None, list[float]]:
     """The sweep in parts; raise ValueError where words contradict each other."""
-    if question.strategy not in STRATEGIES:
-        raise ValueError(f"{question.strategy!r} is no known strategy; write {', '.join(STRATEGIES)}")
-    parameter, values = _sweep(question.sweep)
+    parameter, values = sweep_of(question.sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if parameter == "bucket-cap-mb" and ddp.bucketing.bucket_cap_mb is not None:
-        raise ValueError("--bucket-cap-mb and a sweep of it; leave one of them out")
+    if parameter and (said := question.disturbances.said()):
+        raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; leave one of them out")
+    bucketing = ddp.bucketing
+    if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):
+        said = "--bucket-cap-mb-list" if bucketing.bucket_cap_mb_list else "--bucket-cap-mb"
+        raise ValueError(f"{said} and a sweep of bucket-cap-mb; leave one of them out")
     return parameter, values
 
 
@@ -222,9 +364,10 @@ def _rows(
 ) -> list[Outcome]:
     """A step for each library and each bucket cap; all ranks share ``global_batch`` samples, or the least."""
     work, passes = what.sized(None), training.ddp.accumulation
-    together = global_batch or work.batch * passes * lcm(*(found.ranks for found in libraries))
+    together = work.batch * passes * lcm(*(found.ranks for found in libraries))
+    together = together if global_batch is None else global_batch
     shares = [share_of(together, found.ranks, passes) for found in libraries]
-    alone = replace(what.costs_on(libraries[0]), slowdown={})
+    alone = what.costs_on(libraries[0]).alone
     base = simulate_step(work, ALONE, training.ddp, alone).throughput
     large = simulate_step(what.sized(share_of(together, 1, passes)), ALONE, training.ddp, alone).throughput
     rows = []
@@ -240,58 +383,6 @@ def _rows(
                 rows.append(Outcome(library, cap, step, *(value / many.ranks for value in efficiencies)))
                 bar.done(f"simulated {many.ranks} ranks")
     return rows
-
-
-def _measured(text: str | None) -> tuple[float, int] | None:
-    """Samples/s and ranks of ``2616img/s@1``."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:[a-z]*/s)?@([0-9]+)", text, re.IGNORECASE)
-    try:
-        rate, ranks = float(found.group(1)) if found else 0.0, int(found.group(2)) if found else 0
-    except ValueError:
-        rate, ranks = 0.0, 0
-    if not (0 < rate < float("inf") and ranks):
-        raise ValueError(f"{text!r} is no throughput; write RATE@RANKS, for example 2616img/s@1")
-    return rate, ranks
-
-
-def _sweep(text: str | None) -> tuple[str | None, list[float]]:
-    """A ``parameter=value,value`` text in parts."""
-    if text is None:
-        return None, []
-    parameter, _, values = text.partition("=")
-    try:
-        found = [float(value) for value in values.split(",")]
-    except ValueError:
-        found = []
-    if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
-        raise ValueError(
-            f"{text!r} is no sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
-        )
-    if len(set(found)) < len(found):
-        raise ValueError(f"{text!r} names a value twice; write each once")
-    return parameter, found
-
-
-def _whole(nodes: float) -> int:
-    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
-        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
-    return int(nodes)
-
-
-def _slowdown(texts: Iterable[str]) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for text in texts:
-        rank, _, factor = text.partition("=")
-        try:
-            number, slower = int(rank), float(factor)
-        except ValueError:
-            raise ValueError(f"{text!r} is no straggler; write RANK=FACTOR, for example 3=1.5") from None
-        if number in found:
-            raise ValueError(f"rank {number} is a straggler twice; write --straggler {text} alone")
-        found[number] = slower
-    return found
 
 
 def _draw(

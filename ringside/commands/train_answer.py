@@ -3,8 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from real.model.find import Training, is_timed
+from real.model.find import Training, is_timed, reached
 from ringside import console
+from ringside.disturbed import QUANTILES, Disturbed
+from ringside.report.page import Page, Table, shown_number
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.memory import Memory
@@ -14,8 +16,8 @@ from topologies.units import format_duration
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("lower", "(ms)"), ("upper", "(ms)"), ("step", "(ms)")),
-    *(("throughput", "(sample/s)"), ("weak", "(%)"), ("strong", "(%)"), ("compute", "(ms)")),
-    *(("copy", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)"), ("overlap", "(%)")),
+    *(("samples", "(1/s)"), ("compute", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)"), ("overlap", "(%)")),
+    *(("weak", "(%)"), ("strong", "(%)"), ("copy", "(ms)")),
 )
 
 WORTH_A_WORD = 0.05
@@ -38,7 +40,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """All that was found out: ``inputs`` are the words of the question, ``best_mb`` the cap to take."""
+    """All that was found out: ``inputs`` are the words of the question, ``best_mb`` the cap to take.
+
+    ``swept`` is the parameter of a sweep and its values, one a row. ``uncompressed_s`` is the
+    first row's step before PowerSGD begins.
+    """
 
     training: Training
     inputs: dict[str, Any]
@@ -47,6 +53,9 @@ class Answer:
     rows: list[Outcome]
     held: Memory
     best_mb: float | None
+    disturbed: Disturbed | None = None
+    uncompressed_s: float | None = None
+    swept: tuple[str, list[float]] | None = None
 
     @property
     def fits(self) -> bool:
@@ -64,16 +73,73 @@ class Answer:
                 f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
                 f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
             )
+        if self.uncompressed_s is not None:
+            found.append(
+                f"in the first {self.training.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
+                f"{format_duration(self.uncompressed_s, 4)} a step"
+            )
         return list(dict.fromkeys(found))
 
     def print(self) -> None:
         """Write a table."""
         console.print_table([*self._comments(), *self.notes], HEADS, map(_cells, self.rows))
+        if self.disturbed:
+            console.print_comments(self.disturbed.lines())
         if self.best_mb is not None:
-            print(f"# recommended: --bucket-cap-mb {self.best_mb:g}")
+            console.print_comments([f"recommended: --bucket-cap-mb {self.best_mb:g}"])
 
     def print_json(self) -> None:
         """Write JSON."""
+        console.print_json("train", self._content())
+
+    def page(self) -> Page:
+        """The page of the step, or of the steps of a sweep."""
+        from ringside.report.training import draws_figure, sweep_figure, timelines_figure
+
+        step = self.rows[0].step
+        title = f"{step.workload} on {step.ranks} ranks"
+        said = (
+            f"A step of {title} takes {format_duration(step.step_s, 4)} "
+            f"({shown_number(step.throughput)} samples/s): "
+            f"{format_duration(step.exposed_s, 3)} of communication stay exposed, "
+            f"{step.overlap_efficiency:.0%} of it is hidden."
+        )
+        figures = {}
+        if self.swept:
+            parameter, values = self.swept
+            said = self._advice(parameter, values)
+            title = f"{step.workload} over {parameter}"
+            steps = [row.step for row in self.rows]
+            figures["The step between its bounds"] = sweep_figure(parameter, values, steps, self.best_mb)
+        else:
+            figures["What runs when"] = timelines_figure({title: step})
+        if self.disturbed:
+            said = self.disturbed.headline(f"a step of {title}")
+            figures = {"How long draws take": draws_figure(self.disturbed.drawn, QUANTILES), **figures}
+        told = [*self._comments(), *self.notes, *(self.disturbed.blame() if self.disturbed else [])]
+        return Page(
+            title=title,
+            headline=said if self.fits else f"{said} It does not fit into a GPU.",
+            figures=figures,
+            tables=[Table("Every step", HEADS, [_cells(row) for row in self.rows])],
+            told=told,
+            raw=self._content(),
+        )
+
+    def _advice(self, parameter: str, values: list[float]) -> str:
+        """What a sweep says to take, and what is quickest."""
+        times = {value: row.step.step_s for value, row in zip(values, self.rows, strict=True)}
+        quickest = min(times, key=times.__getitem__)
+        shortest = f"{format_duration(times[quickest], 4)} with {parameter} {quickest:g}"
+        if self.best_mb in (None, quickest):
+            return f"The step is shortest, {shortest}."
+        took = times[self.best_mb]
+        return (
+            f"Take {parameter} {self.best_mb:g}: the step takes {format_duration(took, 4)}, "
+            f"{took / times[quickest] - 1:.1%} more than the shortest, {shortest}."
+        )
+
+    def _content(self) -> dict[str, Any]:
         calibrations = (row.library.calibrated for row in self.rows if isinstance(row.library, Nccl))
         measured = list(dict.fromkeys(f"times as measured ({one.name})" for one in calibrations if one))
         content: dict[str, Any] = {
@@ -83,9 +149,11 @@ class Answer:
             "fits": self.fits,
             "rows": [_row(row) for row in self.rows],
         }
+        if self.disturbed:
+            content["disturbed"] = self.disturbed.content()
         if self.best_mb is not None:
             content["recommended_bucket_cap_mb"] = self.best_mb
-        console.print_json("train", content)
+        return content
 
     def _comments(self) -> list[str]:
         first, inputs = self.rows[0].step, self.inputs
@@ -100,24 +168,24 @@ class Answer:
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
             f"{inputs['strategy']} of {first.workload} on {where}; collectives of {inputs['library']}"
             f"{_caveat(self.rows[0].library)}",
-            f"{first.samples // first.ranks} samples a rank and step, {self._compute()}, "
+            f"{first.samples // first.ranks} samples a rank and step, "
+            f"{computing(self.training, self.gpu, self.precision)}, "
             f"{self.training.optimizer}{', ' + hook if hook else ''}",
             f"memory of a GPU {_gib(self.held.total)} of {_gib(self.gpu.memory)} ({parts}): {fits}",
             "weak and strong scaling efficiency are against one rank alone",
         ]
 
-    def _compute(self) -> str:
-        """On what the time of compute rests."""
-        training, gpu = self.training, self.gpu
-        if is_timed(training.model):
-            words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
-        else:
-            share = training.compute_efficiency or gpu.compute_efficiency
-            types = training.dtype or "of the model's own types"
-            words = f"{self.precision} on {gpu.name} at {share:.0%} of its peak, gradients {types}"
-        if training.measured:
-            words += f", at the pace of {training.measured[0]:g} samples/s measured on {training.measured[1]}"
-        return words
+
+def computing(training: Training, gpu: Device, precision: str | None) -> str:
+    """On what the time of compute rests."""
+    if is_timed(training.model):
+        words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
+    else:
+        types = training.dtype or "of the model's own types"
+        words = f"{precision} on {gpu.name} at {reached(training, gpu):.0%} of its peak, gradients {types}"
+    if training.measured:
+        words += f", at the pace of {training.measured[0]:g} samples/s measured on {training.measured[1]}"
+    return words
 
 
 def _gib(nbytes: int) -> str:
@@ -138,8 +206,8 @@ def _cells(row: Outcome) -> tuple[console.Cell, ...]:
     return (
         *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
         *(step.lower_s * 1e3, step.upper_s * 1e3, step.step_s * 1e3, step.throughput),
-        *(row.weak * 100, row.strong * 100, step.compute_s * 1e3, step.copy_s * 1e3),
-        *(step.communication_s * 1e3, step.exposed_s * 1e3, step.overlap_efficiency * 100),
+        *(step.compute_s * 1e3, step.communication_s * 1e3, step.exposed_s * 1e3),
+        *(step.overlap_efficiency * 100, row.weak * 100, row.strong * 100, step.copy_s * 1e3),
     )
 
 

@@ -1,5 +1,6 @@
 """A picture of a simulated program: what each rank did when."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.style import STYLE, save
 from sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
+from sim.training.rank import STREAM
 from topologies.units import format_duration
 
 MOST_RANKS = 32
@@ -25,21 +27,21 @@ def draw_program(timeline: ProgramTimeline, path: Path) -> None:
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 1.4 + 0.4 * len(ranks)))
         axes = figure.subplots()
-        draw_rows(axes, timeline)
+        kinds = draw_rows(axes, timeline)
         axes.set_xlim(0, timeline.makespan_s or 1)
         took = format_duration(timeline.makespan_s, 3)
         axes.set_title(f"{timeline.name} on {timeline.ranks} ranks: {took}", loc="left")
-        add_legend(figure)
+        add_legend(figure, kinds)
         save(figure, path)
 
 
-def draw_rows(axes: Axes, timeline: ProgramTimeline) -> None:
-    """The rows of a timeline's ranks, as many as one can tell apart."""
-    ranks = list(timeline.spans)[:MOST_RANKS]
+def draw_rows(axes: Axes, timeline: ProgramTimeline) -> set[str]:
+    """The rows of a timeline's ranks, as many as one can tell apart; and what was drawn in them."""
+    ranks, drawn = list(timeline.spans)[:MOST_RANKS], set()
     for row, rank in enumerate(ranks):
         parts: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _COLOURS}
         for span in timeline.spans[rank]:
-            if span.kind == "compute":
+            if span.kind == "compute" or (span.lane == STREAM and span.kind != "wait"):
                 parts["compute"].append((span.begin, span.end - span.begin))
             elif span.kind not in NO_COMMUNICATION:
                 parts["waiting"].append((span.begin, span.start - span.begin))
@@ -47,16 +49,18 @@ def draw_rows(axes: Axes, timeline: ProgramTimeline) -> None:
         for kind, bars in parts.items():
             low = row - 0.4 if kind == "compute" else row
             axes.broken_barh(bars, (low, 0.4), color=_COLOURS[kind], lw=0)
+            drawn |= {kind} if any(length for _, length in bars) else set()
     axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
     left_out = len(timeline.spans) - len(ranks)
     axes.set_xlabel("time" + (f"; {left_out} more ranks are not drawn" if left_out else ""))
+    return drawn
 
 
-def add_legend(figure: Figure) -> None:
+def add_legend(figure: Figure, drawn: Collection[str]) -> None:
     """What the colours mean, above all."""
     figure.legend(
-        handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
+        handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items() if kind in drawn],
         loc="outside upper right", ncols=3,
     )  # fmt: skip

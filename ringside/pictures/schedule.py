@@ -16,12 +16,15 @@ def draw_schedule(links: Links, title: str, path: Path) -> None:
     different = sorted({tuple(sorted(pairs)): channel for channel, pairs in reversed(links.items())}.values())
     shown = [(channel, links[channel]) for channel in sorted({different[0], different[len(different) // 2]})]
     with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(6.5 * len(shown), 5.5))
+        figure = Figure(figsize=(4.6 * len(shown), 5.0))
         columns = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (channel, pairs) in zip(columns, shown, strict=True):
             _draw(axes, pairs)
-            axes.set_title(f"channel {channel}")
-        figure.suptitle(f"{title} ({len(different)} different of {len(links)} channels)")
+            tree = _tree_places(pairs) is not None
+            axes.set_title(
+                f"channel {channel}" + (": sums go up, the result comes down" if tree else ""), fontsize=9
+            )
+        figure.suptitle(f"{title} ({len(different)} different of {len(links)} channels)", fontsize=10)
         save(figure, path)
 
 

@@ -1,5 +1,6 @@
 """The picture of a cluster."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from ringside.pictures.style import STYLE, save
 from topologies import Topology
@@ -16,55 +18,114 @@ from topologies.units import format_duration, format_rate
 
 _NODE_LOOKS = {"gpu": ("#c6dbef", "o"), "nvswitch": ("#fdd0a2", "s"), "switch": ("#d9d9d9", "s"),
                "nic": ("#c7e9c0", "d"), "pcie": ("#dadaeb", "h"), "cpu": ("#fcbba1", "h")}  # fmt: skip
-_MAX_WIDTH_LABELLED = 32
+_MAX_WIDTH_LABELLED = 18
+_MAX_WIDTH = 9.6
+"""Inches: more is not read on a page."""
+
+_SUMMARISED = 32
+"""Ranks from which one machine is drawn for all that are like it."""
 
 _BUSY = "cividis_r"
 """From light to dark, in grey too."""
 
 
 def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None = None) -> None:
-    """The graph in tiers, ranks at the bottom; link rates are written where there is room.
+    """The graph in tiers, ranks at the bottom, each machine in a box; link rates stand in the title.
 
-    ``busy`` has the share of the time in which links, ``a -> b``, are in use; a cable shows its busier one.
+    From 32 ranks on one machine stands for all, where they are alike. ``busy`` has the share of the time
+    in which links, ``a -> b``, are in use; a cable shows its busier one, and all machines are drawn.
     """
-    tiers: dict[int, list[str]] = {}
-    for node, data in graph.nodes(data=True):
-        tiers.setdefault(data.get("tier", 0 if data["kind"] == "gpu" else 1), []).append(node)
-    place = {
-        node: ((index + 0.5) / len(nodes), float(tier))
-        for tier, nodes in tiers.items()
-        for index, node in enumerate(nodes)
-    }
-    widest = max(map(len, tiers.values()))
+    more = 0 if busy is not None else _alike(graph)
+    shown = _first_machine(graph) if more else graph
+    place, boxes = _places(shown)
+    widest = max(Counter(y for _, y in place.values()).values())
     with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(min(max(5.0, 0.9 * widest), 24.0), 1.2 + 1.5 * len(tiers)))
+        tiers = len({y for _, y in place.values()})
+        figure = Figure(figsize=(min(max(5.0, 0.6 * widest), _MAX_WIDTH), 1.5 + 1.1 * tiers))
         axes = figure.subplots()
-        cables = list({frozenset(edge): edge for edge in graph.edges}.values())
+        cables = list({frozenset(edge): edge for edge in shown.edges}.values())
         if busy is None:
-            nx.draw_networkx_edges(graph, place, edgelist=cables, ax=axes, arrows=False, edge_color="0.6")
+            nx.draw_networkx_edges(shown, place, edgelist=cables, ax=axes, arrows=False, edge_color="0.6")
         else:
             _draw_busy(figure, axes, place, cables, busy)
         for kind, (colour, shape) in _NODE_LOOKS.items():
-            nodes = [node for node, data in graph.nodes(data=True) if data["kind"] == kind]
+            nodes = [node for node, data in shown.nodes(data=True) if data["kind"] == kind]
             if nodes:
                 drawn = nx.draw_networkx_nodes(
-                    graph, place, nodelist=nodes, ax=axes, node_color=colour, node_shape=shape,
-                    edgecolors="0.3", node_size=380 if widest <= 24 else 60,
+                    shown, place, nodelist=nodes, ax=axes, node_color=colour, node_shape=shape,
+                    edgecolors="0.3", node_size=380 if widest <= _MAX_WIDTH_LABELLED else 60,
                 )  # fmt: skip
                 drawn.set_label(kind)
         if widest <= _MAX_WIDTH_LABELLED:
             nx.draw_networkx_labels(
-                graph, place, labels={n: n.rpartition("/")[2] for n in graph}, ax=axes, font_size=7
+                shown, place, labels={n: n.rpartition("/")[2] for n in shown}, ax=axes, font_size=6
             )
-        rates = {
-            f"{d['kind']} {format_rate(d['bandwidth'], 3)}, {format_duration(d['latency'], 3)}"
-            for _, _, d in graph.edges(data=True)
-        }
-        axes.set_title(f"{graph.graph['name']}: {'; '.join(sorted(rates))}", fontsize=9)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), labelspacing=1.0, markerscale=0.6)
+        for name, (left, right, top) in boxes.items():
+            axes.add_patch(
+                Rectangle((left, -0.45), right - left, top + 0.9, fill=False, edgecolor="0.5", linestyle="--")
+            )
+            words = f"{name}, and {more} machines like it" if more else name
+            axes.annotate(words, ((left + right) / 2, -0.5), ha="center", va="top", fontsize=8)
+        axes.set_title(f"{graph.graph['name']}\n{_rates(graph)}", fontsize=9)
+        figure.legend(loc="outside lower center", ncols=len(_NODE_LOOKS), markerscale=0.6, fontsize=9)
         axes.axis("off")
-        axes.margins(0.08, 0.2)
+        axes.margins(0.06, 0.15)
         save(figure, path)
+
+
+def _rates(graph: Topology) -> str:
+    """What each kind of link carries, and its latency."""
+    found = {
+        f"{d['kind']} {format_rate(d['bandwidth'], 3)}, {format_duration(d['latency'], 3)}"
+        for _, _, d in graph.edges(data=True)
+    }
+    return "; ".join(sorted(found))
+
+
+def _machine(node: str) -> str:
+    """The machine in which a node is, or nothing where it is in none."""
+    return node.rpartition("/")[0]
+
+
+def _alike(graph: Topology) -> int:
+    """How many machines need not be drawn, as they are like the first; 0 where all are to be."""
+    kinds: dict[str, Counter[str]] = {}
+    ranks = 0
+    for node, data in graph.nodes(data=True):
+        ranks += "rank" in data
+        if _machine(node):
+            kinds.setdefault(_machine(node), Counter())[data["kind"]] += 1
+    same = len({frozenset(each.items()) for each in kinds.values()}) == 1
+    return len(kinds) - 1 if ranks >= _SUMMARISED and same else 0
+
+
+def _first_machine(graph: Topology) -> Topology:
+    """The graph without all machines but the first."""
+    first = next(_machine(node) for node in graph if _machine(node))
+    kept = graph.copy()
+    kept.remove_nodes_from([node for node in graph if _machine(node) not in ("", first)])
+    return kept
+
+
+def _places(
+    graph: Topology,
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float, float]]]:
+    """Where nodes stand, each machine in a column of its own; and its left, right and top."""
+    machines = list(dict.fromkeys(_machine(node) for node in graph if _machine(node))) or [""]
+    tiers: dict[tuple[str, float], list[str]] = {}
+    for node, data in graph.nodes(data=True):
+        tier = float(data.get("tier", 0 if data["kind"] == "gpu" else 1))
+        tiers.setdefault((_machine(node), tier), []).append(node)
+    place: dict[str, tuple[float, float]] = {}
+    for (machine, tier), nodes in tiers.items():
+        left, width = (machines.index(machine), 0.94) if machine else (0.0, len(machines) - 0.06)
+        place |= {node: (left + width * (index + 0.5) / len(nodes), tier) for index, node in enumerate(nodes)}
+    boxes = {
+        machine: (number - 0.02, number + 0.96, max(tier for name, tier in tiers if name == machine))
+        for number, machine in enumerate(machines)
+        if machine
+    }
+    return place, boxes
 
 
 def _draw_busy(

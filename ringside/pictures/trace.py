@@ -19,11 +19,12 @@ def draw_trace(found: WhatIf, path: Path) -> None:
     ranks = min(MOST_RANKS, len(found.recorded.spans))
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 0.8 + len(drawn) * (0.8 + 0.4 * ranks)))
+        kinds: set[str] = set()
         for axes, (what, timeline) in zip(
             figure.subplots(len(drawn), squeeze=False)[:, 0], drawn, strict=True
         ):
-            draw_rows(axes, timeline)
+            kinds |= draw_rows(axes, timeline)
             axes.set_xlim(0, max(one.makespan_s for _, one in drawn) or 1)
             axes.set_title(f"{what}: {format_duration(timeline.makespan_s, 4)}", loc="left")
-        add_legend(figure)
+        add_legend(figure, kinds)
         save(figure, path)

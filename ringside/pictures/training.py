@@ -1,14 +1,18 @@
 """Pictures of training steps: what ran when, and what a sweep found."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from ringside.pictures.bins import COLUMNS, prevailing
 from ringside.pictures.style import STYLE, save
 from sim.training.step import Pace, Reduction, TrainingStep
 from topologies.units import format_duration
@@ -16,6 +20,7 @@ from topologies.units import format_duration
 # dark to light, so that they stay apart in grey
 _COLOURS = {"backward": "#08306b", "forward": "#4292c6", "copy": "#e08214", "optimizer": "#238b45",
             "wait": "#f0f0f0"}  # fmt: skip
+_NAMES = {"copy": "copy into buckets", "wait": "wait for collectives"}
 _BUCKETS = ("#b2182b", "#ef8a62")
 _OTHERS = "#737373"
 
@@ -27,12 +32,16 @@ def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 1.2 + 0.55 * sum(heights)))
         axes = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+        drawn: set[str] = set()
         for (title, step), panel in zip(steps.items(), axes, strict=True):
-            _draw_step(panel, step, rows[title])
+            drawn |= _draw_compute(panel, step)
+            _draw_collectives(panel, step, rows[title])
             panel.set_title(f"{title}: {format_duration(step.step_s, 5)}", loc="left", fontsize=10)
         axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
-        axes[-1].set_xlabel("time from the step's start")
-        _legend(figure)
+        axes[-1].set_xlabel(
+            f"time from the step's start; each of {COLUMNS} columns has what fills most of it"
+        )
+        _legend(figure, list(steps.values()), drawn)
         save(figure, path)
 
 
@@ -58,7 +67,7 @@ def draw_sweep(
         axes.set_xlabel(parameter)
         axes.set_ylabel("time")
         axes.set_title(f"{steps[0].workload}, {_ranks(steps)} ranks")
-        axes.legend()
+        figure.legend(loc="outside lower center", ncols=4, fontsize=8)
         save(figure, path)
 
 
@@ -74,38 +83,61 @@ def lanes(step: TrainingStep) -> list[list[Reduction]]:
     return rows
 
 
-def _draw_step(axes: Axes, step: TrainingStep, rows: Sequence[Sequence[Reduction]]) -> None:
-    for kind, colour in _COLOURS.items():
-        spans = [(span.start, span.end - span.start) for span in _slowest(step).spans if span.kind == kind]
-        if spans:
-            axes.broken_barh(spans, (-0.4, 0.8), facecolors=colour, edgecolor="white", linewidth=0.3)
+def _draw_compute(axes: Axes, step: TrainingStep) -> set[str]:
+    """What the slowest rank computes, in columns that are seen; the kinds that are drawn."""
+    spans = _slowest(step).spans
+    parts = [[(span.start, span.end) for span in spans if span.kind == kind] for kind in _COLOURS]
+    edges = np.linspace(0.0, step.step_s, COLUMNS + 1)
+    found = dict(zip(_COLOURS, prevailing(parts, edges), strict=True))
+    for kind, runs in found.items():
+        bars = [(start, end - start) for start, end in runs]
+        axes.broken_barh(bars, (-0.4, 0.8), facecolors=_COLOURS[kind], linewidth=0)
+    return {kind for kind, runs in found.items() if runs}
+
+
+def _draw_collectives(axes: Axes, step: TrainingStep, rows: Sequence[Sequence[Reduction]]) -> None:
+    """Each collective in its row, buckets with their numbers where there is room, in them or behind them."""
     numbers = {run.name: number for number, run in enumerate(step.buckets)}
+    room = 0.03 * step.step_s
     for row, runs in enumerate(rows, 1):
-        for run in runs:
+        nexts = [*(run.start_s for run in runs[1:]), math.inf]
+        for run, following in zip(runs, nexts, strict=True):
             number = numbers.get(run.name)
             colour = _OTHERS if number is None else _BUCKETS[number % 2]
             width = run.end_s - run.start_s
-            axes.broken_barh([(run.start_s, width)], (row - 0.4, 0.8), facecolors=colour, edgecolor="white",
-                             linewidth=0.3)  # fmt: skip
-            if number is not None and width > 0.03 * step.step_s:
-                axes.text(run.start_s + width / 2, row, str(number), ha="center", va="center", fontsize=8)
+            axes.broken_barh([(run.start_s, width)], (row - 0.4, 0.8), facecolors=colour, linewidth=0)
+            if number is not None and width > room:
+                axes.text(run.start_s + width / 2, row, str(number), ha="center", va="center", fontsize=8,
+                          color="black" if number % 2 else "white")  # fmt: skip
+            elif number is not None and following - run.end_s > 0.6 * room:
+                axes.text(run.end_s, row, f" {number}", ha="left", va="center", fontsize=8)
     for run in step.buckets:
         axes.plot([run.ready_s], [0.5], marker="v", color="0.2", markersize=3, linestyle="")
-    names = [
-        "compute",
-        *(f"collectives {row}" if len(rows) > 1 else "collectives" for row in range(len(rows))),
-    ]
+    several = len(rows) > 1
+    names = ["compute", *(f"collectives {row}" if several else "collectives" for row in range(len(rows)))]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
 
 
-def _legend(figure: Figure) -> None:
-    shown = {**_COLOURS, "bucket": _BUCKETS[0]}
-    handles = [
-        Patch(facecolor=colour, edgecolor="0.6", linewidth=0.3, label=kind) for kind, colour in shown.items()
+def _legend(figure: Figure, steps: Sequence[TrainingStep], drawn: Collection[str]) -> None:
+    """What the pictures show, and nothing else."""
+    shown = [(colour, _NAMES.get(kind, kind)) for kind, colour in _COLOURS.items() if kind in drawn]
+    count = max(len(step.buckets) for step in steps)
+    if count:
+        shown.append((_BUCKETS[0], "sum of bucket 0" + (", 2, ..." if count > 2 else "")))
+    if count > 1:
+        shown.append((_BUCKETS[1], "sum of bucket 1" + (", 3, ..." if count > 3 else "")))
+    if any(step.others for step in steps):
+        shown.append((_OTHERS, "other collectives"))
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=colour, edgecolor="0.6", linewidth=0.3, label=name) for colour, name in shown
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    if count:
+        handles.append(
+            Line2D([], [], marker="v", color="0.2", markersize=3, linestyle="", label="bucket ready")
+        )
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
 
 
 def _slowest(step: TrainingStep) -> Pace:

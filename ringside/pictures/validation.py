@@ -1,4 +1,4 @@
-"""The page that a validation draws: measured points on predicted lines, and every error in its tolerance."""
+"""The page that a validation draws: every error in its tolerance, then measured points on predicted lines."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ _LOOKS = (("#08306b", "o"), ("#b2182b", "s"), ("#238b45", "^"), ("#e08214", "D")
 
 
 def draw_validation(cells: Sequence[MeasuredCase], path: Path) -> None:
-    """Time over size or oversubscription in seven panels, errors in one; what has no cells stays out."""
+    """All errors in a wide panel, below it times by size or oversubscription; what has no cells stays out."""
     by_family: dict[str, list[MeasuredCase]] = {}
     for cell in cells:
         by_family.setdefault(cell.family, []).append(cell)
@@ -41,18 +41,25 @@ def draw_validation(cells: Sequence[MeasuredCase], path: Path) -> None:
             [cell for cell in spine if cell.size_bytes == largest],
             _over_oversubscription,
         ),
-        ("predicted / measured − 1, and the tolerance of the median", list(cells), _errors),
     ]
     shown = [panel for panel in panels if panel[1]]
     with mpl.rc_context(fname=STYLE):
-        figure = Figure(figsize=(10.5, 3.6 * -(-len(shown) // 2) + 0.3))
-        axes = figure.subplots(-(-len(shown) // 2), 2, squeeze=False).ravel()
-        for panel, (title, some, draw) in zip(axes, shown, strict=False):
+        rows, families = -(-len(shown) // 2), len({cell.family for cell in cells})
+        heights = [1.2 + 0.42 * families, 3.2 * rows][: 1 + bool(shown)]
+        figure = Figure(figsize=(9, sum(heights) + 0.3))
+        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        errors = parts[0].subplots()
+        _errors(errors, list(cells))
+        errors.set_title("how far predictions are off, grey: the tolerance of the median", fontsize=11)
+        lines = parts[-1].subplots(rows, 2, squeeze=False).ravel() if shown else []
+        for panel, (title, some, draw) in zip(lines, shown, strict=False):
             draw(panel, some)
             panel.set_title(title, fontsize=10)
-        for panel in axes[len(shown) :]:
+        for panel in lines[len(shown) :]:
             panel.axis("off")
-        figure.suptitle("Lines predicted from ping-pong alone, points measured (medians)", fontsize=11)
+        figure.suptitle(
+            "Predicted from ping-pong alone; below, lines are predicted, points measured", fontsize=11
+        )
         save(figure, path)
 
 
@@ -113,15 +120,15 @@ def _errors(axes: Axes, cells: list[MeasuredCase]) -> None:
         axes.barh(row, 2 * limit, left=-limit, height=0.7, color="0.88")
         for cell in cells:
             if cell.family == verdict.family:
-                axes.plot(cell.error, row, color="#08306b", marker="o", markersize=3.5, linestyle="",
+                axes.plot(cell.error, row, color="#08306b", marker="o", markersize=5, linestyle="",
                           alpha=0.6, markerfacecolor="white" if cell.noisy else "#08306b")  # fmt: skip
     names = [f"{v.family} ({v.median_error:.1%})" for v in found]
-    axes.set_yticks(range(len(found)), names, fontsize=8)
+    axes.set_yticks(range(len(found)), names)
     axes.set_ylim(len(found) + 0.4, -0.6)  # one row more, for the legend
     axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel("error; in brackets the median of its size")
+    axes.set_xlabel("predicted / measured − 1; in brackets the median of its size")
     if any(cell.noisy for cell in cells):
-        axes.plot([], [], color="#08306b", marker="o", markersize=3.5, linestyle="", markerfacecolor="white",
+        axes.plot([], [], color="#08306b", marker="o", markersize=5, linestyle="", markerfacecolor="white",
                   label="its own repeats spread over 10 %")  # fmt: skip
         axes.legend(fontsize=8, loc="lower left")

@@ -1,0 +1,132 @@
+"""``ringside scorecard training``: published trainings beside their predictions and naive rules."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringside import console
+from ringside.pictures.style import check_format
+from ringside.report.page import Page, Table, check_page, write_page
+from topologies.disk import check_outputs
+
+if TYPE_CHECKING:  # help must not wait for simulations
+    from validation.published.training.judged import Counted, Judged, Score, TrainingTable
+
+HEADS = (
+    *(("table", ""), ("part", ""), ("series", ""), ("rows", "")),
+    *(("median", "(%)"), ("p90", "(%)"), ("worst", "(%)"), ("bias", "(%)")),
+    *(("naive", "(%)"), ("its p90", "(%)")),
+)
+
+TITLE = "Published trainings beside their predictions, which they did not set"
+
+WORST = 3
+"""Rows of a table that are named."""
+
+
+def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: bool) -> None:
+    """Predict the tables of these names, all without any; print and draw."""
+    from validation.published.training.judged import scores
+    from validation.published.training.tables import find_tables
+
+    check_format(plot)
+    check_outputs([plot], inputs=[])
+    check_page(html, [plot])
+    tables = find_tables(names)
+    found: list[tuple[TrainingTable, Sequence[Judged], Sequence[Counted]]] = []
+    with console.simulating(tables[0].name, len(tables)) as bar:
+        for table in tables:
+            bar.text = table.name
+            found.append((table, table.judged(), table.counted()))
+            bar.done(table.name)
+    summed = [one for table, rows, _ in found for one in scores(table.name, rows)]
+    if plot:
+        from ringside.pictures.scorecard_training import draw_training
+
+        draw_training(summed, plot)
+    content = {"tables": [_as_json(table, rows, counted) for table, rows, counted in found]}
+    comments = [
+        f"{sum(len(rows) for _, rows, _ in found)} published rows that set nothing, beside predictions; "
+        "one row of each series sets the pace of its compute",
+        "median, 90th percentile and worst of the errors, their median with signs (bias), and the errors "
+        "of each table's naive rule",
+        *(f"{table.name}: {table.title}; set by {table.sets}; naive: {table.rule}" for table in tables),
+    ]
+    if html:
+        write_page(_page(summed, comments, content), html, [plot])
+    if as_json:
+        console.print_json("scorecard_training", content)
+        return
+    console.print_table(comments, HEADS, map(_cells, summed))
+    told: list[str] = []
+    for table, rows, counted in found:
+        if rows:
+            worst = ", ".join(f"{row.series} {row.what} {row.error:+.1%}" for row in _worst(rows))
+            told.append(f"worst of {table.name}: {worst}")
+        for one in counted:
+            naive = "" if one.by_rule is None else f", naive {one.by_rule}"
+            told.append(f"{table.name}: {one.question}: {one.right} of {one.of}{naive}")
+        for alike in table.correlated():
+            naive = "" if alike.by_rule is None else f", naive {alike.by_rule:.3f}"
+            told.append(f"{table.name}: Spearman's correlation of {alike.what}: {alike.spearman:.3f}{naive}")
+    console.print_comments(told)
+
+
+def _page(summed: "Sequence[Score]", told: Sequence[str], raw: Mapping[str, object]) -> Page:
+    from ringside.report.charts import errors
+
+    if not summed:
+        return Page(title=TITLE, headline="None of these tables has rows.", told=told, raw=raw)
+    best, worst = (pick(summed, key=lambda score: score.median) for pick in (min, max))
+    kinds = {
+        "Ringside": ([score.median for score in summed], [score.p90 for score in summed]),
+        "naive rule": ([score.rule_median for score in summed], [score.rule_p90 for score in summed]),
+    }
+    return Page(
+        title=TITLE,
+        headline=f"The median error over {best.rows} rows of {best.table} is {best.median:.1%}."
+        if len(summed) == 1
+        else f"Over {sum(score.rows for score in summed)} rows the median error of a table is between "
+        f"{best.median:.1%} ({best.table}) and {worst.median:.1%} ({worst.table}).",
+        figures={"Median errors of the predictions and of each table's naive rule": errors(
+            [f"{f'{one.table} {one.part}'.rstrip()} ({one.rows})" for one in summed], kinds)},
+        tables=[Table("Every table", HEADS, [_cells(one) for one in summed])],
+        told=told,
+        raw=raw,
+    )  # fmt: skip
+
+
+def _worst(rows: "Sequence[Judged]") -> "list[Judged]":
+    return sorted(rows, key=lambda row: -abs(row.error))[:WORST]
+
+
+def _cells(score: "Score") -> tuple[console.Cell, ...]:
+    errors = (score.median, score.p90, score.worst, score.bias, score.rule_median, score.rule_p90)
+    shown = (f"{error * 100:.2f}" if math.isfinite(error) else "-" for error in errors)
+    return score.table, score.part or "all", score.series, score.rows, *shown
+
+
+def _as_json(
+    table: "TrainingTable", rows: "Sequence[Judged]", counted: "Sequence[Counted]"
+) -> dict[str, object]:
+    """A table with its scores and rows; null is what the naive rule does not say."""
+    from validation.published.training.judged import scores
+
+    summed = [asdict(one) for one in scores(table.name, rows)]
+    told = [row._asdict() | {"error": row.error, "rule_error": row.rule_error} for row in rows]
+    return {
+        **{name: getattr(table, name) for name in ("name", "title", "source", "sets", "rule", "unit")},
+        "scores": [_finite(one) for one in summed],
+        "rows": [_finite(one) for one in told],
+        "counted": [one._asdict() for one in counted],
+        "correlated": [one._asdict() for one in table.correlated()],
+    }
+
+
+def _finite(numbers: dict[str, object]) -> dict[str, object]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in numbers.items()
+    }

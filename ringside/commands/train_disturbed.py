@@ -1,0 +1,45 @@
+"""``ringside train`` with what disturbs a step: how long it takes in most draws, and who waits."""
+
+from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
+from ringside.trained import Trained
+from sim.disturbance import Disturbance
+from sim.disturbance.networks import libraries_under, library_under
+from sim.libraries.library import Library
+from sim.program.libraries import Libraries
+from sim.training.ddp.job import DataParallel
+from sim.training.ddp.simulate import simulate_disturbed
+from sim.training.groups import process_group
+from sim.training.parallel.job import ParallelJob
+from sim.training.parallel.simulate import simulate_parallel_disturbed
+
+
+def disturbed_step(
+    words: DisturbanceWords,
+    disturbance: Disturbance,
+    what: Trained,
+    library: Library,
+    ddp: DataParallel,
+    undisturbed_s: float,
+) -> Disturbed:
+    """Draws of a step of DistributedDataParallel."""
+    disturbance.check_ranks(library.ranks)
+    work, costs = what.sized(None), what.costs_on(library)
+    group = process_group(library_under(library, disturbance))
+    return drawn_program(
+        words, disturbance, lambda draw: simulate_disturbed(work, group, ddp, costs, draw), undisturbed_s
+    )
+
+
+def disturbed_layout(
+    words: DisturbanceWords,
+    disturbance: Disturbance,
+    job: ParallelJob,
+    libraries: Libraries,
+    undisturbed_s: float,
+) -> Disturbed:
+    """Draws of a step under a layout."""
+    disturbance.check_ranks(libraries.ranks)
+    there = libraries_under(libraries, disturbance)
+    return drawn_program(
+        words, disturbance, lambda draw: simulate_parallel_disturbed(job, there, draw), undisturbed_s
+    )

@@ -1,0 +1,61 @@
+"""A picture of a disturbed answer: how long its draws take, and who waits for whom in the typical one."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.style import STYLE, save
+from sim.disturbance import Drawn
+from sim.program.timeline import ProgramTimeline
+from topologies.units import format_duration
+
+_BLUE, _RED = "#08306b", "#b2182b"
+_DASHES = ("-", "--", ":")
+
+
+def draw_disturbed(
+    title: str,
+    drawn: Drawn,
+    quantiles: Mapping[str, float],
+    blame: Sequence[str],
+    typical: ProgramTimeline | None,
+    path: Path,
+) -> None:
+    """The share of draws that take no longer, quantiles marked; below it the typical draw, rank by rank."""
+    rows = min(len(typical.spans), MOST_RANKS) if typical else 0
+    with mpl.rc_context(fname=STYLE):
+        figure = Figure(figsize=(10, 3.6 + 0.4 * rows))
+        panels = figure.subplots(
+            2 if typical else 1, 1, squeeze=False, height_ratios=[3.2, 0.4 * rows + 0.4][: 1 + bool(typical)]
+        )[:, 0]
+        _draw_times(panels[0], drawn, quantiles)
+        panels[0].set_title(title, loc="left")
+        if typical:
+            kinds = draw_rows(panels[1], typical)
+            panels[1].set_xlim(0, typical.makespan_s or 1)
+            words = next(iter(blame), "nobody waits")
+            panels[1].set_title(f"the median draw: {words}", loc="left", fontsize=10)
+            add_legend(figure, kinds)
+        save(figure, path)
+
+
+def _draw_times(axes: Axes, drawn: Drawn, quantiles: Mapping[str, float]) -> None:
+    times = np.sort(drawn.times_s)
+    axes.step(times, np.arange(1, len(times) + 1) / len(times), where="post", color=_BLUE)
+    axes.axvline(
+        drawn.undisturbed_s, color="0.4", label=f"undisturbed {format_duration(drawn.undisturbed_s, 3)}"
+    )
+    for (name, share), dashes in zip(quantiles.items(), _DASHES, strict=True):
+        seconds = drawn.quantile(share)
+        axes.axvline(seconds, color=_RED, linestyle=dashes, label=f"{name} {format_duration(seconds, 3)}")
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    axes.set_ylabel("draws that take no longer")
+    axes.legend()

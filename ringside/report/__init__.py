@@ -1,0 +1,1 @@
+"""The page that commands write with ``--html``, and what it draws."""

@@ -1,0 +1,81 @@
+"""Figures of predictions beside measured collectives."""
+
+from collections.abc import Sequence
+from html import escape
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from ringside.report.charts import COLOURS, MARKS, SHARE, chart, log_axis, seconds, sizes_axis, words
+from topologies.units import format_rate, format_size
+from validation.compare import Compared
+
+MOST_FIGURES = 8
+"""Shapes of a cluster that are drawn; the table has all."""
+
+
+def comparison_figures(rows: Sequence[Compared]) -> dict[str, go.Figure]:
+    """Time over size, its error below, for each number of nodes and ranks."""
+    shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
+    ways = list(dict.fromkeys(_way(row) for row in rows))
+    found = {}
+    for nodes, ranks in shapes[:MOST_FIGURES]:
+        title = f"{ranks} ranks{f' on {nodes} nodes' if nodes > 1 else ''}"
+        here = [row for row in rows if (row.record.num_nodes, row.record.ranks) == (nodes, ranks)]
+        left = f" (the first {MOST_FIGURES} of {len(shapes)} shapes)" if len(shapes) > MOST_FIGURES else ""
+        found[f"{title}: predicted lines, measured points{left}; hollow points set the parameters"
+              if any(row.set == "fitted" for row in here)
+              else f"{title}: predicted lines, measured points{left}"] = _figure(here, ways)  # fmt: skip
+    return found
+
+
+def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
+    figure = make_subplots(
+        2, 1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.06,
+        figure=chart(height=620, showlegend=True),
+    )  # fmt: skip
+    for way, colour, mark in zip(ways, COLOURS * len(ways), MARKS * len(ways), strict=False):
+        own = sorted((row for row in rows if _way(row) == way), key=lambda row: row.record.nbytes)
+        if own:
+            _draw_way(figure, own, way, colour, mark)
+    times = [time for row in rows for time in (row.record.time_s, row.predicted_s)]
+    figure.update_yaxes(title="time", row=1, col=1, **log_axis(times, seconds))
+    figure.update_yaxes(title="error", row=2, col=1, zeroline=True, **SHARE)
+    figure.update_xaxes(**sizes_axis([row.record.nbytes for row in rows]))
+    return figure
+
+
+def _draw_way(figure: go.Figure, rows: Sequence[Compared], way: str, colour: str, mark: str) -> None:
+    sizes = [row.record.nbytes for row in rows]
+    shared = {"legendgroup": way, "hoverinfo": "text", "name": escape(way)}
+    told = [_told(row, way) for row in rows]
+    marker = {"color": colour, "size": 9, "line": {"width": 1.5, "color": colour},
+              "symbol": [f"{mark}-open" if row.set == "fitted" else mark for row in rows]}  # fmt: skip
+    figure.add_scatter(
+        x=sizes, y=[row.predicted_s for row in rows], mode="lines", line={"color": colour},
+        hovertext=told, showlegend=False, row=1, col=1, **shared,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=sizes, y=[row.record.time_s for row in rows], mode="markers", marker=marker, hovertext=told,
+        row=1, col=1, **shared,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=sizes, y=[row.error for row in rows], mode="markers", marker=marker, hovertext=told,
+        showlegend=False, row=2, col=1, **shared,
+    )  # fmt: skip
+
+
+def _told(row: Compared, way: str) -> str:
+    record = row.record
+    first = f"{escape(way)}, {format_size(record.nbytes)}<br>"
+    spread = {"spread": f"{record.spread:.0%}"} if record.spread else {}
+    return first + words(
+        measured=f"{seconds(record.time_s)}, {format_rate(record.busbw, 3)}", **spread,
+        predicted=f"{seconds(row.predicted_s)} ({seconds(row.lo_s)} to {seconds(row.hi_s)})",
+        error=f"{row.error:+.1%}", set=row.set.replace("_", " "),
+    )  # fmt: skip
+
+
+def _way(row: Compared) -> str:
+    kind, way = row.record.collective, row.way.replace("_", " ")
+    return way if kind == "all_reduce" else f"{kind.replace('_', ' ')}, {way}"

@@ -1,0 +1,147 @@
+"""One page, whichever command writes it: the answer first, then pictures and tables, raw rows last.
+
+It needs no other file and asks no server: plotly.js, some 4.8 MB, stands in it.
+"""
+
+import json
+import math
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from topologies.disk import check_outputs, is_stream, write_file
+from topologies.units import parse_duration, parse_rate, parse_size
+
+if TYPE_CHECKING:  # whoever checks a name need not wait for plotly
+    from plotly.graph_objects import Figure
+
+Cell = str | int | float | None
+
+FORMAT = ".html"
+
+UNKNOWN = "–"
+
+_NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?", re.IGNORECASE)
+_PARSERS: tuple[Callable[[str], float], ...] = (float, parse_size, parse_rate, parse_duration)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under heads of a name and a unit; None and what is no finite number are unknown."""
+
+    title: str
+    heads: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a command has to say.
+
+    ``headline`` is the answer in a sentence with its numbers. ``told`` is what else must be known to
+    believe it, ``texts`` are texts of fixed width by their titles, ``raw`` is what ``--json`` prints.
+    """
+
+    title: str
+    headline: str
+    figures: Mapping[str, "Figure"] = field(default_factory=dict)
+    tables: Sequence[Table] = ()
+    told: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+def shown_number(value: float) -> str:
+    """A number as people read it: four digits, all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def check_page(
+    path: Path | None, others: Iterable[Path | None] = (), read: Iterable[Path | str] = ()
+) -> None:
+    """Refuse a page that could not be written, or that is also read or written as one of the ``others``.
+
+    To be called before any work is done for it.
+    """
+    if path is None:
+        return
+    if path.suffix != FORMAT:
+        raise ValueError(f"{path}: no name of a page; write a name that ends in {FORMAT}")
+    check_outputs([*others, path], read)
+
+
+def write_page(page: Page, path: Path | None, files: Iterable[Path | str | None] = ()) -> None:
+    """Write the page, whole or not at all, with links to those ``files`` that are there; None is no page."""
+    if path is None:
+        return
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from plotly.io import to_html
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=PackageLoader("ringside.report", "."), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    config = {"responsive": True, "displaylogo": False}
+    figures = {
+        title: to_html(
+            figure, config, full_html=False, include_plotlyjs=False, div_id=f"figure-{number}",
+            default_height=f"{figure.layout.height or 450}px",
+        )
+        for number, (title, figure) in enumerate(page.figures.items(), 1)
+    }  # fmt: skip
+    text = environment.get_template("page.html").render(
+        page=page, figures=figures, plotly=get_plotlyjs(), tables=[_shown(table) for table in page.tables],
+        files=_links(files, path), command=shlex.join(["ringside", *sys.argv[1:]]),
+        release=version("ringside"), date=f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+        raw=json.dumps(page.raw, indent=2) if page.raw else "",
+    )  # fmt: skip
+    write_file(path, text)
+
+
+def _shown(table: Table) -> dict[str, Any]:
+    """A table as the template wants it: each cell its text and the number by which it is sorted, if any."""
+    rows = [[(_text(cell), _order(cell)) for cell in row] for row in table.rows]
+    return {"title": table.title, "heads": table.heads, "rows": rows}
+
+
+def _text(cell: Cell) -> str:
+    if cell in (None, "", "-") or (isinstance(cell, float) and not math.isfinite(cell)):
+        return UNKNOWN
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return f"{cell:,}" if isinstance(cell, int) else shown_number(cell)
+
+
+def _order(cell: Cell) -> float | None:
+    """The number that a cell is or begins with, sizes and durations by what they mean."""
+    if isinstance(cell, int | float):
+        return float(cell) if math.isfinite(cell) else None
+    text = (cell or "").strip()
+    for parse in _PARSERS:
+        with suppress(ValueError):
+            found = parse(text)
+            return found if math.isfinite(found) else None
+    begins = _NUMBER.match(text)
+    return float(begins[0].replace(",", "")) if begins else None
+
+
+def _links(files: Iterable[Path | str | None], page: Path) -> list[tuple[str, str]]:
+    """Names and addresses of files, seen from where the page lies."""
+    folder = page.resolve().parent
+    found = {}
+    for path in (Path(file) for file in files if file is not None):
+        if path.is_file() and not is_stream(path):
+            found[str(path)] = quote(os.path.relpath(path.resolve(), folder).replace(os.sep, "/"))
+    return list(found.items())

@@ -1,0 +1,120 @@
+"""The layouts of a training on a budget of GPUs, ranked: what ``train --search`` answers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from real.model.find import Training, sized_workload
+from ringside.laid_out import LaidOut, LayoutWords, laid_out
+from ringside.space import Budget, check_said, layouts, spelled
+from sim.program.libraries import Libraries
+from sim.training.layout import Layout, LayoutError
+from sim.training.mesh import Mesh
+from sim.training.parallel.job import ParallelJob
+from sim.training.search import Candidate, Searched, search
+from sim.workload.decoder import DECODERS, decoder
+from sim.workload.devices import Device
+
+TOP = 5
+"""As many layouts are ranked where nobody says."""
+
+TOKENS = 1 << 24
+"""Of a step at most where nobody says its samples: 16 Mi, as Llama 3 405B was trained with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """What was found, under which budget and on what; ``words`` are those of each layout by its name.
+
+    ``reserve`` bytes of a GPU's memory were left free.
+    """
+
+    budget: Budget
+    what: LaidOut
+    reserve: int
+    searched: Searched
+    words: Mapping[str, LayoutWords]
+
+
+def find_layouts(
+    training: Training,
+    gpu: Device,
+    libraries: Libraries,
+    said: Mapping[str, Any],
+    *,
+    global_batch: int | None = None,
+    top: int = TOP,
+    reserve: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Layouts:
+    """The quickest layouts of all that have the words that are ``said``, with the same samples a step."""
+    _check(training, top, reserve, gpu)
+    check_said(said)
+    if global_batch is not None and global_batch < 1:
+        raise LayoutError(f"--global-batch {global_batch}; write 1 or more")
+    what = laid_out(training, gpu, libraries, Layout())
+    budget = Budget(
+        ranks=libraries.ranks, machine=libraries.machine, layers=_layers(training, gpu),
+        samples=_samples(training, gpu, libraries.ranks) if global_batch is None else global_batch,
+    )  # fmt: skip
+    names: dict[str, LayoutWords] = {}
+
+    def candidates() -> Iterator[Candidate]:
+        for words in layouts(budget, said):
+            name = spelled(words)
+            names[name] = words
+            yield Candidate(name, partial(_job, what, budget, words))
+
+    found = search(candidates(), libraries, gpu.memory - reserve, top=top, tell=tell)
+    return Layouts(budget, what, reserve, found, names)
+
+
+def _job(what: LaidOut, budget: Budget, words: LayoutWords) -> ParallelJob:
+    layout = words.layout()
+    mesh = layout.mesh(budget.ranks, budget.machine)
+    batch = _batch(budget, mesh)
+    return what.job(layout, batch)
+
+
+def _batch(budget: Budget, mesh: Mesh) -> int:
+    """Samples of a replica."""
+    replicas = mesh.degree("shard", "replicate")
+    batch, rest = divmod(budget.samples, replicas)
+    if rest or not batch:
+        raise LayoutError(f"{budget.samples} samples a step do not divide among {replicas} replicas")
+    return batch
+
+
+def _layers(training: Training, gpu: Device) -> int:
+    """As many layers as a pipeline may have stages."""
+    name = training.model
+    if name.partition(":")[0] in DECODERS:
+        return decoder(name).layers
+    sized, _ = sized_workload(training, gpu)
+    return len(sized(None).layers)
+
+
+def _samples(training: Training, gpu: Device, ranks: int) -> int:
+    """Of a step: a sequence of a decoder on each GPU if that is not too much, else the model's batch."""
+    name = training.model
+    if name.partition(":")[0] in DECODERS:
+        return max(1, min(ranks, TOKENS // decoder(name).sequence))
+    sized, _ = sized_workload(training, gpu)
+    return ranks * sized(None).batch
+
+
+def _check(training: Training, top: int, reserve: int, gpu: Device) -> None:
+    if training.batch is not None:
+        raise LayoutError(
+            f"--batch {training.batch} is of a replica, of which layouts have more or fewer; write "
+            "--global-batch for the samples of a step"
+        )
+    if training.measured is not None:
+        raise LayoutError(
+            "--measured is of one layout, and a search has many; write --compute-efficiency, or leave it out"
+        )
+    if top < 1:
+        raise LayoutError(f"--top {top}; write 1 or more")
+    if not 0 <= reserve < gpu.memory:
+        raise LayoutError(f"a reserve of {reserve} of a GPU's {gpu.memory} bytes; write fewer")
