@@ -102,6 +102,21 @@ TRAIN = """
 --model resnet50 --cluster star:4 --library gloo --network fair
 --model gpt2 --batch 2 --cluster leaf-spine:2 --library ideal
 --model vgg16 --cluster dgx-a100 --sweep nodes=1,2,4
+--model gpt2 --cluster dgx-a100:2 --micro-batch 2 --batch 4 --clip
+--model bert-base --cluster dgx-a100:2 --strategy fsdp --batch 16 --micro-batch 8
+--model gpt2 --cluster dgx-a100:2 --strategy fsdp --batch 4 --micro-batch 2
+--model gpt2 --cluster dgx-a100:2 --strategy fsdp1 --batch 4 --micro-batch 2 --sync-each
+--model gpt2 --cluster dgx-a100:2 --strategy hsdp --batch 4 --micro-batch 4 --checkpointing full
+--model gpt2:512 --cluster dgx-h100:2 --tp 4 --pp 2 --batch 4 --sequence-parallel --checkpointing selective
+--model gpt2:512 --cluster dgx-h100:2 --tp 2 --pp 2 --schedule interleaved1f1b --strategy fsdp --batch 4
+--model gpt2:512 --cluster dgx-h100:2 --pp 4 --schedule zbv --batch 8
+--model resnet50 --cluster star:8 --pp 2 --schedule gpipe --batch 32 --micro-batch 8
+--model gpt2:512 --cluster star:4 --library gloo --strategy fsdp --tp 2 --batch 2
+--model mixtral-8x7b:1024 --cluster dgx-h100:2 --strategy fsdp --ep 8 --ep-imbalance 1.25 --batch 2
+--model mixtral-8x7b:1024 --cluster dgx-h100:2 --tp 2 --sequence-parallel --pp 2 --ep 4 --batch 2 --clip
+--model gpt2:512 --cluster dgx-a100:2 --strategy fsdp --cp 4 --batch 2
+--model gpt2:512 --cluster dgx-a100:2 --cp 4 --cp-method ulysses --batch 2
+--model llama3-8b:512 --cluster dgx-h100:1 --tp 2 --cp 4 --sequence-parallel --async-tp --batch 2
 """
 
 COMPARE = f"""
@@ -115,6 +130,22 @@ CALIBRATE = f"""
 {PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster abci-a100
 """
 
+GOODPUT = """
+llama3-405b --trials 10
+bloom-176b --interval 3h --step 100s --trials 10
+rsc-1 --nodes 256 --spares 0 --replica 8 --checkpoint 10s --persist 2min --trials 10
+--nodes 16 --mtbf 3h --checkpoint 30s --work 10d --trials 10 --seed 5
+--nodes 4 --failures 0/day --checkpoint 3s --trials 10
+"""
+
+SCORECARD = """
+training --table korthikanti
+"""
+
+SWEEP = f"""
+{ROOT}/examples/study.yaml -o study --workers 1
+"""
+
 
 def questions() -> list[str]:
     """Every question, as a command line."""
@@ -125,6 +156,9 @@ def questions() -> list[str]:
         ("train", TRAIN),
         ("compare", COMPARE),
         ("calibrate", CALIBRATE),
+        ("goodput", GOODPUT),
+        ("scorecard", SCORECARD),
+        ("sweep", SWEEP),
     ):
         end = " -o calibration.yaml" if command == "calibrate" else " --json"
         found += [f"{command} {line}{end}" for line in lines.strip().splitlines()]

@@ -1,11 +1,45 @@
+import re
 import sys
 
 import pytest
 
+from ringside.console import WIDTH
+
+
+def unwrapped(text):
+    """The text with every line whole that was parted for the screen's width."""
+    lines, last = [], ""
+    for line in text.splitlines():
+        words = line.removeprefix("#").split()
+        begun = re.match(r"# *|(?=\S)", lines[-1]) if lines else None
+        onward = "" if begun is None else f"#  {begun[0][1:]}" if begun[0] else "    "
+        if (
+            words
+            and onward
+            and line == onward + " ".join(words)
+            and len(last) <= WIDTH < len(f"{last} {words[0]}")
+        ):
+            lines[-1] += " " + " ".join(words)
+        else:
+            lines.append(line)
+        last = line
+    return "".join(f"{line}\n" for line in lines)
+
 
 @pytest.fixture
-def ringside(monkeypatch, capsys, tmp_path):
-    """Run the command line as a user would, in an empty folder: (exit code, stdout, stderr)."""
+def ringside(on_screen):
+    """Run the command line in an empty folder: (exit code, stdout with its lines whole, stderr)."""
+
+    def run(*argv):
+        code, out, err = on_screen(*argv)
+        return code, unwrapped(out), err
+
+    return run
+
+
+@pytest.fixture
+def on_screen(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder: (exit code, stdout as people see it, stderr)."""
     from ringside.__main__ import main
 
     monkeypatch.chdir(tmp_path)

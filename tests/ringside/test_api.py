@@ -159,11 +159,19 @@ main()
     assert run(code).startswith("#")
 
 
-def test_what_needs_torch_says_so_without_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"train --model {TOP}/examples/models.py:transformer --cluster star:2",
+        "measure all_reduce -g 2 -o rows.jsonl",
+        "demo -o report",
+    ],
+)
+def test_what_needs_torch_says_so_without_it_and_writes_nothing(command: str, tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = None
-sys.argv = ["ringside", "train", "--model", "{TOP}/examples/models.py:transformer", "--cluster", "star:2"]
+sys.argv = ["ringside", *{command!r}.split()]
 from ringside.__main__ import main
 main()
 """
@@ -171,7 +179,8 @@ main()
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2, done.stderr
-    assert "torch is not installed; write pip install 'ringside[all]'" in done.stderr
+    assert done.stderr == "ringside: torch is not installed; write pip install 'ringside[real]'\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.gloo

@@ -38,7 +38,7 @@ def test_simulate_prints_a_table_in_nccl_tests_manner(ringside):
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [
         "#     size    time   algbw   busbw  algorithm  protocol  engine",
-        "#      (B)    (us)  (GB/s)  (GB/s)                             ",
+        "#      (B)    (us)  (GB/s)  (GB/s)",
         "   1048576   92.91   11.29   16.93       ring      auto   simpy",
         "   2097152  155.83   13.46   20.19       ring      auto   simpy",
         "   4194304  281.66   14.89   22.34       ring      auto   simpy",

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from rich.progress import Progress
 
 from ringside import console
 from ringside.options import Force
@@ -22,6 +23,16 @@ def test_long_work_is_never_silent_in_a_pipe(capsys, monkeypatch):
     assert lines[-1] == "ringside: simulated 8 B: 10,000 of 50,000 transfers"
     time.sleep(0.12)
     assert capsys.readouterr().err == ""
+
+
+def test_one_long_simulation_has_a_bar_until_it_is_over():
+    bar = Progress(disable=True)
+    ticker = console.Ticker(bar, bar.add_task("simulating", total=2), "simulating")
+    ticker.show(10_000, 50_000)
+    ticker.show(20_000, 50_000)
+    assert [(one.completed, one.total) for one in bar.tasks] == [(0, 2), (20_000, 50_000)]
+    ticker.done("simulated 8 B")
+    assert [(one.completed, one.total) for one in bar.tasks] == [(1, 2)]
 
 
 def test_what_takes_long_is_announced_once(capsys):

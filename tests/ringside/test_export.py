@@ -120,19 +120,6 @@ TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_of_the_page_run(ringside, tmp_path):
-    pytest.importorskip("google.protobuf.proto")
-    (tmp_path / "examples").symlink_to(TOP / "examples")
-    (commands,) = re.findall(r"<!-- commands -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
-    for line in commands.splitlines():
-        program, *words = line.split()
-        assert program == "ringside"
-        assert done(ringside(*words))
-    assert {"ring.xml", "ring.json", "one.goal", "job.goal", "traces", "traces.json"} <= {
-        file.name for file in tmp_path.iterdir()
-    }
-
-
 def test_the_limits_that_the_page_names_are_those():
     page = " ".join(PAGE.split())
     ring, direct = (

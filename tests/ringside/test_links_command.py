@@ -33,10 +33,10 @@ def test_the_table_of_the_busiest_links(printed):
 # 5 of 40 links that carry messages; --top says how many
 #            link      bytes   busy  messages  wait mean  wait max
 #                        (B)    (%)                 (us)      (us)
-   leaf0 -> spine  100663296  92.96       128     394.83   1006.63
-   leaf1 -> spine  100663296  92.96       128     394.83   1006.63
-   leaf2 -> spine  100663296  92.96       128     394.83   1006.63
-   leaf3 -> spine  100663296  92.96       128     394.83   1006.63
+   leaf0 -> spine  100663296  92.96       128     394.83    1006.6
+   leaf1 -> spine  100663296  92.96       128     394.83    1006.6
+   leaf2 -> spine  100663296  92.96       128     394.83    1006.6
+   leaf3 -> spine  100663296  92.96       128     394.83    1006.6
    spine -> leaf0  100663296  92.96       128       0.00      0.00"""
     )
 

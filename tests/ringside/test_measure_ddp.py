@@ -39,14 +39,14 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, 
     assert predict(found).compute_s == pytest.approx(6e-3)
 
     both = tmp_path / "both.svg"
-    compare_ddp.run([output], both, None, as_json=True)
+    compare_ddp.run([output], both, None, None, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["predicted_s"] / row["measured_s"] - 1 == pytest.approx(row["error"])
     assert len(row["finish_errors"]) == len(row["measured_buckets"]) == 2
     text = both.read_text()
     assert text.index("o.json, predicted") < text.index("o.json, measured")
     with pytest.raises(ValueError, match="steps hold the network"):
-        compare.run([output], "star", [], "fifo", "none", None, None, pool_sites=False, as_json=False)
+        compare.run([output], "star", [], "fifo", "none", None, None, None, pool_sites=False, as_json=False)
 
 
 @pytest.mark.gloo

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -366,7 +367,7 @@ REFUSED = {
         all_reduce --cluster dgx-h100 --nodes nan
         all_reduce --cluster dgx-h100 --nodes ²
         all_reduce --cluster star --nodes 0
-        all_reduce --cluster star:4 --nodes 4
+        all_reduce --cluster star:4 --nodes 8
         all_reduce --cluster star --nodes 1048576
         all_reduce --cluster star --nodes 4 --algorithm ring
         all_reduce --cluster star --nodes 4 --times pipeline
@@ -391,6 +392,54 @@ REFUSED = {
         all_reduce --cluster dgx-h100 --nodes 1 --tuner-csv graph.xml --nccl-graph graph.xml
         all_reduce --cluster deep.yaml --nodes 1
         all_reduce --cluster dgx-h100 --nodes 1 --set nic=fast
+    """,
+    "whatif": """
+        ''
+        all_reduce --cluster star:4 --try ''
+        all_reduce --cluster star:4 --try ,
+        all_reduce --cluster star:4 --try =2x
+        all_reduce --cluster star:4 --try bandwidth=x
+        all_reduce --cluster star:4 --try bandwidth=infx
+        all_reduce --cluster star:4 --try nodes=99999999999999999999
+        all_reduce --cluster star:4 --try nodes=٣
+        all_reduce --cluster star:4 --size -1
+        all_reduce --cluster folder
+    """,
+    "goodput": """
+        ''
+        llama3-405b llama3-405b
+        LLAMA3-405B
+        llama3-405b --nodes 1.5
+        llama3-405b --nodes 99999999999999999999
+        llama3-405b --nodes 16
+        llama3-405b --interval ''
+        llama3-405b --interval 1e400s
+        llama3-405b --interval 1ps
+        llama3-405b --work ''
+        llama3-405b --checkpoint ' '
+        llama3-405b --mtbf ''
+        llama3-405b --mtbf 1ns
+        llama3-405b --failures ''
+        llama3-405b --failures ,
+        llama3-405b --failures =
+        llama3-405b --failures x=
+        llama3-405b --failures 1e999/day
+        llama3-405b --failures ٣/day
+        llama3-405b --trials 0
+        llama3-405b --trials 99999999
+        llama3-405b --seed x
+        llama3-405b --step -1s
+        llama3-405b --repair 1e9d
+        llama3-405b --replica -1
+        llama3-405b --gpus-per-node 0
+        llama3-405b --plot no/x.svg
+        llama3-405b --plot folder/
+        --json --plot x.bmp
+        --plot x.svg
+        --trials 10
+        --interval 5min
+        --nodes 4 --mtbf 1us --checkpoint 1s
+        --nodes 4 --mtbf 1min --checkpoint 1h --restart 1d
     """,
     "train": """
         --model resnet50
@@ -452,9 +501,31 @@ REFUSED = {
         --model w.yaml --cluster star:4 --sweep bucket-cap-mb=1,1
         --model w.yaml --cluster star:4 --sweep bucket-cap-mb=1 --bucket-cap-mb 2
         --model w.yaml --cluster star:4 --sweep bucket-cap-mb=1,2 --trace x.json
-        --model w.yaml --cluster star:4 --strategy fsdp
+        --model w.yaml --cluster star:4 --strategy zero
+        --model w.yaml --cluster star:4 --strategy fsdp --micro-batch 0
+        --model w.yaml --cluster star:4 --strategy fsdp --micro-batch -1
+        --model w.yaml --cluster star:4 --tp 2
+        --model w.yaml --cluster star:4 --pp 0
+        --model w.yaml --cluster star:4 --pp 99999999999999999999
+        --model w.yaml --cluster star:1 --strategy fsdp
+        --model w.yaml --cluster star:4 --strategy fsdp --library mpi
+        --model mixtral-8x7b --cluster star:4 --ep 0
+        --model mixtral-8x7b --cluster star:4 --ep -2
+        --model mixtral-8x7b --cluster star:4 --ep 99999999999999999999
+        --model mixtral-8x7b --cluster star:4 --ep 4 --ep-imbalance nan
+        --model mixtral-8x7b --cluster star:4 --ep 4 --ep-imbalance inf
+        --model mixtral-8x7b --cluster star:4 --ep 4 --capacity-factor -1
+        --model mixtral-8x7b --cluster star:4 --ep 4 --capacity-factor 1e300
+        --model mixtral-8x7b --cluster star:4 --ep-imbalance 2
+        --model gpt2 --cluster star:4 --ep-imbalance 0.5
+        --model vit-b-16:17 --cluster star:4
+        --model vit-b-16:0 --cluster star:4
+        --model gpt2 --cluster star:4 --tp 4 --seq 0
+        --model gpt2:256 --cluster star:4 --tp 4 --seq 256
+        --model gpt2 --cluster star:4 --pp 2 --virtual 0
+        --model gpt2 --cluster star:4 --pp 2 --schedule ''
         --model w.yaml --cluster star:4 --optimizer none
-        --model w.yaml --cluster star:4 --comm-hook powersgd
+        --model w.yaml --cluster star:4 --comm-hook topk
         --model w.yaml --cluster star:4 --device abacus
         --model w.yaml --cluster star:4 --library mpich
         --model resnet50 --cluster star:4 --precision float7
@@ -652,7 +723,7 @@ ANSWERED = """
     topo star:1
     topo star:4 --set bandwidth=1000000TB/s --set latency=0s
     topo star:4 --plot out.svg --schedule ring
-    topo star:131072 --nodes 2
+    topo star:2 --nodes 2
     simulate all_reduce --cluster star --set ranks=8 -g 4 --size 1M
     topo t.yaml -o /dev/null --json
     simulate all_reduce --cluster star:4 --size 1M --trace /dev/null
@@ -672,6 +743,9 @@ ANSWERED = """
     pick all_reduce --cluster star --nodes 1 -b 1K -e 1K
     pick all_reduce --cluster star --nodes 2,2,2 -b 1K -e 1K --json
     pick all_reduce --cluster dgx-h100 --nodes 1000000 -b 1K -e 1K --tuner-csv /dev/null
+    goodput llama3-405b --failures 3/1e99days --trials 10
+    goodput --nodes 1 --mtbf 1e9s --checkpoint 0s --interval 1us --trials 10 --json
+    goodput --nodes 4 --failures 0/day --checkpoint 0s --trials 10 --json
     train --model w.yaml --cluster star:1 --json
     train --model w.yaml --cluster star:4 --trace /dev/null
     compare fit.jsonl --cluster star --json
@@ -744,6 +818,8 @@ def desk(tmp_path_factory):
 @pytest.mark.parametrize(("line", "expected"), LINES, ids=[line[:90] for line, _ in LINES])
 def test_a_command_line_that_nobody_means(ringside, desk, monkeypatch, line, expected):
     monkeypatch.chdir(desk)
+    # Python's own cache beside a model that is read
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before, devices = snapshot(desk), [os.stat(device).st_mode for device in DEVICES]
     with soon(PATIENCE_S):
         code, out, err = ringside(*shlex.split(line))

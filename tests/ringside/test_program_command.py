@@ -33,14 +33,6 @@ def test_json_has_the_verdict_and_its_story(ringside):
     )
 
 
-def test_the_page_shows_what_the_command_says(ringside, monkeypatch):
-    monkeypatch.chdir(TOP)
-    shown = re.search(r"```text\n(.*?)```", Path("docs/programs.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert shown
-    code, out, _ = ringside("program", "examples/both_send_first.py", "-g", "2")
-    assert (code, out) == (1, shown[1])
-
-
 @pytest.mark.parametrize(
     ("script", "told"),
     [
@@ -132,14 +124,6 @@ def test_a_setting_of_the_other_library_is_refused(ringside):
 
 PAGE = (TOP / "docs/programs.md").read_text(encoding="utf-8")
 HALO = TOP / "examples/halo_exchange.py"
-
-
-@pytest.mark.parametrize("line", re.findall(r"^ringside (program .*--cluster.*)$", PAGE, re.MULTILINE))
-def test_the_commands_of_the_page_run(ringside, monkeypatch, line):
-    monkeypatch.chdir(TOP)
-    code, out, err = ringside(*line.split())
-    assert (code, err) == (0, "")
-    assert out.startswith("# examples/halo_exchange.py on ")
 
 
 def test_the_python_of_the_page_runs(capsys):

@@ -57,9 +57,18 @@ def test_a_step_worked_out_by_hand(train):
     assert row["lower_s"] <= row["step_s"] <= row["upper_s"]
     assert row["overlap_efficiency"] == pytest.approx(0.5, abs=0.01)
     assert row["throughput"] == pytest.approx(32 / row["step_s"])
-    alone = 0.06 + optimizer + copied
+    alone = 0.06 + optimizer
     assert row["weak_efficiency"] == pytest.approx(alone / row["step_s"], rel=1e-3)
     assert row["strong_efficiency"] == pytest.approx((4 * alone) / (4 * row["step_s"]), rel=1e-2)
+
+
+def test_what_is_measured_on_one_gpu_holds_on_many_machines(train):
+    words = ("--model", "resnet50", "--cluster", "dgx-h100:2", "--measured", "2616img/s@1", "--json")
+    (row,) = rows(train(*words))
+    assert 0.9 * 16 * 2616 < row["throughput"] < 16 * 2616
+    (alone,) = rows(train("--model", "resnet50", "--cluster", "star:1", "--measured", "2616@1", "--json"))
+    assert alone["throughput"] == pytest.approx(2616, rel=1e-6)
+    assert alone["copy_s"] == 0
 
 
 def test_both_bounds_come_first(train):
@@ -106,7 +115,7 @@ def test_memory_holds_what_adam_keeps(train):
 
 
 BAD = [
-    (("--strategy", "fsdp"), "'fsdp' is no known strategy"),
+    (("--strategy", "zero"), "'zero' is no known strategy"),
     (("--model", "alexnet"), "'alexnet' is no known model"),
     (("--model", "none.yaml"), "no such file"),
     (("--cluster", "stern:4"), "'stern' is no known cluster"),
@@ -123,8 +132,8 @@ BAD = [
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
     (("--model", "vgg16", "--compute-efficiency", "2"), "write a share above 0 and up to 1"),
     (("--compute-efficiency", "0.4"), "timed and typed already"),
-    (("--global-batch", "33"), "write a multiple of 4"),
-    (("--global-batch", "-4"), "write a multiple of 4"),
+    (("--global-batch", "33"), "write 4 or a multiple of it"),
+    (("--global-batch", "-4"), "write 4 or a multiple of it"),
     (("--spread", "1"), "write a share from 0 to below 1"),
     (("--device", "k80"), "'k80' is no known GPU"),
     (("--model", "vgg16", "--precision", "float7"), "float7"),
@@ -184,3 +193,24 @@ def test_bad_input_is_refused_in_words_and_nothing_is_written(train, tmp_path, w
     with pytest.raises(ValueError, match=message):
         train(*STAR[:4], *words)
     assert [entry.name for entry in tmp_path.iterdir()] == ["even.yaml"]
+
+
+def test_powersgd_says_what_it_compresses_and_what_its_first_steps_take(ringside):
+    words = ["train", "--model", "bert-base:64", "--cluster", "dgx-a100:1"]
+    code, out, _ = ringside(*words, "--comm-hook", "powersgd:rank=2,start=10", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["inputs"]["ddp"]["powersgd"]["rank"] == 2
+    assert any("in the first 10 steps PowerSGD averages gradients whole" in note for note in found["notes"])
+    names = [bucket["name"] for bucket in found["rows"][0]["buckets"]]
+    assert {"bucket 1", "bucket 1 P", "bucket 1 Q"} <= set(names)
+    _, plain, _ = ringside(*words, "--json")
+    kept = found["memory_bytes"]["total"] - json.loads(plain)["memory_bytes"]["total"]
+    assert kept == found["memory_bytes"]["compression"] > json.loads(plain)["memory_bytes"]["gradients"]
+
+
+def test_a_cap_for_each_bucket_cuts_them_in_turn(ringside):
+    words = ["train", "--model", "resnet50", "--cluster", "dgx-a100:1", "--json"]
+    _, out, _ = ringside(*words, "--bucket-cap-mb-list", "1,5,50")
+    sizes = [bucket["nbytes"] for bucket in json.loads(out)["rows"][0]["buckets"]]
+    assert [size >= cap * 2**20 for size, cap in zip(sizes, (1, 5, 50), strict=False)] == [True] * 3

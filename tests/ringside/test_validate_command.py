@@ -85,7 +85,7 @@ def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
 
 def test_bad_words_are_refused_before_anything_runs(ringside):
     assert ringside("validate", "weather")[::2] == (
-        2, "ringside: 'weather' cannot be validated; write collectives or ddp\n"
+        2, "ringside: 'weather' cannot be validated; write one of collectives, ddp, training, disturbances\n"
     )  # fmt: skip
     code, _, err = ringside("validate", "--plot", "page.bmp")
     assert (code, "no picture format" in err) == (2, True)
@@ -110,15 +110,19 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         monkeypatch.setattr("ringside.commands.validate_ddp.judge", put)
 
     judge(1.01)
-    code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg")
+    code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg", "--html", "page.html")
     (row,) = json.loads(out)["rows"]
     assert (code, err) == (0, "")
     assert row["error"] == pytest.approx(1 / 1.01 - 1)
     assert (row["bucket_cap_mb"], row["workers"], row["bandwidth"]) == (1, 2, 12.5e6)
     assert "100 Mb/s, 1 MiB, 2 workers, predicted" in (tmp_path / "worst.svg").read_text()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<p class="headline">The step is predicted with an error of -1.0%.</p>' in page
+    assert page.count('class="plotly-graph-div"') == 2
     judge(1.1)
     code, out, err = ringside("validate", "ddp")
     assert code == 1
     assert err.startswith("ringside: past the tolerance: median error of step times, worst error")
     assert "# FAIL  median error of step times: 9.1% (at most 2%)" in out
-    assert out.splitlines()[2].split()[:3] == ["100", "2", "1"]
+    (row,) = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    assert row[:3] == ["100", "2", "1"]

@@ -2,10 +2,13 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -57,22 +60,44 @@ ringside.predict("all_reduce", 4)
 """
 
 
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+EXTRAS = {"3.11": "[all]", "3.12": "", "3.13": ""}
+"""What is installed where: all of it with torch under the first, the core under the others."""
+
+ASKED = """
+simulate all_reduce --cluster dgx-h100:2 --size 64M
+pick all_reduce --cluster dgx-h100 --nodes 1,2
+train --model resnet50 --cluster dgx-a100:2 --plot step.png
+topo dgx-h100:2
+"""
+"""What the core answers without torch."""
+
+MEASURED = "measure all_reduce --backend gloo -g 2 -b 1K -e 1K -o rows.jsonl"
+
+
 def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
     return subprocess.run([*map(str, words)], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source distribution, the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-W", "error", "-m", "build", "--outdir", folder, TOP, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "warn" not in (done.stdout + done.stderr).lower()
+    return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def python(built: tuple[Path, Path]) -> Path:
     """An interpreter that has the wheel, and what Ringside depends on, but not this checkout."""
-    folder = tmp_path_factory.mktemp("stranger")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    built = run(*pip, "wheel", "--no-deps", "--wheel-dir", folder, TOP, cwd=folder)
-    assert built.returncode == 0, built.stderr
+    folder = built[1].parent
     venv.create(folder / "env", with_pip=False)
     python = folder / "env" / "bin" / "python"
-    (wheel,) = folder.glob("*.whl")
-    installed = run(*pip, "--python", python, "install", "--no-deps", wheel, cwd=folder)
+    installed = run(*PIP, "--python", python, "install", "--no-deps", built[1], cwd=folder)
     assert installed.returncode == 0, installed.stderr
     (site,) = (folder / "env").glob("lib/python*/site-packages")
     # a folder that is named so is looked into, but its own .pth files, ours among them, are not
@@ -106,3 +131,85 @@ def test_a_type_checker_refuses_what_is_wrong(python: Path, tmp_path: Path) -> N
     done = checked(python, tmp_path, WRONG)
     assert 'Module has no attribute "forecast"' in done.stdout
     assert 'Argument 1 to "predict" has incompatible type "str"; expected "Collective"' in done.stdout
+
+
+def tracked() -> set[str]:
+    return set(run("git", "ls-files", cwd=TOP).stdout.splitlines())
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(built: tuple[Path, Path]) -> None:
+    names = set(zipfile.ZipFile(built[1]).namelist())
+    held = {name for name in names if ".dist-info/" not in name}
+    packages = ("ringside", "sim", "real", "topologies", "validation")
+    assert held == {
+        name for name in tracked() if name.startswith(tuple(f"{package}/" for package in packages))
+    }
+    assert {f"{package}/py.typed" for package in packages} <= held
+
+
+def test_the_source_distribution_holds_what_git_does(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as packed:
+        held = {name.partition("/")[2] for name in packed.getnames()} - {"PKG-INFO"}
+    assert held <= tracked()
+    assert {"LICENSE", "README.md", "constraints.txt", "tests/conftest.py", "ringside/cli.py"} <= held
+
+
+def test_the_extras_that_are_told_of_exist(built: tuple[Path, Path]) -> None:
+    (name,) = (name for name in zipfile.ZipFile(built[1]).namelist() if name.endswith("/METADATA"))
+    told = zipfile.ZipFile(built[1]).read(name).decode()
+    assert {"real", "fast", "net", "docs", "all"} <= set(
+        re.findall(r"^Provides-Extra: (\S+)$", told, re.MULTILINE)
+    )
+
+
+def interpreter(version: str) -> Path | str:
+    """The path of a Python of that version; else why there is none."""
+    found = shutil.which(f"python{version}")
+    if found is None:
+        return f"python{version} is not on the PATH"
+    # pyenv's own python3.12 asks this variable which 3.12 it is
+    words = [found, "-c", "import sys; print(sys.executable)"]
+    asked = subprocess.run(
+        words, env={**os.environ, "PYENV_VERSION": version}, capture_output=True, text=True, check=False
+    )
+    return Path(asked.stdout.strip()) if asked.returncode == 0 else f"{found} does not run: {asked.stderr}"
+
+
+@pytest.fixture(scope="module")
+def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | str]:
+    """By version, a Python that has the wheel in an environment of its own, all made at once; or why not."""
+    folder = tmp_path_factory.mktemp("versions")
+    pythons: dict[str, Path | str] = {}
+    installs = {}
+    for version, extra in EXTRAS.items():
+        base = interpreter(version)
+        pythons[version] = folder / version / "bin" / "python" if isinstance(base, Path) else base
+        if isinstance(base, Path):
+            assert run(base, "-m", "venv", "--without-pip", folder / version, cwd=folder).returncode == 0
+            words = [*PIP, "--python", pythons[version], "install", "--no-compile", "--only-binary", ":all:"]
+            wanted = ["-c", TOP / "constraints.txt", f"{built[1]}{extra}"]
+            with (folder / f"{version}.log").open("w") as log:
+                installs[version] = subprocess.Popen(list(map(str, [*words, *wanted])), stderr=log)
+    for version, install in installs.items():
+        assert install.wait() == 0, (folder / f"{version}.log").read_text()
+    return pythons
+
+
+@pytest.mark.parametrize("version", EXTRAS)
+def test_in_an_empty_environment_it_does_what_its_extras_are_for(
+    installed: dict[str, Path | str], version: str, tmp_path: Path
+) -> None:
+    python = installed[version]
+    if isinstance(python, str):
+        pytest.skip(python)
+    assert run(*PIP, "--python", python, "check", cwd=tmp_path).returncode == 0
+    measured = run(python, "-m", "ringside", *MEASURED.split(), cwd=tmp_path)
+    if EXTRAS[version]:
+        assert measured.returncode == 0, measured.stderr
+        return
+    said = "ringside: torch is not installed; write pip install 'ringside[real]'\n"
+    assert (measured.returncode, measured.stderr) == (2, said)
+    for command in ASKED.strip().splitlines():
+        done = run(python, "-W", "error", "-m", "ringside", *command.split(), cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), command
+        assert done.stdout

@@ -1,0 +1,70 @@
+"""Every command that README and the pages show is run, or says why not; what is printed is what they say."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+
+from ringside.cli import commands
+from sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from tests.pages.console import DOCS, KEYS, NOT_RUN, PAGES, ROOT, ask, blocks, desk, misunderstood
+from topologies.units import format_size
+
+NOT_RUN_TODAY = {
+    "Docker": 1, "GPUs": 2, "MPI": 4, "minutes": 14, "root": 17, "sets Ringside up": 1,
+    "several machines": 3, "your files": 9,
+}  # fmt: skip
+"""How many commands no test runs, by what they need."""
+
+WRITES = {"--plot", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_a_page_run_and_print_what_it_says(page):
+    with desk() as folder:
+        for block in blocks(page):
+            if block.title:
+                (folder / block.title).write_text(block.text, encoding="utf-8")
+            if not block.is_run or block.mark == KEYS:
+                continue
+            for line, printed in block.commands:
+                found, failed = ask(line)
+                if block.language == "console":
+                    assert found == printed, line
+                else:
+                    assert not failed, (line, found)
+                words = line.split()
+                written = {Path(name) for word, name in pairwise(words) if word in WRITES}
+                assert all(file.exists() for file in written), line
+
+
+def test_no_command_is_shown_that_is_neither_run_nor_says_why_not():
+    reasons = Counter()
+    for page in DOCS:
+        for block in blocks(page):
+            if not block.shows_commands or block.is_run:
+                continue
+            if page.name == "README.md" and block.mark in ("demo", "tests"):
+                continue  # .ci/run runs the one that installs and tests, a test of the demo the other
+            assert block.mark.startswith(NOT_RUN), (page.name, block.text)
+            reasons[block.mark.removeprefix(NOT_RUN)] += len(block.commands)
+    assert reasons == NOT_RUN_TODAY
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
+def test_words_of_every_command_are_known_even_where_it_is_not_run(page):
+    for block in blocks(page):
+        if block.shows_commands:
+            for line, _ in block.commands:
+                assert not misunderstood(line), line
+
+
+def test_help_and_pages_name_the_same_limits():
+    page = (ROOT / "docs/faq.md").read_text(encoding="utf-8")
+    simulate = typer.main.get_command(commands(["simulate"])).commands["simulate"]
+    (force,) = (option for option in simulate.params if option.name == "force")
+    for limit in (f"{MAX_TRANSFERS:,}", format_size(MAX_MEMORY)):
+        assert limit in force.help
+        assert limit in page

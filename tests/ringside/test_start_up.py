@@ -1,0 +1,25 @@
+"""Help comes at once: in less than twice the time of a bare import of numpy, measured beside it."""
+
+import resource
+import subprocess
+import sys
+
+MOST = 2.0
+ROUNDS = 9
+
+
+def processor_s(*words: str) -> float:
+    """Processor time of a Python with these arguments, from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_takes_less_than_twice_an_import_of_numpy() -> None:
+    turns = [
+        (processor_s("-m", "ringside", "--help"), processor_s("-c", "import numpy")) for _ in range(ROUNDS)
+    ]
+    help_s, numpy_s = map(min, zip(*turns, strict=True))
+    print(f"ringside --help {help_s:.3f} s, import numpy {numpy_s:.3f} s: {help_s / numpy_s:.2f} times")
+    assert help_s < MOST * numpy_s

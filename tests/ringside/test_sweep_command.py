@@ -1,0 +1,251 @@
+"""`ringside sweep`: what people see, what is kept, and what kills, interrupts and other clusters do to it."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+pytest.importorskip("pyarrow")
+
+import pandas as pd
+from distributed import LocalCluster
+
+import ringside as package
+from ringside import console
+from ringside.commands.sweep import EXAMPLE
+from ringside.studies.study import loads, made
+
+PAGE = (Path(__file__).parents[2] / "docs" / "sweep.md").read_text(encoding="utf-8")
+
+STUDY = """
+ask: simulate all_reduce --cluster star:{ranks} --algorithm {algorithm} --size {size}
+grid:
+  ranks: [2, 3, 4]
+  algorithm: [ring, tree, nonsense]
+  size: [4K, 1M]
+"""
+
+LONGER = """
+ask: simulate all_reduce --cluster star:{ranks} --algorithm ring --engine simpy --size {size}
+grid:
+  ranks: [4, 5, 6, 8]
+sample:
+  points: 50
+  draws:
+    size: {from: 1000, to: 1000000, whole: true}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY, encoding="utf-8")
+    return path
+
+
+def rows(folder):
+    """All rows but for the clock, by point, from files that each are whole."""
+    parts = [pd.read_parquet(part) for part in sorted(Path(folder).rglob("*.parquet"))]
+    found = pd.concat(parts).sort_values("point", ignore_index=True)
+    return found.drop(columns="elapsed_s")
+
+
+def start(*words, **more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "ringside", "sweep", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **more,
+    )  # fmt: skip
+
+
+def wait_for_parts(folder, count, process):
+    while process.poll() is None and len(list(folder.glob("*.parquet"))) < count:
+        time.sleep(0.01)
+
+
+def test_the_example_is_a_study(ringside, tmp_path):
+    code, out, err = ringside("sweep", "--example")
+    assert (code, out, err) == (0, EXAMPLE, "")
+    Path("study.yaml").write_text(out, encoding="utf-8")
+    code, out, err = ringside("sweep", "study.yaml", "--dry-run", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["points"] == loads(EXAMPLE, "example").count == 96
+    assert told["estimate_s"] > 0
+    assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
+
+
+def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "PERIOD_S", 0.01)
+    code, out, err = ringside("sweep", file, "-o", "out", "--workers", 2)
+    assert code == 0, err
+    assert "# 12 of 18 points answered, 6 refused" in out
+    assert re.search(r"refused most often: 'nonsense' is no known algorithm.*\(6 times\)", out)
+    assert re.search(r"\d+ of 18 points, about .* left", err)
+    found = rows("out")
+    assert list(found["point"]) == list(range(18))
+    assert list(found["error"].notna()) == [value == "nonsense" for value in found["algorithm"]]
+    assert found["time_s"][found["error"].isna()].gt(0).all()
+    page = (tmp_path / "out/study.html").read_text(encoding="utf-8")
+    assert "size matters most: mean time_s is" in page
+    assert page.count('class="plotly-graph-div"') == 1
+    assert page.partition('<h2 id="table-2">')[2].count("<tr>") == 18 + 1
+    before = sorted(path.name for path in Path("out").iterdir())
+
+    code, out, err = ringside("sweep", file, "-o", "out", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["points"], told["answered"], told["failed"], told["asked_now"]) == (18, 12, 6, 0)
+    assert told["effects"][0]["parameter"] == "size"
+    assert sorted(path.name for path in Path("out").iterdir()) == before
+    assert rows("out").equals(found)
+
+    file.write_text(STUDY.replace("1M", "2M"), encoding="utf-8")
+    code, out, err = ringside("sweep", file, "-o", "out")
+    assert (code, out) == (2, "")
+    assert "it holds another study, whose grid differs; write a new folder after -o" in err
+    assert rows("out").equals(found)
+
+
+def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file):
+    file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
+    code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
+    assert code == 1
+    assert "no point was answered; the first: 'stern' is no known cluster" in err.replace("\n", " ")
+    assert "0 of 18 points answered, 18 refused" in out
+    assert len(rows("out")) == 18
+
+
+def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file):
+    one = package.sweep(file, "one", workers=1)
+    two = package.sweep(
+        {
+            "ask": "simulate all_reduce --cluster star:{ranks} --algorithm {algorithm} --size {size}",
+            "grid": {"ranks": [2, 3, 4], "algorithm": ["ring", "tree", "nonsense"], "size": ["4K", "1M"]},
+        },
+        Path("two"),
+        workers=2,
+    )
+    assert one.drop(columns="elapsed_s").equals(two.drop(columns="elapsed_s"))
+    assert rows("one").equals(rows("two"))
+    assert package.sweep(file, "one").equals(one)
+
+
+def test_kills_lose_and_double_nothing(tmp_path):
+    study, folder = tmp_path / "study.yaml", tmp_path / "out"
+    study.write_text(LONGER, encoding="utf-8")
+    draw = random.Random(5)
+    kept = set()
+    for kill in (os.kill, os.killpg, os.kill):  # the command alone, or its workers too
+        process = start(study, "-o", folder, "--workers", 2)
+        wait_for_parts(folder, len(list(folder.glob("*.parquet"))) + draw.randint(1, 6), process)
+        time.sleep(draw.random() / 50)
+        kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        found = set(rows(folder)["point"])
+        assert kept < found
+        kept = found
+    process = start(study, "-o", folder, "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert json.loads(out)["asked_now"] == 200 - len(kept) > 0
+    assert list(rows(folder)["point"]) == list(range(200))
+    assert {file.suffix for file in folder.iterdir()} <= {".parquet", ".json", ".svg", ".html", ""}
+
+
+def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path):
+    study, folder = tmp_path / "study.yaml", tmp_path / "out"
+    study.write_text(LONGER, encoding="utf-8")
+    process = start(study, "-o", folder, "--workers", 2)
+    wait_for_parts(folder, 3, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert re.search(r"ringside: interrupted; \d+ files are written and whole, in .*out", err)
+    assert "Traceback" not in err
+    assert 3 <= len(rows(folder)) < 200
+
+
+def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(ringside):
+    script = (
+        "def main(dist):\n    dist.get_world_size() == 3 and os.kill(os.getpid(), 9)\n    dist.barrier()\n"
+    )
+    Path("job.py").write_text(f"import os\n{script}", encoding="utf-8")
+    study = {"ask": "program job.py -g {n} --cluster star:4", "grid": {"n": [2, 3, 4]}}
+    found = package.sweep(study, "out", workers=1)
+    assert list(found["error"].isna()) == [True, False, True]
+    assert "the process that asked it died" in found["error"][1]
+
+
+def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, file):
+    with LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address="127.0.0.1:0") as cluster:
+        code, out, err = ringside("sweep", file, "--dry-run", "--scheduler", cluster.scheduler_address)
+        assert code == 0, err
+        assert "with one process" in out
+        theirs = package.sweep(file, "theirs", scheduler=cluster.scheduler_address)
+    ours = package.sweep(file, "ours", workers=1)
+    assert theirs.drop(columns="elapsed_s").equals(ours.drop(columns="elapsed_s"))
+    of = [sorted(part.name for part in Path(where).glob("*.parquet")) for where in ("ours", "theirs")]
+    assert of[0] == of[1]
+
+
+@pytest.mark.parametrize(
+    ("grid", "kind"),
+    [
+        ({"ranks": range(2, 5)}, "_curves"),
+        ({"ranks": range(2, 40), "size": ["4K", "1M", "2M"]}, "_curves"),
+        ({"ranks": range(2, 8), "size": [f"{size}K" for size in range(1, 9)]}, "_map"),
+        ({"ranks": range(2, 8), "size": range(1, 60)}, "_tornado"),
+        ({"ranks": [2, 3], "size": ["4K", "1M"], "algorithm": ["ring", "tree"]}, "_tornado"),
+    ],
+)
+def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid, kind):
+    from ringside.pictures import sweep
+    from ringside.studies.summary import summary
+
+    ask = "simulate all_reduce " + " ".join(f"{{{name}}}" for name in grid)
+    study = made({"ask": ask, "grid": {name: list(values) for name, values in grid.items()}}, "study")
+    table = pd.DataFrame(
+        [{"point": at, **values, "time_s": 1e-3 * (at + 1), "error": None} for at, values in study.points()]
+    )
+    drawn, draw = [], getattr(sweep, kind)
+    monkeypatch.setattr(sweep, kind, lambda *words: (drawn.append(kind), draw(*words)))
+    sweep.draw_study(study, table, summary(study, table), tmp_path / "x.svg")
+    assert drawn == [kind]
+    assert "<svg" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sweep", "no study; write its file, or --example for one"),
+        ("sweep study.yaml", "nothing says where rows go; write -o and a folder, or --dry-run"),
+        ("sweep no.yaml -o out", "no.yaml: cannot be read: No such file or directory"),
+        ("sweep study.yaml -o study.yaml", "study.yaml: it is no folder"),
+        ("sweep study.yaml -o .", "it holds something else than a study"),
+        ("sweep study.yaml -o out --workers 0", "--workers"),
+        ("sweep study.yaml -o out --workers 2 --scheduler tcp://localhost:1", "leave one or the other out"),
+        ("sweep study.yaml -o out --scheduler tcp://localhost:1", "no Dask scheduler there"),
+        ("sweep study.yaml -o out --scheduler nowhere://x", "write tcp://HOST:PORT"),
+        ("sweep study.yaml --example", "--example prints a study; leave the others out"),
+    ],
+)
+def test_wrong_words_are_refused(ringside, file, words, message):
+    code, out, err = ringside(*words.split())
+    assert (code, out) == (2, ""), err
+    assert message in " ".join(re.sub(r"[│╭╰─╮╯]", " ", err).split())
+    assert not list(Path().rglob("*.parquet"))
+
+
+def test_the_pages_studies_can_be_made():
+    studies = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert len(studies) >= 2
+    assert all(loads(text, "docs/sweep.md").count > 1 for text in studies)

@@ -1,0 +1,85 @@
+"""`ringside whatif`: changes beside a question as it is, with the limit that then holds."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def rows(ringside):
+    """The rows of a question, by their change."""
+
+    def ask(words: str) -> dict:
+        code, out, err = ringside("whatif", *words.split(), "--json")
+        assert code == 0, err
+        return {row["change"]: row for row in json.loads(out)["rows"]}
+
+    return ask
+
+
+def test_the_usual_changes_stand_beside_the_question(rows):
+    found = rows("all_reduce --cluster star:8 --size 64M --algorithm ring")
+    assert list(found) == ["", "bandwidth=2x", "nodes=2x", "algorithm=ring", "algorithm=tree"]
+    assert found[""]["times"] == 1
+    assert found["bandwidth=2x"]["times"] == pytest.approx(0.5, rel=0.02)
+    assert found["nodes=2x"]["ranks"] == 16
+    assert found["algorithm=tree"]["by"] == "tree"
+    assert found["algorithm=tree"]["times"] == pytest.approx(3 / (2 * 7 / 8), rel=0.1)
+    assert {row["limit"] for row in found.values()} == {"bandwidth"}
+    assert "->" in found[""]["busiest"]
+    assert found[""]["busy"] > 0.9
+
+
+def test_half_the_cards_take_twice_as_long_where_cards_are_the_limit(rows):
+    found = rows("all_reduce --cluster dgx-h100:4 --size 1G --try nic=0.5x")
+    assert found["nic=0.5x"]["settings"] == {"nic": "25000000000B/s"}
+    assert found["nic=0.5x"]["times"] == pytest.approx(2, rel=0.1)
+    assert found["nic=0.5x"]["busiest"] == "cards of a node"
+
+
+def test_small_messages_are_limited_by_latency_whatever_the_network(rows):
+    found = rows("all_reduce --cluster star:8 --size 8 --try bandwidth=2x --try latency=0.5x")
+    assert {row["limit"] for row in found.values()} == {"latency"}
+    assert found["bandwidth=2x"]["times"] == pytest.approx(1, rel=1e-3)
+    assert found["latency=0.5x"]["times"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_training_is_limited_by_compute_or_by_what_nothing_hides(rows):
+    found = rows("gpt2:64 --cluster star:4 --batch 1 --try bandwidth=0.001x --try nodes=8,bandwidth=2x")
+    assert found["bandwidth=0.001x"]["limit"] == "exposed communication"
+    assert found["nodes=8,bandwidth=2x"]["ranks"] == 8
+    assert found[""]["throughput"] > found["bandwidth=0.001x"]["throughput"]
+
+
+def test_a_table_says_the_same(ringside):
+    code, out, err = ringside(*"whatif broadcast --cluster star:4 --size 1M --try nodes=2x".split())
+    assert code == 0, err
+    assert out.startswith("# broadcast of 1M on star:4\n# all by the library's own reckoning")
+    assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == ["as_is", "nodes=2x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("all_reduce --cluster star:8 --try x", "is no change; write nic=2x"),
+        ("all_reduce --cluster star:8 --try nodes=", "is no change"),
+        ("all_reduce --cluster star:8 --try nic=2x", "no figure 'nic' to change; write one of bandwidth"),
+        ("all_reduce --cluster star:8 --try nodes=0x", "is no factor"),
+        ("all_reduce --cluster star:8 --try nodes=0.3x", "write a whole number"),
+        ("all_reduce --cluster star:8 --try nodes=nan", "is no number"),
+        ("all_reduce --cluster star --try nodes=2x", "write --cluster NAME:COUNT"),
+        ("all_reduce --cluster star:8 --try bandwidth=-1x", "is no number"),
+        ("all_reduce --cluster star:8 --try algorithm=foo", "is no known algorithm"),
+        ("all_reduce --cluster star:8 --batch 4", "--batch is a training's"),
+        ("resnet50 --cluster star:8 --size 4", "--size is a collective's"),
+        ("resnet50 --cluster star:8 --device a100 --try algorithm=ring", "No such option"),
+        ("resnet50 --cluster dgx-a100:1 --try algorithm=ring", "the library chooses"),
+        ("torus --cluster torus:16", "is no known model"),
+        ("all_reduce --cluster torus:16 --try dimensions=2x", "write the value that is meant"),
+    ],
+)
+def test_what_cannot_be_is_refused(ringside, words, says):
+    code, out, err = ringside("whatif", *words.split())
+    assert code == 2, (out, err)
+    assert says in err
+    assert not out
