@@ -55,14 +55,16 @@ def pointed_at(page, figure):
     figure.scroll_into_view_if_needed()
     marks = figure.locator(".point path, .points path, .heatmaplayer image")
     assert marks.count(), "the figure shows nothing"
-    for at in range(min(marks.count(), 20)):
+    # a figure that is still being fitted to a new width takes its label away again, so it is asked anew
+    for at in [*range(min(marks.count(), 20))] * 5:
         box = marks.nth(at).bounding_box()
         if box and box["width"] > 1:
+            page.mouse.move(0, 0)
             page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-            said = figure.locator(".hoverlayer text")
             page.wait_for_timeout(80)
-            if said.count():
-                return said.first.text_content()
+            said = figure.locator(".hoverlayer text").all_text_contents()
+            if said:
+                return said[0]
     return ""
 
 
