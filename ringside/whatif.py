@@ -11,6 +11,7 @@ from sim.libraries.find import Options, as_nccl, default_library, find_library
 from sim.libraries.library import Candidate, Library
 from sim.libraries.scheduled import Scheduled
 from sim.training.step import TrainingStep
+from topologies import described
 from topologies.catalogue import MAKERS, split
 from topologies.catalogue import settings as figures_of
 from topologies.units import parse_duration, parse_rate
@@ -47,8 +48,11 @@ class Asked:
 
     @property
     def known(self) -> dict[str, str]:
-        """The figures that the catalogue has of the machines; of a file's it has none."""
-        return figures_of(self.machine) if self.machine in MAKERS else {}
+        """The machines' figures: the catalogue's, or those of a ten-line file; any other file has none."""
+        if self.machine in MAKERS:
+            return figures_of(self.machine)
+        content = described.content_at(self.machine)
+        return {} if content is None else described.settings(content)
 
     def changed(self, change: str) -> "Asked":
         """The same with ``nic=2x,nodes=2x``: factors or values of figures, counts and ways."""
@@ -195,6 +199,10 @@ def _limit_of(step: TrainingStep) -> tuple[str, float]:
 def asked_of(cluster: str, figures: Mapping[str, str], **words: Any) -> Asked:
     """The question of a cluster's words."""
     machine, nodes = split(cluster)
+    if nodes is None and "nodes" not in figures:
+        # a ten-line file counts its machines itself
+        counted = (described.content_at(machine) or {}).get("nodes")
+        nodes = counted if isinstance(counted, int) else None
     return Asked(machine=machine, nodes=nodes, figures=figures, **words)
 
 

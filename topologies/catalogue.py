@@ -76,9 +76,14 @@ _MAX_DIGITS = 20
 
 def settings(name: str) -> dict[str, str]:
     """The keys that ``--set`` takes for ``name``, each with its default as text."""
+    return defaults(maker_of(name))
+
+
+def defaults(maker: Callable[..., Topology]) -> dict[str, str]:
+    """A maker's keys behind its count, each with its default as text."""
     return {
         key: _text(key, parameter.default)
-        for key, parameter in list(inspect.signature(maker_of(name)).parameters.items())[1:]
+        for key, parameter in list(inspect.signature(maker).parameters.items())[1:]
     }
 
 

@@ -20,14 +20,14 @@ import yaml
 from pydantic import Field
 
 from topologies import strict_yaml
-from topologies.catalogue import made
+from topologies.catalogue import defaults, made
 from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
 from topologies.disk import regular
 from topologies.graph import Topology, TopologyError, add_cable
 from topologies.hardware import PCIE_GTS, facts, nvlink_of
 from topologies.hardware import pcie as pcie_link
 from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds
+from topologies.units import BytesPerSecond, Seconds, format_rate
 
 KEY = "machine"
 """The key by which such a file is known."""
@@ -117,15 +117,31 @@ def topology(
     return graph
 
 
+def settings(content: Mapping[str, Any]) -> dict[str, str]:
+    """The keys that ``--set`` takes for such a file, each as text: what the file says, else its default."""
+    found = defaults(cluster)
+    gpu = str(content.get("gpu", found["gpu"]))
+    if gpu in PCIE_GTS:
+        found |= {"pcie": format_rate(pcie_link(PCIE_GTS[gpu], 16)), "nvlink": format_rate(nvlink_of(gpu))}
+    found |= {key: str(value) for key, value in content.items()}
+    absent = {KEY, "name", "nodes", *(["nvlink"] if found[KEY] == "pcie-server" else [])}
+    return {key: value for key, value in found.items() if key not in absent}
+
+
 def is_file(name: str) -> bool:
     """Whether the name is such a file's."""
+    return content_at(name) is not None
+
+
+def content_at(name: str) -> dict[str, Any] | None:
+    """What such a file says; ``None`` of any other name."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        return False
+        return None
     try:
-        return content_of(regular(path).read_text(encoding="utf-8")) is not None
+        return content_of(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # what cannot be read is refused where it is read in earnest
-        return False
+        return None
 
 
 def content_of(text: str) -> dict[str, Any] | None:

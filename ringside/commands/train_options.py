@@ -12,7 +12,11 @@ from sim.training.pipeline.schedules import SCHEDULES
 from sim.workload.devices import DEVICES
 
 Model = Annotated[
-    str, typer.Option(metavar="NAME[:SIZE]|FILE", help="resnet50, gpt2-xl:512, ... or a workload's YAML.")
+    str,
+    typer.Option(
+        metavar="NAME[:SIZE]|FILE",
+        help="resnet50, gpt2-xl:512, ..., your FILE.py:NAME, or a workload's YAML.",
+    ),
 ]
 Strategy = Annotated[
     str,

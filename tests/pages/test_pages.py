@@ -1,5 +1,6 @@
 """Every command that README and the pages show is run, or says why not; what is printed is what they say."""
 
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -68,3 +69,17 @@ def test_help_and_pages_name_the_same_limits():
     for limit in (f"{MAX_TRANSFERS:,}", format_size(MAX_MEMORY)):
         assert limit in force.help
         assert limit in page
+
+
+def test_lines_of_prose_are_of_one_width():
+    for page in DOCS:
+        text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+        prose = [line for line in text.splitlines() if not line.startswith(("|", "!", "    ", "<!--"))]
+        assert not [line for line in prose if len(line) > 120], page.name
+
+
+def test_the_first_page_leads_to_every_other():
+    first = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+\.md[^)]*)\)", first)}
+    pages = {str(page.relative_to(ROOT / "docs")) for page in DOCS[1:] if page.parent.name != "decisions"}
+    assert pages - linked == {"index.md"}

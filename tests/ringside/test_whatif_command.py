@@ -37,6 +37,19 @@ def test_half_the_cards_take_twice_as_long_where_cards_are_the_limit(rows):
     assert found["nic=0.5x"]["busiest"] == "cards of a node"
 
 
+def test_figures_and_nodes_of_a_ten_line_file_are_changed_too(rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("machine: pcie-server\nnic: 100Gb/s\nnodes: 4\n")
+    found = rows("all_reduce --cluster mine.yaml --size 256M")
+    assert list(found) == ["", "nic=2x", "nodes=2x", "nic=0.5x", "algorithm=ring", "algorithm=tree"]
+    assert found["nic=2x"]["settings"] == {"nic": "25000000000B/s"}
+    assert found["nic=0.5x"]["times"] > 1.5
+    assert found["nodes=2x"]["ranks"] == 64
+    assert rows("all_reduce --cluster mine.yaml --try pcie=2x")["pcie=2x"]["settings"] == {
+        "pcie": "48000000000B/s"
+    }
+
+
 def test_small_messages_are_limited_by_latency_whatever_the_network(rows):
     found = rows("all_reduce --cluster star:8 --size 8 --try bandwidth=2x --try latency=0.5x")
     assert {row["limit"] for row in found.values()} == {"latency"}
