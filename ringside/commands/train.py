@@ -10,6 +10,7 @@ import typer
 
 from real.model.find import Training
 from ringside import console, options
+from ringside.anchor import calibration_of
 from ringside.commands import train_options as words
 from ringside.commands import train_parallel, train_search
 from ringside.commands.train_answer import Answer, Outcome
@@ -24,7 +25,6 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.trained import Trained, trained
-from sim.calibration import Calibration, find_calibration
 from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
@@ -220,7 +220,7 @@ def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
     """The GPU, and the libraries on all ranks that are asked for."""
     cluster = question.cluster
     figures = parse_settings(list(question.settings))
-    found = _calibration(question, figures)
+    found = calibration_of(question.calibration, question.anchor, cluster, figures)
     name = default_library(cluster) if question.library == "auto" else question.library
     ranks = question.ranks
     if ranks is None:
@@ -251,7 +251,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     disturbance = question.disturbances.meant()
     _check_outputs(plot, trace, question.sweep, [training.model, split(cluster)[0]])
     figures = parse_settings(list(question.settings))
-    found = _calibration(question, figures)
+    found = calibration_of(question.calibration, question.anchor, cluster, figures)
     name = None if question.library == "auto" else question.library
 
     def bound(where: str, count: int | None) -> Library:
@@ -305,15 +305,6 @@ def _asked(question: Question) -> dict[str, Any]:
     """The words of a question that is not disturbed; what disturbs it stands beside its answer."""
     found = asdict(question)
     del found["disturbances"]
-    return found
-
-
-def _calibration(question: Question, figures: Mapping[str, str]) -> Calibration | str | None:
-    found = find_calibration(question.calibration, question.cluster)
-    if question.anchor:
-        from ringside.anchor import scaled
-
-        found = scaled(found, question.anchor, question.cluster, figures)
     return found
 
 
