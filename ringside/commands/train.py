@@ -209,7 +209,7 @@ def run_search(
     _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
     gpu, libraries = _placed(question, training)
     kept = 0 if reserve is None else parse_size(reserve)
-    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name}
+    inputs = _inputs(question, training, libraries.name, gpu)
     return train_search.run(
         training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top, reserve=kept,
         plot=plot, trace=trace,
@@ -225,7 +225,7 @@ def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
     ranks = question.ranks
     if ranks is None:
         ranks = find_library(name, cluster, figures, calibration=found).ranks
-    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    gpu = _gpu(question, training, figures)
     return gpu, Libraries(name, cluster, figures, ranks, question.network, found)
 
 
@@ -237,10 +237,7 @@ def run_parallel(
     meant = layout.layout()
     gpu, libraries = _placed(question, training)
     what = laid_out(training, gpu, libraries, meant)
-    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name,
-              "precision": what.precision}  # fmt: skip
-    if libraries.name == "nccl":
-        del inputs["network"]
+    inputs = _inputs(question, training, libraries.name, gpu, precision=what.precision)
     return train_parallel.run(what, layout, inputs, question.disturbances, plot=plot, trace=trace)
 
 
@@ -261,7 +258,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [bound(one, question.ranks) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    gpu = _gpu(question, training, figures)
     machine = split(cluster)[0] if isinstance(libraries[0], Nccl) else cluster
     what = trained(training, gpu, lambda count: bound(machine, count))
     rows = _rows(training, what, libraries, caps, question.global_batch)
@@ -277,10 +274,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
         _draw(parameter, values, rows, best, plot)
     if trace and not disturbed:
         write_file(trace, rows[0].step.dumps())
-    inputs = {**_asked(question), **asdict(training), "library": libraries[0].name, "device": gpu.name,
-              "precision": what.precision}  # fmt: skip
-    if isinstance(libraries[0], Nccl):
-        del inputs["network"]
+    inputs = _inputs(question, training, libraries[0].name, gpu, precision=what.precision)
     held = memory(what.sized(None), ddp, find_optimizer(training.optimizer))
     before = None
     if ddp.compresses:
@@ -301,10 +295,20 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     )
 
 
-def _asked(question: Question) -> dict[str, Any]:
-    """The words of a question that is not disturbed; what disturbs it stands beside its answer."""
-    found = asdict(question)
+def _gpu(question: Question, training: Training, figures: Mapping[str, str]) -> Device:
+    """The GPU that is asked for, or else the cluster's."""
+    name = device_of(question.cluster, figures) if training.device is None else training.device
+    return device(name)
+
+
+def _inputs(
+    question: Question, training: Training, library: str, gpu: Device, **more: str | None
+) -> dict[str, Any]:
+    """The words of a question as they were understood; what disturbs it stands beside its answer."""
+    found = {**asdict(question), **asdict(training), "library": library, "device": gpu.name, **more}
     del found["disturbances"]
+    if library == "nccl":
+        del found["network"]  # it has times of its own
     return found
 
 
