@@ -20,7 +20,7 @@ Of the others `sim.training.zero` and `sim.training.distributed_optimizer` say m
 """
 
 FSDP = ("fsdp", "fsdp1", "hsdp")
-"""Those of torch that deal parameters out."""
+"""Those of torch that deal parameters out, and gather them for every pass."""
 
 COPIES = ("ddp", "data_parallel", "zero_redundancy")
 """Those in which each data-parallel rank has all parameters and gradients, as DistributedDataParallel has."""
