@@ -8,6 +8,7 @@ from sim.training.pipeline.actions import Table
 from sim.training.pipeline.lowering import find_placement
 from sim.training.pipeline.placement import Placement
 from sim.training.pipeline.schedules import placement, tables
+from sim.workload.decoder import CHECKPOINTING
 from topologies.words import one_of
 
 STRATEGIES = (
@@ -43,9 +44,6 @@ CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp")
 
 EXPERT_STRATEGIES = ("ddp", "fsdp")
 """Strategies whose ranks may deal experts out."""
-
-CHECKPOINTING = ("none", "selective", "full")
-"""Which activations are made anew in backward: none, those of attention proper, all but layers' inputs."""
 
 
 class LayoutError(ValueError):
