@@ -1,18 +1,29 @@
-"""What ``--anchor`` means: a calibration scaled by rows of one's own site."""
+"""What ``--calibration`` and ``--anchor`` mean together: a calibration, scaled by rows of one's own site."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
+from sim.calibration import AUTO, Calibration, CalibrationError, find_calibration, shipped, why_not
 from topologies.catalogue import split
-from validation.measured.anchor import anchored
-from validation.readers import read
 
 
-def scaled(
+def calibration_of(
+    text: str, log: Path | None, cluster: str, values: Mapping[str, str]
+) -> Calibration | str | None:
+    """What `find_calibration` finds, scaled where a log has measured the cluster.
+
+    Raise CalibrationError where there is nothing to scale.
+    """
+    found = find_calibration(text, cluster)
+    return found if log is None else _scaled(found, log, cluster, values)
+
+
+def _scaled(
     calibration: Calibration | str | None, log: Path, cluster: str, values: Mapping[str, str]
 ) -> Calibration:
-    """The calibration, or that which ``auto`` means, scaled by what a log measured on the cluster."""
+    from validation.measured.anchor import anchored
+    from validation.readers import read
+
     machine = split(cluster)[0]
     found = shipped(machine) if calibration == AUTO else calibration
     if not isinstance(found, Calibration):

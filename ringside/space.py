@@ -10,8 +10,8 @@ from math import prod
 from typing import Any
 
 from ringside.laid_out import LayoutWords
-from sim.training.layout import CHECKPOINTING
 from sim.training.pipeline.schedules import SCHEDULES
+from sim.workload.decoder import CHECKPOINTING
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
 """Those of torch today; others are searched where they are said."""

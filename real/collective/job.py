@@ -22,6 +22,12 @@ def check_repeats(iterations: int, warmup: int) -> None:
         )
 
 
+def check_timeout(timeout_s: float) -> None:
+    """Refuse to wait for no time, or for longer than anybody means to."""
+    if not 0 < timeout_s < 1e6:
+        raise ValueError(f"a timeout of {timeout_s} s; write for example 60")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One collective at several sizes, ``iterations`` times each after ``warmup`` untimed ones.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from real.collective.job import PING_PONG, Job, MpiJob, check_repeats
+from real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
 from real.launch.follow import Row
 from real.launch.forks import Forks
 from real.launch.mpirun import check_mpi, run_mpi
@@ -58,8 +58,7 @@ class Measurement:
         if self.world.nodes > 1 and self.world.endpoint is None:
             raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
         check_repeats(self.iterations, self.warmup)
-        if not 0 < self.timeout_s < 1e6:
-            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        check_timeout(self.timeout_s)
         if self.algorithm == PING_PONG:
             if self.collective != "sendrecv" or self.world.ranks < 2:
                 raise ValueError(

@@ -35,7 +35,7 @@ Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:

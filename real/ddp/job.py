@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from real.collective.job import MAX_ITERATIONS
+from real.collective.job import MAX_ITERATIONS, check_timeout
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import GLOO_WORKERS, STEADY
 from sim.training.ddp.powersgd import PowerSGD
@@ -57,8 +57,7 @@ class DdpJob:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(BACKENDS)}")
-        if not 0 < self.timeout_s < 1e6:
-            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        check_timeout(self.timeout_s)
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
         if not 1 <= self.iterations <= MAX_ITERATIONS or self.warmup < STEADY - 1:

@@ -8,7 +8,6 @@ monotonic clock.
 import json
 import math
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -234,7 +233,7 @@ class Trainee:
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:

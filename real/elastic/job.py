@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from real.collective.job import check_timeout
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJob:
@@ -32,8 +34,7 @@ class ElasticJob:
             raise ValueError(f"steps of {self.step_s} s; write for example 100ms")
         if not 1 <= self.checkpoint_bytes <= 2**34:
             raise ValueError(f"a checkpoint of {self.checkpoint_bytes} bytes; write 1 to 16G")
-        if not 0 < self.timeout_s < 1e6:
-            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        check_timeout(self.timeout_s)
 
     def write(self, path: Path) -> None:
         """Write the job for `read`."""

@@ -7,7 +7,6 @@ at which it was over (`time.time`). torch is imported late, so that its import c
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ class Diary:
 
 def main() -> None:
     """Carry out the job on this rank."""
-    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from real.collective.job import check_repeats
+from real.collective.job import check_repeats, check_timeout
 
 COMPUTE = ("sleep", "matmul")
 """What stands for compute: sleeping, which takes no core, or matrix products, as many as take so long."""
@@ -32,8 +32,7 @@ class ProgramJob:
         if self.compute not in COMPUTE:
             raise ValueError(f"{self.compute!r} is no way to compute; write {' or '.join(COMPUTE)}")
         check_repeats(self.iterations, self.warmup)
-        if not 0 < self.timeout_s < 1e6:
-            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        check_timeout(self.timeout_s)
 
     def write(self, path: Path) -> None:
         """Write the job for `read`."""

@@ -6,7 +6,6 @@ the moment at which the first of them began.
 """
 
 import json
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from sim.program.script import a_process, main_of
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
-from real.collective.job import check_repeats
+from real.collective.job import check_repeats, check_timeout
 from sim.training.context import ContextParallel
 from sim.training.mesh import Mesh
 from sim.training.pipeline.placement import Placement, deal_layers
@@ -182,8 +182,7 @@ class TrainingJob:
 
     def __post_init__(self) -> None:
         check_repeats(self.iterations, self.warmup)
-        if not 0 < self.timeout_s < 1e6:
-            raise ValueError(f"a timeout of {self.timeout_s} s; write for example 60")
+        check_timeout(self.timeout_s)
         if self.micro_batches < 1:
             raise ValueError(f"{self.micro_batches} micro-batches; write 1 or more")
         if self.mesh.ranks < 2:

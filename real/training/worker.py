@@ -6,7 +6,6 @@ the first of them began.
 """
 
 import json
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +28,7 @@ from real.training.sleeping import Device
 
 def main() -> None:
     """Carry out the job on this rank, as one of torchrun's."""
-    live(lambda: carry_out(Path(sys.argv[1]), Path(sys.argv[2])))
+    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:

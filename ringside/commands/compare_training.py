@@ -81,12 +81,12 @@ def sentences(one: ComparedTraining) -> list[str]:
 
 def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
     """A comparison as the table shows it."""
-    known = one.predicted_s is not None and one.error is not None
+    predicted_s, error = one.predicted_s, one.error
     return (
         name.replace(" ", "_"),
         *("identical" if same else "DIFFERS" for same in (one.same_order, one.same_bytes)),
         one.record.step_s * 1e3,
-        *((one.predicted_s * 1e3, one.error * 100) if known else ("-", "-")),  # type: ignore[operator]
+        *(("-", "-") if predicted_s is None or error is None else (predicted_s * 1e3, error * 100)),
         *(one.record.spread * 100, one.asked),
     )
 

@@ -26,7 +26,12 @@ HEADS = (
 )
 
 
-def usual(seconds: float) -> str:
+def _duration(help: str, default: str | None = None) -> Any:
+    """An option that is a duration."""
+    return typer.Option(metavar="DURATION", help=help, show_default=default or False)
+
+
+def _published_or(seconds: float) -> str:
     """A default that the published training's own figure comes before."""
     return f"{format_span(seconds)}, or as published"
 
@@ -47,55 +52,30 @@ def command(
             help="gpu=2.4/1000node-days,node-lost or software=1/gpu-year,hang or 8/day; repeat for more.",
         ),
     ] = None,
-    mtbf: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Mean time between failures of the whole job: 3h")
-    ] = None,
+    mtbf: Annotated[str | None, _duration("Mean time between failures of the whole job: 3h")] = None,
     work: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default=usual(WORK_S), help="Training, were it never disturbed: 54d"
-        ),
+        str | None, _duration("Training, were it never disturbed: 54d", _published_or(WORK_S))
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long training stands still for one: 30s")
-    ] = None,
+    checkpoint: Annotated[str | None, _duration("How long training stands still for one: 30s")] = None,
     persist: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default="0s", help="Asynchronous: until a restart could use it: 2min."
-        ),
+        str | None, _duration("Asynchronous: until a restart could use it: 2min.", "0s")
     ] = None,
     detect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default=usual(TYPICAL.detect_s), help="Until a failure is noticed."
-        ),
+        str | None, _duration("Until a failure is noticed.", _published_or(TYPICAL.detect_s))
     ] = None,
     timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            show_default=usual(TYPICAL.timeout_s),
-            help="Until a hanging collective is given up.",
-        ),
+        str | None, _duration("Until a hanging collective is given up.", _published_or(TYPICAL.timeout_s))
     ] = None,
     restart: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            show_default=usual(TYPICAL.stop_s + TYPICAL.rendezvous_s + TYPICAL.start_s),
-            help="Stop, rendezvous, processes, imports, communicators.",
+        _duration(
+            "Stop, rendezvous, processes, imports, communicators.",
+            _published_or(TYPICAL.stop_s + TYPICAL.rendezvous_s + TYPICAL.start_s),
         ),
     ] = None,
-    load: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", show_default=usual(TYPICAL.load_s), help="Reading a checkpoint."),
-    ] = None,
+    load: Annotated[str | None, _duration("Reading a checkpoint.", _published_or(TYPICAL.load_s))] = None,
     repair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default=usual(TYPICAL.repair_s), help="Until a lost node is back."
-        ),
+        str | None, _duration("Until a lost node is back.", _published_or(TYPICAL.repair_s))
     ] = None,
     spares: Annotated[
         int | None, typer.Option(show_default="0", help="Nodes that stand ready beside the job's.")
@@ -103,13 +83,8 @@ def command(
     replica: Annotated[
         int | None, typer.Option(metavar="NODES", help="Elastic: go on with whole replicas of so many nodes.")
     ] = None,
-    interval: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DURATION", show_default="best", help="Between checkpoints; repeat."),
-    ] = None,
-    step: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="A training step: intervals are whole steps.")
-    ] = None,
+    interval: Annotated[list[str] | None, _duration("Between checkpoints; repeat.", "best")] = None,
+    step: Annotated[str | None, _duration("A training step: intervals are whole steps.")] = None,
     trials: Annotated[int, typer.Option(help="Lives to simulate.")] = 40,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
     plot: options.Plot = None,

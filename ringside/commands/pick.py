@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.anchor import calibration_of
 from ringside.pictures.style import check_format
-from sim.calibration import find_calibration
 from sim.collective import kind_of
 from sim.engine.effort import forced
 from sim.libraries.find import Options, as_mpi, check_pickable, default_library, find_library
@@ -230,11 +230,7 @@ def _libraries(request: PickRequest, name: str, counts: list[int], options: Opti
     if name in ("ideal", "mpi") and request.algorithm != "auto":
         raise ValueError(f"--algorithm {request.algorithm} leaves {name} nothing to pick; leave it out")
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.cluster)
-    if request.anchor:
-        from ringside.anchor import scaled
-
-        found = scaled(found, request.anchor, request.cluster, values)
+    found = calibration_of(request.calibration, request.anchor, request.cluster, values)
     return {
         count: find_library(name, f"{request.cluster}:{count}", values, options=options, calibration=found)
         for count in counts

@@ -1,6 +1,6 @@
 """``ringside program --cluster``: how long jobs take on a cluster, and what their ranks wait for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def run(
     check_outputs((plot, trace), files)
     check_export(export, tuple(files))
     if len(jobs) > 1:
-        _check_is_of_many(disturbances, drawn=bool(plot or trace or export))
+        _check_many(disturbances, drawn=bool(plot or trace or export))
     hosts = placed(placement, [job.ranks for job in jobs])
     count = max(map(max, hosts)) + 1
     by_itself = len(jobs) == 1 and placement == ["packed"]
@@ -75,17 +75,14 @@ def run(
     if disturbance:
         disturbed = _disturbed(disturbances, disturbance, made[0], libraries, found[0].makespan_s)
         disturbed.write(f"{found[0].name} on {found[0].ranks} ranks, disturbed", plot, trace)
+    else:
+        _draw(found[0], plot, trace)
     lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
-    if plot and not disturbed:
-        from ringside.pictures.program import draw_program
-
-        draw_program(found[0], plot)
-    if trace and not disturbed:
-        write_file(trace, found[0].dumps())
+    answers = list(zip(jobs, found, hosts, alone, strict=True))
     if not as_json:
         where = f"{library} on {' '.join([cluster, *settings])}"
-        for job, outcome, own, alone_s in zip(jobs, found, hosts, alone, strict=True):
-            _print(job, outcome, own, alone_s, where, several=len(jobs) > 1)
+        for answer in answers:
+            _print(*answer, where, several=len(jobs) > 1)
         if disturbed:
             console.print_comments(disturbed.lines())
         print_exported(export, lost)
@@ -95,8 +92,7 @@ def run(
         "cluster": cluster, "settings": settings, "placement": placement, "network": network,
         "calibration": calibration, "fold": fold,
     }  # fmt: skip
-    notes = [job.notes for job in jobs]
-    contents = [_content(*one) for one in zip(found, hosts, alone, notes, strict=True)]
+    contents = [_content(*answer) for answer in answers]
     first = contents[0] if len(contents) == 1 else {"jobs": contents}
     makespan = max(one.makespan_s for one in found)
     told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
@@ -104,8 +100,8 @@ def run(
     console.print_json("program", told_of | exported(export, lost))
 
 
-def _check_is_of_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
-    """Refuse what only one job has."""
+def _check_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
+    """Refuse of several jobs what only one has."""
     if drawn:
         raise ValueError(
             "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
@@ -163,14 +159,22 @@ def _disturbed(
     return drawn_program(words, disturbance, once, undisturbed_s)
 
 
-def _content(
-    found: ProgramTimeline, hosts: tuple[int, ...], alone: float, notes: Sequence[str]
-) -> dict[str, Any]:
+def _draw(found: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:
+    """Draw a job that nothing disturbs, and write its trace."""
+    if plot:
+        from ringside.pictures.program import draw_program
+
+        draw_program(found, plot)
+    if trace:
+        write_file(trace, found.dumps())
+
+
+def _content(job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> dict[str, Any]:
     return {
         "name": found.name,
         "makespan_s": found.makespan_s,
         "slowdown": found.makespan_s / alone if alone else 1.0,
-        "assumes": [*found.assumes, *notes],
+        "assumes": [*found.assumes, *job.notes],
         "ranks": [
             {"rank": rank, "host": hosts[rank], "stands_for": found.stands_for[rank], **times._asdict()}
             for rank, times in found.times.items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.anchor import calibration_of
 from ringside.commands.simulate_file import file_of, given
 from ringside.commands.simulate_links import Links, content_of, links_of, show
 from ringside.commands.simulate_links import draw as draw_links
@@ -19,7 +20,7 @@ from ringside.commands.simulate_request import SimulateRequest, check_outputs
 from ringside.commands.simulate_timeline import draw as draw_timeline
 from ringside.disturbed import DisturbanceWords, Disturbed, drawn
 from ringside.splits import read_splits
-from sim.calibration import Calibration, find_calibration
+from sim.calibration import Calibration
 from sim.collective import Collective, kind_of
 from sim.disturbance import Disturbance
 from sim.engine.effort import forced
@@ -129,11 +130,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     check_outputs(request, sizes, clusters)
     disturbance = request.disturbances.meant()
     values = parse_settings(list(request.settings))
-    found = find_calibration(request.calibration, request.cluster)
-    if request.anchor:
-        from ringside.anchor import scaled
-
-        found = scaled(found, request.anchor, request.cluster, values)
+    found = calibration_of(request.calibration, request.anchor, request.cluster, values)
     options = Options(
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
         request.network,

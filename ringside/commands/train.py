@@ -10,6 +10,7 @@ import typer
 
 from real.model.find import Training
 from ringside import console, options
+from ringside.anchor import calibration_of
 from ringside.commands import train_options as words
 from ringside.commands import train_parallel, train_search
 from ringside.commands.train_answer import Answer, Outcome
@@ -24,7 +25,6 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.trained import Trained, trained
-from sim.calibration import Calibration, find_calibration
 from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
@@ -209,7 +209,7 @@ def run_search(
     _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
     gpu, libraries = _placed(question, training)
     kept = 0 if reserve is None else parse_size(reserve)
-    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name}
+    inputs = _inputs(question, training, libraries.name, gpu)
     return train_search.run(
         training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top, reserve=kept,
         plot=plot, trace=trace,
@@ -220,12 +220,12 @@ def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
     """The GPU, and the libraries on all ranks that are asked for."""
     cluster = question.cluster
     figures = parse_settings(list(question.settings))
-    found = _calibration(question, figures)
+    found = calibration_of(question.calibration, question.anchor, cluster, figures)
     name = default_library(cluster) if question.library == "auto" else question.library
     ranks = question.ranks
     if ranks is None:
         ranks = find_library(name, cluster, figures, calibration=found).ranks
-    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    gpu = _gpu(question, training, figures)
     return gpu, Libraries(name, cluster, figures, ranks, question.network, found)
 
 
@@ -237,10 +237,7 @@ def run_parallel(
     meant = layout.layout()
     gpu, libraries = _placed(question, training)
     what = laid_out(training, gpu, libraries, meant)
-    inputs = {**_asked(question), **asdict(training), "library": libraries.name, "device": gpu.name,
-              "precision": what.precision}  # fmt: skip
-    if libraries.name == "nccl":
-        del inputs["network"]
+    inputs = _inputs(question, training, libraries.name, gpu, precision=what.precision)
     return train_parallel.run(what, layout, inputs, question.disturbances, plot=plot, trace=trace)
 
 
@@ -251,7 +248,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     disturbance = question.disturbances.meant()
     _check_outputs(plot, trace, question.sweep, [training.model, split(cluster)[0]])
     figures = parse_settings(list(question.settings))
-    found = _calibration(question, figures)
+    found = calibration_of(question.calibration, question.anchor, cluster, figures)
     name = None if question.library == "auto" else question.library
 
     def bound(where: str, count: int | None) -> Library:
@@ -261,7 +258,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [bound(one, question.ranks) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    gpu = device(device_of(cluster, figures) if training.device is None else training.device)
+    gpu = _gpu(question, training, figures)
     machine = split(cluster)[0] if isinstance(libraries[0], Nccl) else cluster
     what = trained(training, gpu, lambda count: bound(machine, count))
     rows = _rows(training, what, libraries, caps, question.global_batch)
@@ -277,10 +274,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
         _draw(parameter, values, rows, best, plot)
     if trace and not disturbed:
         write_file(trace, rows[0].step.dumps())
-    inputs = {**_asked(question), **asdict(training), "library": libraries[0].name, "device": gpu.name,
-              "precision": what.precision}  # fmt: skip
-    if isinstance(libraries[0], Nccl):
-        del inputs["network"]
+    inputs = _inputs(question, training, libraries[0].name, gpu, precision=what.precision)
     held = memory(what.sized(None), ddp, find_optimizer(training.optimizer))
     before = None
     if ddp.compresses:
@@ -301,19 +295,20 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     )
 
 
-def _asked(question: Question) -> dict[str, Any]:
-    """The words of a question that is not disturbed; what disturbs it stands beside its answer."""
-    found = asdict(question)
+def _gpu(question: Question, training: Training, figures: Mapping[str, str]) -> Device:
+    """The GPU that is asked for, or else the cluster's."""
+    name = device_of(question.cluster, figures) if training.device is None else training.device
+    return device(name)
+
+
+def _inputs(
+    question: Question, training: Training, library: str, gpu: Device, **more: str | None
+) -> dict[str, Any]:
+    """The words of a question as they were understood; what disturbs it stands beside its answer."""
+    found = {**asdict(question), **asdict(training), "library": library, "device": gpu.name, **more}
     del found["disturbances"]
-    return found
-
-
-def _calibration(question: Question, figures: Mapping[str, str]) -> Calibration | str | None:
-    found = find_calibration(question.calibration, question.cluster)
-    if question.anchor:
-        from ringside.anchor import scaled
-
-        found = scaled(found, question.anchor, question.cluster, figures)
+    if library == "nccl":
+        del found["network"]  # it has times of its own
     return found
 
 

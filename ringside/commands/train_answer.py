@@ -161,7 +161,7 @@ class Answer:
         lower, upper = "'lower'", "'upper'"
         if len(self.rows) == 1:
             lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
-        parts = ", ".join(f"{name} {_gib(size)}" for name, size in asdict(self.held).items() if size)
+        parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(self.held).items() if size)
         fits = "fits" if self.fits else "does not fit: more than it has"
         hook = self.training.ddp.comm_hook
         return [
@@ -171,7 +171,7 @@ class Answer:
             f"{first.samples // first.ranks} samples a rank and step, "
             f"{computing(self.training, self.gpu, self.precision)}, "
             f"{self.training.optimizer}{', ' + hook if hook else ''}",
-            f"memory of a GPU {_gib(self.held.total)} of {_gib(self.gpu.memory)} ({parts}): {fits}",
+            f"memory of a GPU {gib(self.held.total)} of {gib(self.gpu.memory)} ({parts}): {fits}",
             "weak and strong scaling efficiency are against one rank alone",
         ]
 
@@ -188,7 +188,8 @@ def computing(training: Training, gpu: Device, precision: str | None) -> str:
     return words
 
 
-def _gib(nbytes: int) -> str:
+def gib(nbytes: int) -> str:
+    """Memory of a GPU, in GiB."""
     return f"{nbytes / 2**30:.2f} GiB"
 
 

@@ -6,9 +6,10 @@ import typer
 
 from ringside.options import choices
 from sim.training.context import METHODS
-from sim.training.layout import CHECKPOINTING, STRATEGIES
+from sim.training.layout import STRATEGIES
 from sim.training.memory import OPTIMIZERS
 from sim.training.pipeline.schedules import SCHEDULES
+from sim.workload.decoder import CHECKPOINTING
 from sim.workload.devices import DEVICES
 
 Model = Annotated[

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from ringside.commands.train_answer import computing
+from ringside.commands.train_answer import computing, gib
 from ringside.commands.train_disturbed import disturbed_layout
 from ringside.disturbed import QUANTILES, DisturbanceWords, Disturbed
 from ringside.laid_out import LaidOut, LayoutWords, notes
@@ -203,17 +203,17 @@ class ParallelAnswer:
 
     def _memory(self) -> str:
         worst = max(self.step.stages, key=lambda stage: stage.peak.nbytes)
-        parts = ", ".join(f"{name} {_gib(size)}" for name, size in worst.peak.pools.items() if size)
+        parts = ", ".join(f"{name} {gib(size)}" for name, size in worst.peak.pools.items() if size)
         when = worst.peak.operation or "all the time"
         text = (
-            f"memory of a GPU {_gib(worst.peak.nbytes)} of {_gib(self.gpu.memory)} ({parts}) on rank "
+            f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(self.gpu.memory)} ({parts}) on rank "
             f"{worst.rank}, at {format_duration(worst.peak.moment_s, 3)}, {when}: "
         )
         if self.fits:
             return f"{text}fits"
         if self.would_fit is None:
             return f"{text}does not fit, nor does it with two changes of the layout"
-        return f"{text}does not fit; with {self.would_fit[0]} it would take about {_gib(self.would_fit[1])}"
+        return f"{text}does not fit; with {self.would_fit[0]} it would take about {gib(self.would_fit[1])}"
 
 
 def run(
@@ -272,7 +272,3 @@ def _row(place: int, stage: StageTime) -> dict[str, Any]:
 def _peak(stage: StageTime) -> dict[str, Any]:
     peak = stage.peak
     return {"total": peak.nbytes, "pools": dict(peak.pools), "at_s": peak.moment_s, "during": peak.operation}
-
-
-def _gib(nbytes: int) -> str:
-    return f"{nbytes / 2**30:.2f} GiB"

@@ -11,7 +11,7 @@ from typing import Any
 
 from real.model.find import Training
 from ringside import console
-from ringside.commands.train_answer import computing
+from ringside.commands.train_answer import computing, gib
 from ringside.commands.train_parallel import FORMULA
 from ringside.laid_out import LayoutWords, notes
 from ringside.report.page import Page, Table
@@ -57,7 +57,7 @@ class SearchAnswer:
 
         first, *comments = self._comments()
         names = [f"{one.name} --batch {one.job.batch}" for one in self._ranked]
-        more = [f"{_gib(one.peak_nbytes)} of {_gib(self.gpu.memory)}" for one in self._ranked]
+        more = [f"{gib(one.peak_nbytes)} of {gib(self.gpu.memory)}" for one in self._ranked]
         figure = {"The best layouts": beside(names, {"step": [one.step_s for one in self._ranked]}, more)}
         return Page(
             title=f"Layouts of {self.inputs['model']} on {self.found.budget.ranks} GPUs",
@@ -156,12 +156,12 @@ class SearchAnswer:
     def _comments(self) -> list[str]:
         budget, searched, what = self.found.budget, self.found.searched, self.found.what
         where = " ".join([self.inputs["cluster"], *self.inputs["settings"]])
-        reserve = f", {_gib(self.found.reserve)} of it kept free" if self.found.reserve else ""
+        reserve = f", {gib(self.found.reserve)} of it kept free" if self.found.reserve else ""
         lines = [
             f"{self._considered} layouts of {self.inputs['model']} on the {budget.ranks} GPUs of {where}, "
             f"{budget.samples} samples a step; collectives of {what.libraries.name}",
             computing(what.training, self.gpu, what.precision),
-            f"memory of a GPU {_gib(self.gpu.memory)}{reserve}",
+            f"memory of a GPU {gib(self.gpu.memory)}{reserve}",
         ]
         if self._ranked:
             best = self._ranked[0]
@@ -235,7 +235,3 @@ def _cell(value: Any) -> console.Cell:
     if value is None:
         return "-"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _gib(nbytes: int) -> str:
-    return f"{nbytes / 2**30:.2f} GiB"

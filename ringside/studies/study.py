@@ -63,8 +63,9 @@ _NO_QUESTIONS = frozenset(
         "-o",
         "--output",
         "--help",
+        "--real",
+        "--emulate",
     }
-    | {"--real", "--emulate"}
 )
 """Words that a study may not have: points would write over each other's files, or ask nothing."""
 

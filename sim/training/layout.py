@@ -8,6 +8,7 @@ from sim.training.pipeline.actions import Table
 from sim.training.pipeline.lowering import find_placement
 from sim.training.pipeline.placement import Placement
 from sim.training.pipeline.schedules import placement, tables
+from sim.workload.decoder import CHECKPOINTING
 from topologies.words import one_of
 
 STRATEGIES = (
@@ -20,7 +21,7 @@ Of the others `sim.training.zero` and `sim.training.distributed_optimizer` say m
 """
 
 FSDP = ("fsdp", "fsdp1", "hsdp")
-"""Those of torch that deal parameters out."""
+"""Those of torch that deal parameters out, and gather them for every pass."""
 
 COPIES = ("ddp", "data_parallel", "zero_redundancy")
 """Those in which each data-parallel rank has all parameters and gradients, as DistributedDataParallel has."""
@@ -43,9 +44,6 @@ CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp")
 
 EXPERT_STRATEGIES = ("ddp", "fsdp")
 """Strategies whose ranks may deal experts out."""
-
-CHECKPOINTING = ("none", "selective", "full")
-"""Which activations are made anew in backward: none, those of attention proper, all but layers' inputs."""
 
 
 class LayoutError(ValueError):

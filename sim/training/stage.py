@@ -23,6 +23,12 @@ class Stage:
         self.sharing = sharing
         self._name = f"{name} " if name else ""
 
+    def pass_all(self, micro_batches: int) -> None:
+        """Pass so many micro-batches forward and backward, one after another: no pipeline."""
+        for number in range(micro_batches):
+            self.forward(number)
+            self.backward(number, last=number == micro_batches - 1)
+
     def forward(self, micro_batch: int) -> None:
         """Pass a micro-batch forward."""
         for number, layer in enumerate(self.layers):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 
 from topologies.words import one_of
 
+CHECKPOINTING = ("none", "selective", "full")
+"""What is made anew in backward: nothing, attention proper, or all but layers' inputs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
@@ -178,7 +181,7 @@ class Decoder:
         return 3 * self.flops(causal=causal)
 
     def recomputed_flops(self, checkpointing: str, *, causal: bool = False) -> float:
-        """FLOPs done anew on one sequence with full or selective checkpointing of the layers.
+        """FLOPs done anew on one sequence with one of `CHECKPOINTING` of the layers.
 
         With model FLOPs they are hardware FLOPs.
         """

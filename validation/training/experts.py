@@ -14,9 +14,7 @@ def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
     along = rank.communicators.along
     layer = _layer(job, model, along(rank.rank, "expert").ranks.index(rank.rank))
     stage = Stage(rank, [layer] * model.layers, Unshared())
-    for number in range(job.micro_batches):
-        stage.forward(number)
-        stage.backward(number, last=number == job.micro_batches - 1)
+    stage.pass_all(job.micro_batches)
     router = 4 * model.layers * model.hidden * model.experts
     experts = 8 * model.layers * model.hidden * model.inner * model.experts // job.expert
     for name, nbytes, dimensions in (("routers", router, DATA), ("experts", experts, ("expert_data",))):

@@ -62,7 +62,8 @@ def _whole(job: TrainingJob, rank: RankList) -> None:
     layers = _layers(job)
     # a model that sleeps has the gradients of its inputs too, one that reads tokens has none
     sharing = _sharing(job, rank, layers, inputs_need_gradient=isinstance(job.model, Sleeping))
-    _pass_all(job, Stage(rank, layers, sharing))
+    Stage(rank, layers, sharing).pass_all(job.micro_batches)
+    sharing.after_step()
 
 
 def _redundant(job: TrainingJob, rank: RankList) -> None:
@@ -71,8 +72,8 @@ def _redundant(job: TrainingJob, rank: RankList) -> None:
     group = rank.communicators.along(rank.rank, "replicate")
     plan = plan_of_layers("replica", layers, job.replicate, DataParallel(), Costs())
     sharing = ZeroRedundant(rank, plan, group)
-    stage = Stage(rank, layers, sharing)
-    _pass_all(job, stage)
+    Stage(rank, layers, sharing).pass_all(job.micro_batches)
+    sharing.after_step()
     sharing.update(0.0)
 
 
@@ -92,14 +93,6 @@ def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
         RankLayer(name=f"{layer.name} column", parameters=(column,), backward=half),
         RankLayer(name=f"{layer.name} row", parameters=(row,), forward=layer.forward),
     )
-
-
-def _pass_all(job: TrainingJob, stage: Stage) -> None:
-    """Have all micro-batches pass a stage that is the whole model."""
-    for number in range(job.micro_batches):
-        stage.forward(number)
-        stage.backward(number, last=number == job.micro_batches - 1)
-    stage.sharing.after_step()
 
 
 def _piped(job: TrainingJob) -> Callable[[RankList], None]:

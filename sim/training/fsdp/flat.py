@@ -167,9 +167,8 @@ class FlatShard:
             self._pre_backward(self._of[layer])
         if layer in self._of and not self._of[layer].unreduced:
             held = self._of[layer]
-            nbytes = held.numel * ITEMSIZE[self._policy.param_dtype or held.unit.dtype]
-            self.rank.take(UNREDUCED, nbytes)
-            held.unreduced = nbytes
+            held.unreduced = self._gathered_nbytes(held)
+            self.rank.take(UNREDUCED, held.unreduced)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
         """Sum the gradients of a unit of which this is the first layer."""

@@ -96,9 +96,7 @@ def write_step(
     stage: Stage, sharing: Sharded, micro_batches: int, *, optimizer_s: float = 0.0, clips: bool = False
 ) -> None:
     """Write a step: each micro-batch forward and backward, clipping by the norm, the optimizer."""
-    for number in range(micro_batches):
-        stage.forward(number)
-        stage.backward(number, last=number == micro_batches - 1)
+    stage.pass_all(micro_batches)
     sharing.after_step()
     if clips:
         sharing.clip()

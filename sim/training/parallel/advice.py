@@ -8,6 +8,7 @@ from sim.training.layout import EXPERT_STRATEGIES, FSDP, Layout, LayoutError
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.pools import peak
 from sim.training.parallel.program import Writing
+from sim.workload.decoder import CHECKPOINTING
 
 LIGHTER = {
     "zero1": "zero2", "zero2": "zero3",
@@ -69,8 +70,7 @@ def _words(layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"micro_batch": layout.micro_batch // 2}
     if layout.strategy in FSDP and not layout.syncs_each:
         yield {"syncs_each": True}
-    order = ("none", "selective", "full")
-    for checkpointing in order[order.index(layout.checkpointing) + 1 :]:
+    for checkpointing in CHECKPOINTING[CHECKPOINTING.index(layout.checkpointing) + 1 :]:
         yield {"checkpointing": checkpointing}
     if layout.strategy in LIGHTER:
         yield {"strategy": LIGHTER[layout.strategy], "shard": None}

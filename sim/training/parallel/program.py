@@ -113,9 +113,7 @@ class Writing:
         """Have all micro-batches pass the stages of a rank."""
         job = self.job
         if job.mesh.pipeline == 1:
-            for number in range(job.micro_batches):
-                stages[0].forward(number)
-                stages[0].backward(number, last=number == job.micro_batches - 1)
+            stages[0].pass_all(job.micro_batches)
             return
         position = job.mesh.place(rank.rank)["pipeline"]
         self._runtime(Messages(rank, job.placement, job.between_nbytes), stages, self._tables[position])

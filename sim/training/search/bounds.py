@@ -13,14 +13,12 @@ from sim.collective import ITEMSIZE, Collective
 from sim.program.libraries import Libraries
 from sim.training.groups import CollectiveTime, library_time
 from sim.training.layers import Exchange, Pass, RankLayer, Work
+from sim.training.layout import FSDP
 from sim.training.mesh import DATA, Mesh
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.parts import Parts
 from sim.training.pipeline.actions import Kind
 from sim.training.search.walk import Moment, ends_of, moments, order_of
-
-SHARDS = ("fsdp", "fsdp1", "hsdp")
-"""Strategies that deal parameters out and gather them for every pass."""
 
 
 class StageCost(NamedTuple):
@@ -182,7 +180,7 @@ class Bounds:
 
     def _ended(self, job: ParallelJob, own: Sequence[StageCost], passed: float) -> float:
         """When a rank has stepped its optimizer, whose passes are over at that moment."""
-        if job.layout.strategy not in ("ddp", *SHARDS) or job.mesh.expert > 1:
+        if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.expert > 1:
             return passed
         nbytes = sum(cost.nbytes for cost in own) / job.mesh.shard
         update_s = job.optimizer.seconds(int(nbytes), job.costs.memory_bandwidth) * job.pace
@@ -193,9 +191,7 @@ class Bounds:
             longest = max(cost.backward for cost in own)
             reduced_s = min(self._all_reduce_s(job, cost.nbytes) for cost in own)
             return max(passed, passed - longest + reduced_s) + update_s
-        if job.layout.strategy in SHARDS:
-            return max(passed, self._shared_s(job, own)) + update_s
-        return passed + update_s
+        return max(passed, self._shared_s(job, own)) + update_s
 
     def _all_reduce_s(self, job: ParallelJob, nbytes: int) -> float:
         if job.ddp.comm_hook not in (None, "allreduce") or not nbytes:
@@ -266,7 +262,7 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
     if job.layout.strategy == "ddp":
         buckets = nbytes if job.mesh.replicate > 1 and not job.ddp.gradient_as_bucket_view else 0
         return (2 + states) * nbytes + buckets
-    return (1 + states) * nbytes // job.mesh.shard if job.layout.strategy in SHARDS else 0
+    return (1 + states) * nbytes // job.mesh.shard if job.layout.strategy in FSDP else 0
 
 
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
@@ -280,7 +276,7 @@ def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> in
         for kept, halved, cost in zip(moment.kept, moment.halved, costs, strict=True)
     )
     backward = whole - now.kept_nbytes + now.most_nbytes if moment.whole else whole
-    if job.layout.strategy not in SHARDS or job.layout.syncs_each:
+    if job.layout.strategy not in FSDP or job.layout.syncs_each:
         return backward
     sums = sum(cost.nbytes for cost, summed in zip(costs, moment.summed, strict=True) if summed)
     if job.mesh.pipeline > 1 and job.layout.schedule not in ("gpipe", "1f1b"):

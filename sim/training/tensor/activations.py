@@ -9,9 +9,6 @@ from dataclasses import dataclass
 
 from sim.training.tensor.cut import Cut
 
-CHECKPOINTING = ("none", "selective", "full")
-"""What forward leaves out and backward does anew: nothing, attention proper, or whole layers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:

@@ -6,6 +6,7 @@ parallelism what lies between, norms and sums, is cut along the tokens (Korthika
 Embedding and output product are cut along the vocabulary.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -241,5 +242,5 @@ class Cut:
         return (weight, Tensor(f"{name}.bias", self.decoder.width, dtype))
 
 
-def _list(numbers: object) -> str:
-    return ", ".join(map(str, numbers))  # type: ignore[call-overload]
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from sim.training.context import Attention, ContextParallel
 from sim.training.layers import Pass, RankLayer, Work
-from sim.training.tensor.activations import CHECKPOINTING, Activations
+from sim.training.tensor.activations import Activations
 from sim.training.tensor.cut import Cut, Product, TensorParallel
 from sim.training.tensor.experts import ExpertParallel, Mixture
 from sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged
-from sim.workload.decoder import Decoder
+from sim.workload.decoder import CHECKPOINTING, Decoder
 from sim.workload.devices import Roofline
 from sim.workload.workload import Tensor
 

@@ -1,17 +1,21 @@
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from sim.libraries import nccl
 from sim.libraries.nccl.library import Nccl
 from sim.training.ddp.job import Costs, DataParallel
-from sim.training.groups import TimedGroup, process_group
+from sim.training.ddp.simulate import simulate_step
+from sim.training.groups import ProcessGroup, TimedGroup, process_group
 from sim.training.memory import OPTIMIZERS, find_optimizer, memory
-from sim.training.scaling import recommended_cap, strong_scaling, sweep_buckets, weak_scaling
+from sim.training.scaling import recommended_cap, share_of
+from sim.training.step import TrainingStep
 from sim.workload.architecture import workload
 from sim.workload.devices import device
 from sim.workload.models import architecture
-from sim.workload.workload import Layer, Tensor, Workload, rebatched
+from sim.workload.workload import Layer, Tensor, Workload
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
 LAYERS = 32
@@ -24,8 +28,16 @@ MODEL = Workload(
 )
 
 
-def group(nodes: int) -> TimedGroup:
-    return TimedGroup(8 * nodes, lambda c: 1e-4 * nodes + c.nbytes * 1e-9)
+def sweep_buckets(
+    workload: Workload, group: ProcessGroup, caps_mb: Iterable[float], costs: Costs | None = None
+) -> dict[float, TrainingStep]:
+    plain = DataParallel()
+    return {
+        cap: simulate_step(
+            workload, group, replace(plain, bucketing=replace(plain.bucketing, bucket_cap_mb=cap)), costs
+        )
+        for cap in caps_mb
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,23 +71,10 @@ def test_the_recommendation_stays_with_the_default_where_nothing_is_gained() -> 
         recommended_cap({})
 
 
-def test_weak_scaling_keeps_the_batch_and_loses_to_communication() -> None:
-    rows = weak_scaling(MODEL, [1, 2, 4], group)
-    assert [row.step.samples for row in rows] == [64, 128, 256]
-    assert rows[0].efficiency == 1
-    assert rows[0].efficiency > rows[1].efficiency > rows[2].efficiency > 0.5
-
-
-def test_strong_scaling_shares_the_batch() -> None:
-    rows = strong_scaling(lambda batch: rebatched(MODEL, batch), 128, [1, 2, 4], group)
-    assert [row.step.samples for row in rows] == [128, 128, 128]
-    assert rows[1].step.compute_s == pytest.approx(rows[0].step.compute_s / 2)
-    weak = weak_scaling(rebatched(MODEL, 16), [1, 2, 4], group)
-    assert rows[2].efficiency < weak[2].efficiency
+def test_ranks_share_a_batch_evenly_or_not_at_all() -> None:
+    assert share_of(128, 8, 2) == 8
     with pytest.raises(ValueError, match="a batch of 100 on 8 ranks"):
-        strong_scaling(lambda batch: MODEL, 100, [1], group)
-    with pytest.raises(ValueError, match="no node counts"):
-        weak_scaling(MODEL, [], group)
+        share_of(100, 8, 1)
 
 
 def test_memory_of_one_gpu() -> None:

@@ -59,9 +59,7 @@ def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches:
     """A whole step."""
     stage = Stage(own, layers, sharing)  # type: ignore[arg-type]
     sharing.hold(ADAM)  # type: ignore[attr-defined]
-    for number in range(micro_batches):
-        stage.forward(number)
-        stage.backward(number, last=number == micro_batches - 1)
+    stage.pass_all(micro_batches)
     stage.sharing.after_step()
     sharing.update(1.0)  # type: ignore[attr-defined]
     return own.operations
