@@ -33,7 +33,7 @@ def said(found: Any, golden: Any) -> Any:
     """
     match found, golden:
         case float(), float():
-            return golden if math.isclose(found, golden, rel_tol=1e-12, abs_tol=1e-15) else found
+            return golden if math.isclose(found, golden, rel_tol=1e-12, abs_tol=1e-13) else found
         case list(), list() if len(found) == len(golden):
             return [said(*both) for both in zip(found, golden, strict=True)]
         case dict(), dict():
