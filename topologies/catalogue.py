@@ -118,7 +118,8 @@ def made(
     try:
         checked = model(**given)
     except ValidationError as error:
-        allowed = [*(p.name for p in parameters), *(keys_of(fabric) if fabric else ())]
+        names = [p.name for p in parameters]
+        allowed = [*names, *(key for key in _more_keys(first.name, fabric) if key not in names)]
         raise TopologyError(complaints(error, name, allowed)) from None
     arguments = checked.model_dump()
     _check_links(name, maker, arguments, first.name)
@@ -135,13 +136,20 @@ def made(
 
 def _check_links(name: str, maker: Callable[..., Topology], arguments: dict[str, Any], counted: str) -> None:
     """Refuse a count that makes too many links; a fabric counts its own (`fabric.check_size`)."""
-    count, most = arguments[counted], MAX_LINKS
+    count, most = arguments[counted], MAX_LINKS // 2
     if count > 2 and maker not in _SIZED:
         most = int(MAX_LINKS / (maker(**arguments | {counted: 2}).number_of_edges() / 2))
     if count > most:
         raise TopologyError(
             f"{name}: {counted} is {count}; allowed: 1 to {most}, which have {MAX_LINKS} links"
         )
+
+
+def _more_keys(counted: str, fabric: str | None) -> list[str]:
+    """What may be set beside a maker's own: a fabric where machines are counted, or its settings."""
+    if fabric is not None:
+        return keys_of(fabric)
+    return ["fabric"] if counted == "nodes" else []
 
 
 def _check_fabric(

@@ -40,9 +40,11 @@ class Tree(Fabric):
         """Ports below a switch of each tier."""
         last = max(self.place(port) for port in self._farthest())
         if last >= self._under[-1]:
+            said = f"{len(down)} tiers" if len(down) > 1 else "1 tier"
             raise TopologyError(
-                f"{name}: {len(down)} tiers of switches with {', '.join(map(str, down))} ports down have "
-                f"{self._under[-1]} places, and {last + 1} are needed; write a larger radix or more tiers"
+                f"{name}: {said} of switches with {', '.join(map(str, down))} ports down have "
+                f"{self._under[-1]} places, and {last + 1} are needed; write a larger radix"
+                f"{' or more tiers' if len(down) < MAX_TIERS else ''}"
             )
         tiers = next(tier for tier, under in enumerate(self._under) if last < under) + 1
         self._up = tuple(up[: tiers - 1])

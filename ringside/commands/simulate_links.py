@@ -35,9 +35,9 @@ def links_of(library: Library, fresh: Callable[[], Library], prediction: Predict
     with counted() as loads:
         fresh().time(collective, library.choose(collective), engine)
     load = max(loads, key=lambda one: one.time_s, default=None)
+    if load is None or not load.links():
+        return Links(prediction, load, "no link carries anything")
     slowest = f"of {len(loads)} kinds of channels the slowest, each on wires of its own"
-    if not loads:
-        slowest = "no link carried anything that was counted; --network fifo counts"
     return Links(prediction, load, slowest if len(loads) != 1 else "")
 
 

@@ -58,6 +58,12 @@ def test_what_plays_no_links_says_whom_to_ask(printed):
     assert "# engine model counts no links; add --engine simpy to see them" in out
 
 
+@pytest.mark.parametrize("cluster", ["star:1", "dgx-h100:1 --ranks 1 --engine simpy"])
+def test_links_of_one_rank_carry_nothing_and_it_says_so(printed, cluster):
+    out = printed(f"simulate all_reduce --cluster {cluster} --size 16M --links")
+    assert out.endswith("on 1 ranks\n# no link carries anything\n")
+
+
 def test_nccls_channels_are_counted_each_on_its_own_wires(printed):
     out = printed(
         "simulate all_reduce --cluster dgx-h100:2 --size 16M --links --engine simpy --algorithm ring"

@@ -96,6 +96,13 @@ def test_channels_that_share_windows_cost_what_simpy_says_to_the_last_bit() -> N
         assert (found.time_s, found.num_transfers) == (expected.time_s, expected.num_transfers), number
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree"])
+@pytest.mark.parametrize("credits", [1, 8])
+def test_what_piles_up_before_a_slow_adder_costs_what_simpy_says(algorithm: str, credits: int) -> None:
+    graph = make("leaf-spine", 2, {"oversubscription": "4"})
+    agree(plan_of((algorithm, "all_reduce"), 8, 1 << 24, 0, credits), graph, 1e-9)
+
+
 speeds = st.lists(st.floats(0.2, 3.0), min_size=4, max_size=4)
 
 

@@ -233,14 +233,18 @@ def test_a_rank_that_was_added_by_hand_is_reached(cluster: str) -> None:
         ("torus:12", {"shape": "5x5"}, "shape 5x5 has 25 places, not 12"),
         ("torus:12", {"shape": "3x"}, "shape is '3x'; write for example 8x8"),
         ("torus:12", {"dimensions": "4"}, "dimensions"),
-        ("torus:1000000007", {}, "ranks is 1000000007; allowed: 1 to 524288"),
-        ("fat-tree:300000", {"radix": "1024"}, "links; allowed: 524288"),
+        ("torus:1000000007", {}, "ranks is 1000000007; allowed: 1 to 262144"),
+        ("fat-tree:260000", {"radix": "1024"}, "links; allowed: 524288"),
         ("dgx-h100:65", {"fabric": "rail_optimized", "tiers": "1"}, "one switch holds 64 machines, not 65"),
         ("dgx-h100:4", {"fabric": "ring"}, "fabric is 'ring'; allowed: rail_optimized, fat_tree, leaf_spine"),
         ("dgx-h100:4", {"fabric": "torus", "radix": "8"}, "radix: is not known; allowed"),
         ("dgx-h100:4", {"fabric": "fat_tree", "radix": "many"}, "fat_tree: radix"),
         ("star:4", {"fabric": "fat_tree"}, "no machines with cards"),
-        ("dgx-h100:4", {"radix": "8"}, "radix: is not known"),
+        (
+            "dgx-h100:4",
+            {"radix": "8"},
+            "network_latency, fabric",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_is_allowed(
@@ -249,6 +253,11 @@ def test_what_cannot_be_is_refused_with_what_is_allowed(
     with pytest.raises(TopologyError) as refusal:
         load(cluster, values)
     assert said in str(refusal.value)
+
+
+def test_more_tiers_than_there_may_be_are_not_advised() -> None:
+    with pytest.raises(TopologyError, match=r"and 17 are needed; write a larger radix$"):
+        load("fat-tree:17", {"radix": "4"})
 
 
 def test_routes_of_a_big_fabric_are_computed_when_asked_and_not_kept() -> None:

@@ -41,9 +41,10 @@ class World:
         self._arrays: dict[str, Any] = {}
         self.record = np.zeros(1, dtype=WORLD)[0]
         record = self.record
-        record["room"] = room = min(_ROOM * generosity, _most_messages(schedule, wiring, streams) + 1)
+        most = _most_messages(schedule, wiring, streams, gamma)
+        record["room"] = room = generosity * min(_ROOM, most + 1)
         record["width"] = rates
-        record["num_gates"] = num_gates = 1 if streams else 2 * generosity * room
+        record["num_gates"] = num_gates = 1 if streams else 2 * room
         record["gamma"], record["ranks"] = gamma, schedule.ranks
         record["until"], record["within"] = -np.inf, wiring.within
         record["segment"], record["to_do"] = wiring.segment, wiring.count.sum()
@@ -87,13 +88,15 @@ class World:
             self.record[name] = array.ctypes.data
 
 
-def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> int:
+def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None, gamma: float) -> int:
     """As many messages as there may be at a time, pieces and those that wait included."""
     under_way = wiring.count if streams is None else np.minimum(wiring.count, schedule.credits)
+    # what has arrived gives its credit back before it is added
+    to_add = np.minimum(streams.sums, streams.count).sum() if streams and gamma else 0
     pieces = np.where(wiring.stream >= 0, wiring.pieces + 1, 1)
     if wiring.segment:
         pieces = np.full(len(pieces), 2 + int(schedule.chunks.bounds[-1]) // wiring.segment)
-    return int((under_way * pieces).sum())
+    return int((under_way * pieces).sum() + to_add)
 
 
 def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> Any:
