@@ -118,7 +118,7 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --measured 2616img/s@1", ""),
     (f"{R} --compute-efficiency 0", "write a share above 0"),
     (f"{R} --compute-efficiency nan", "write a share above 0"),
-    (f"{R} --compute-efficiency 1e-300", "write 0 to 1e+09"),
+    (f"{R} --compute-efficiency 1e-300", "write 0 to 1000000000, or a smaller batch"),
     (f"{R} --precision fp8", "write one of float32"),
     (f"{R} --precision ''", "write one of float32"),
     (f"{R} --dtype int64", "no type of gradients; write one of float32"),
