@@ -84,7 +84,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
         run("none.yaml", output, job, ranks=2)
     with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
         run("none.py:model", output, job, ranks=2)
-    with pytest.raises(ValueError, match=r"AttributeError.*write FILE.py:NAME"):
+    with pytest.raises(ValueError, match=r"no function 'none'; it has perceptron, .*write FILE.py:NAME"):
         run(f"{EXAMPLES}:none", output, job, ranks=2)
     with pytest.raises(ValueError, match="add --emulate"):
         run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])

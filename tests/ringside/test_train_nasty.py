@@ -65,7 +65,7 @@ FILES = [  # what of the file is replaced, by what, and what is said of it
 ]
 
 MODULES = [  # lines after the imports, and what is said of them
-    ("x = 1", "no attribute 'model'; write FILE.py:NAME"),
+    ("x = 1", "no function 'model'; it has none; write FILE.py:NAME"),
     ("def model(): raise KeyError('a')", "KeyError: 'a'; write FILE.py:NAME"),
     ("def model(): return None", "returns NoneType; write"),
     ("def model(:", "SyntaxError"),
@@ -76,7 +76,7 @@ MODULES = [  # lines after the imports, and what is said of them
     ("def model(): return nn.Linear(3, 3), torch.randn(2, 4)", "write inputs that its forward takes"),
     ("def model(): return nn.Linear(3, 3).requires_grad_(False), torch.randn(2, 3)", "nothing to share"),
     ("def model(): raise SystemExit(3)", "SystemExit: 3"),
-    ("def model(): return nn.LazyLinear(3), torch.randn(2, 3)", "uninitialized parameter"),
+    ("def model(): return nn.LazyLinear(3), torch.randn(2, 3)", "LazyLinear has lazy layers"),
     ("def model(x): return 1", "missing 1 required positional argument"),
     ("def model(): return model()", "RecursionError"),
     ("import nothing_like_this", "No module named"),
