@@ -12,6 +12,7 @@ from real.model.user_model import build
 from ringside import console
 from ringside.pictures.style import check_format
 from sim.record import is_ddp_record
+from sim.training.ddp.buckets import check_used
 from sim.training.ddp.record import DdpRecord, workload_of
 from sim.workload.workload import Workload
 from topologies import Topology, load, parse_settings
@@ -94,6 +95,10 @@ def _model(text: str, job: DdpJob) -> Workload | str:
     workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
     if not workload.parameters:
         raise ValueError(f"{text} has no parameters, so there is nothing to share; write some")
+    used = set(workload.arrival)
+    check_used(
+        [one.name for place, one in enumerate(workload.parameters) if place not in used], job.bucketing
+    )
     if any(tensor.sparse for tensor in workload.parameters):
         raise ValueError(f"{text}: layers that sleep have dense gradients only; leave 'sparse' out")
     return workload

@@ -265,6 +265,6 @@ def test_a_module_whose_parameters_have_no_shape_yet_is_refused(tmp_path: Path) 
         "def never():\n    return torch.nn.LazyLinear(4), torch.ones(3, 5)\n"
         "def called():\n    module, inputs = never()\n    module(inputs)\n    return module, inputs\n"
     )
-    with pytest.raises(ValueError, match="LazyLinear has lazy layers.*call it once with its inputs"):
+    with pytest.raises(ValueError, match=r"LazyLinear has lazy layers.*call it once with its inputs"):
         architecture_of(f"{file}:never")
     assert [tensor.count for tensor in architecture_of(f"{file}:called").parameters] == [20, 4]
