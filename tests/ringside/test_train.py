@@ -150,6 +150,7 @@ BAD = [
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
     (("--model", "vgg16", "--compute-efficiency", "2"), "write a share above 0 and up to 1"),
     (("--compute-efficiency", "0.4"), "timed and typed already"),
+    (("--model", "resnet50", "--seq", "128"), "whose sample is an image of 224 x 224; leave --seq out"),
     (("--global-batch", "33"), "write 4 or a multiple of it"),
     (("--global-batch", "-4"), "write 4 or a multiple of it"),
     (("--spread", "1"), "write a share from 0 to below 1"),

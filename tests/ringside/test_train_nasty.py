@@ -114,6 +114,7 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --measured nan@1", "write RATE@RANKS"),
     (f"{R} --measured -5@1", "write RATE@RANKS"),
     (f"{R} --measured 1e300@1", "times what"),
+    (f"{R} --measured 2616img/s@100000000", "a training on 100000000 ranks; write 1 to 4194304"),
     (f"{R} --measured 100@9999999999999999999", "as many for every machine"),
     (f"{R} --measured 2616img/s@1", ""),
     (f"{R} --compute-efficiency 0", "write a share above 0"),
