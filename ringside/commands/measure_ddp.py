@@ -90,6 +90,8 @@ def _model(text: str, job: DdpJob) -> Workload | str:
     if is_model(text):
         build(text)
         return text
+    if text != SLEEPING and not Path(text).exists():
+        raise ValueError(f"{text}: no such file; write {SLEEPING}, FILE.py:NAME or a workload's YAML file")
     if job.backend == "nccl":
         raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
     workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))

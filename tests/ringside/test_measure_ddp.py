@@ -88,8 +88,8 @@ def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
 
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     output, job = tmp_path / "o.json", DdpJob()
-    with pytest.raises(ValueError, match="no such file"):
-        run("none.yaml", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"resnet50: no such file; write sleeping, FILE\.py:NAME or"):
+        run("resnet50", output, job, ranks=2)
     with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
         run("none.py:model", output, job, ranks=2)
     with pytest.raises(ValueError, match=r"no function 'none'; it has perceptron, .*write FILE.py:NAME"):
