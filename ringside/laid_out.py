@@ -5,6 +5,7 @@ from math import ceil
 from pathlib import Path
 
 from real.model.find import Training, find_architecture, is_timed, reached, sized_workload
+from ringside.trained import beyond_peak
 from sim.libraries.nccl.library import Nccl
 from sim.program.libraries import Libraries
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS, Costs
@@ -255,11 +256,7 @@ def _check_possible(what: LaidOut, layout: Layout, samples_per_s: float) -> None
     step = simulate_parallel(what.job(layout), what.libraries)
     _, share = step.utilization(what.gpu.peak(what.precision))
     if share is not None and share > 1:
-        raise LayoutError(
-            f"{samples_per_s:g} samples/s on {step.ranks} ranks is {share:.3g} times what "
-            f"{what.gpu.name} has at its peak in {what.precision}; write what was measured, or another "
-            "--precision or --device"
-        )
+        raise LayoutError(beyond_peak((samples_per_s, step.ranks), share, what.gpu, what.precision))
 
 
 def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from real.model.find import Training, sized_workload
+from real.model.find import Training, find_architecture, sized_workload
 from sim.libraries.library import Library
 from sim.training.ddp.job import Costs
 from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
 from sim.training.groups import ProcessGroup, process_group
 from sim.training.memory import find_optimizer
 from sim.training.pace import ALONE, at_pace
+from sim.workload.architecture import products_s
 from sim.workload.devices import Device
 from sim.workload.workload import Workload
 
@@ -25,6 +26,20 @@ class Trained:
     sized: Callable[[int | None], Workload]
     precision: str | None
     costs_on: Callable[[Library], Costs]
+
+
+def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precision: str) -> str:
+    """The complaint about a throughput at which GPUs would compute ``share`` times what they can."""
+    samples_per_s, ranks = measured
+    return (
+        f"{samples_per_s:g} samples/s on {counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
+        f"peak in {precision}; write what was measured, or another --precision or --device"
+    )
+
+
+def counted(ranks: int) -> str:
+    """So many ranks, in words."""
+    return f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
 
 
 def trained(training: Training, gpu: Device, library: Callable[[int], Library]) -> Trained:
@@ -49,6 +64,10 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
         from validation.pace import pace
 
         samples_per_s, ranks = training.measured
+        if precision is not None:
+            share = samples_per_s / ranks * products_s(find_architecture(training.model), gpu, precision)
+            if share > 1:
+                raise ValueError(beyond_peak(training.measured, share, gpu, precision))
         group: ProcessGroup = ALONE
         alike = costs.alone
         if ranks > 1:

@@ -14,7 +14,8 @@ class Computing:
     """The model, its inputs of this rank, and the average of all ranks' gradients.
 
     Ranks have the user's inputs times different factors. Random numbers are a rank's own, and they
-    and the buffers the same at the begin of every step.
+    and the buffers the same at the begin of every step. ``unused`` names the trained parameters that get no
+    gradient.
     """
 
     def __init__(self, text: str, device: torch.device) -> None:
@@ -58,6 +59,11 @@ class Computing:
             own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
             dist.all_reduce(own)
             found.append(own / dist.get_world_size())
+        self.unused = [
+            name
+            for name, parameter in self.module.named_parameters()
+            if parameter.requires_grad and parameter.grad is None
+        ]
         self.module.zero_grad(set_to_none=True)
         return found
 

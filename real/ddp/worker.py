@@ -34,6 +34,7 @@ from real.launch.follow import show_life
 from real.launch.rank import live
 from real.machine import run_first
 from real.model.user_model import loss
+from sim.training.ddp.buckets import check_used
 from sim.training.step import Span
 from sim.workload.file import read
 from sim.workload.workload import Workload
@@ -62,7 +63,7 @@ class Trainee:
     """The model under DistributedDataParallel, with a hook that watches each bucket."""
 
     def __init__(self, job: DdpJob, group: Any, device: torch.device) -> None:
-        self.subject = Computing(job.model, device) if job.model else _sleeping(job)
+        self.subject = _computing(job, device) if job.model else _sleeping(job)
         self._group = group
         self._clock = stamps(device)
         self._seen = Seen()
@@ -303,6 +304,15 @@ def _group(job: DdpJob) -> Any:
     options._devices = [device]
     store = PrefixStore("buckets", _get_default_store())
     return make(store, dist.get_rank(), dist.get_world_size(), options)
+
+
+def _computing(job: DdpJob, device: torch.device) -> Computing:
+    found = Computing(job.model, device)
+    try:
+        check_used(found.unused, job.bucketing)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    return found
 
 
 def _sleeping(job: DdpJob) -> Sleeping:

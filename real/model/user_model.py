@@ -4,12 +4,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
@@ -25,12 +27,20 @@ def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
     if not Path(path).is_file():
         raise ValueError(f"{path}: no such file; {EXAMPLE}")
     try:
-        made = getattr(_imported(Path(path).resolve()), name)()
+        file = _imported(Path(path).resolve())
+        made = getattr(file, name)() if hasattr(file, name) else None
     except (Exception, SystemExit) as error:
         raise ValueError(f"{text}: {type(error).__name__}: {error}; {EXAMPLE}") from error
+    if not hasattr(file, name):
+        raise ValueError(f"{path} has no function {name!r}; it has {_functions(file)}; {EXAMPLE}")
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         raise ValueError(f"{text} returns {type(made).__name__}; {EXAMPLE}")
     module, inputs = made
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        raise ValueError(
+            f"{text}: {type(module).__name__} has lazy layers, whose parameters have no shape yet; call it "
+            "once with its inputs before it is returned"
+        )
     return module, inputs if isinstance(inputs, tuple) else (inputs,)
 
 
@@ -51,6 +61,13 @@ def _imported(file: Path) -> ModuleType:
         finally:
             sys.path.remove(str(file.parent))
     return sys.modules[name]
+
+
+def _functions(file: ModuleType) -> str:
+    """The names of the functions that a file has itself."""
+    made = vars(file).items()
+    own = [name for name, one in made if isfunction(one) and one.__module__ == file.__name__]
+    return ", ".join(own) if own else "none"
 
 
 def build_light(text: str) -> tuple[nn.Module, tuple[Any, ...]]:

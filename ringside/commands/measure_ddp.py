@@ -12,6 +12,7 @@ from real.model.user_model import build
 from ringside import console
 from ringside.pictures.style import check_format
 from sim.record import is_ddp_record
+from sim.training.ddp.buckets import check_used
 from sim.training.ddp.record import DdpRecord, workload_of
 from sim.workload.workload import Workload
 from topologies import Topology, load, parse_settings
@@ -89,11 +90,17 @@ def _model(text: str, job: DdpJob) -> Workload | str:
     if is_model(text):
         build(text)
         return text
+    if text != SLEEPING and not Path(text).exists():
+        raise ValueError(f"{text}: no such file; write {SLEEPING}, FILE.py:NAME or a workload's YAML file")
     if job.backend == "nccl":
         raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
     workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
     if not workload.parameters:
         raise ValueError(f"{text} has no parameters, so there is nothing to share; write some")
+    used = set(workload.arrival)
+    check_used(
+        [one.name for place, one in enumerate(workload.parameters) if place not in used], job.bucketing
+    )
     if any(tensor.sparse for tensor in workload.parameters):
         raise ValueError(f"{text}: layers that sleep have dense gradients only; leave 'sparse' out")
     return workload

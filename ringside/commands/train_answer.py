@@ -7,6 +7,7 @@ from real.model.find import Training, is_timed, reached
 from ringside import console
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
+from ringside.trained import counted
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.memory import Memory
@@ -126,6 +127,12 @@ class Answer:
             raw=self._content(),
         )
 
+    def _scaling(self) -> str:
+        """What scaling efficiencies compare; a global batch is of one of them, and of nothing else."""
+        said = "weak and strong scaling efficiency are against one rank alone"
+        together = self.inputs["global_batch"]
+        return said if together is None else f"{said}; strong alone is of --global-batch {together}"
+
     def _advice(self, parameter: str, values: list[float]) -> str:
         """What a sweep says to take, and what is quickest."""
         times = {value: row.step.step_s for value, row in zip(values, self.rows, strict=True)}
@@ -172,7 +179,7 @@ class Answer:
             f"{computing(self.training, self.gpu, self.precision)}, "
             f"{self.training.optimizer}{', ' + hook if hook else ''}",
             f"memory of a GPU {gib(self.held.total)} of {gib(self.gpu.memory)} ({parts}): {fits}",
-            "weak and strong scaling efficiency are against one rank alone",
+            self._scaling(),
         ]
 
 
@@ -182,9 +189,11 @@ def computing(training: Training, gpu: Device, precision: str | None) -> str:
         words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
     else:
         types = training.dtype or "of the model's own types"
-        words = f"{precision} on {gpu.name} at {reached(training, gpu):.0%} of its peak, gradients {types}"
+        share = "" if training.measured else f" at {reached(training, gpu):.0%} of its peak"
+        words = f"{precision} on {gpu.name}{share}, gradients {types}"
     if training.measured:
-        words += f", at the pace of {training.measured[0]:g} samples/s measured on {training.measured[1]}"
+        samples_per_s, ranks = training.measured
+        words += f", at the pace of {samples_per_s:g} samples/s measured on {counted(ranks)}"
     return words
 
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from sim.workload.models import architecture
 from topologies.catalogue import MAX_LINKS
 
 SWEEPS = ("bucket-cap-mb", "nodes")
@@ -14,6 +15,12 @@ def with_tokens(model: str, tokens: int | None) -> str:
         return model
     if ":" in model or Path(model).suffix:
         raise ValueError(f"--seq {tokens} and --model {model}, which says its samples; leave one of them out")
+    sample = architecture(model).sample
+    if "tokens" not in sample:
+        raise ValueError(
+            f"--seq {tokens} and --model {model}, whose sample is an {sample}; leave --seq out, or write the "
+            f"side in pixels as {model}:{tokens}"
+        )
     return f"{model}:{tokens}"
 
 

@@ -23,6 +23,9 @@ from sim.schedule import Schedule
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
 from topologies import Routes, Topology, ranks
 
+MAX_RANKS = 2**22
+"""Ranks of a training, each of which a step names: eight for each of the most machines of a topology."""
+
 Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
 
@@ -188,7 +191,7 @@ def library_time(library: Library) -> CollectiveTime:
 
 
 def _check(ranks: int, workers: int) -> None:
-    if ranks < 1:
-        raise ValueError(f"{ranks} ranks; write 1 or more")
+    if not 1 <= ranks <= MAX_RANKS:
+        raise ValueError(f"a training on {ranks} ranks; write 1 to {MAX_RANKS}")
     if workers < 1:
         raise ValueError(f"{workers} workers; write 1 as NCCL has, 2 as Gloo has, or more")

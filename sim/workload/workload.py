@@ -4,6 +4,7 @@ Nothing here knows a network or a library. Times are seconds of one rank on its 
 is ready when follows from them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -94,6 +95,7 @@ class Workload:
             *_repeated("parameter", [tensor.name for tensor in self.parameters]),
             *_repeated("buffer", [tensor.name for tensor in self.buffers]),
             *(text for layer in self.layers for text in _layer_complaints(layer, len(self.parameters))),
+            *_excesses(self.layers, self.batch),
             *_repeated("the gradient of parameter", list(self.arrival)),
         ]
         if complaints:
@@ -172,16 +174,30 @@ def _layer_complaints(layer: Layer, parameters: int) -> list[str]:
         for index in layer.gradients
         if not 0 <= index < parameters
     ]
-    for what, seconds in (("forward", layer.forward_s), ("backward", layer.backward_s)):
-        if not 0 <= seconds <= MAX_DURATION:
-            complaints.append(
-                f"layer {layer.name!r} has a {what} of {seconds} s; write 0 to {MAX_DURATION:g}"
-            )
-    if not 0 <= layer.activation_nbytes <= MOST:
-        complaints.append(
-            f"layer {layer.name!r} keeps {shown(layer.activation_nbytes)} bytes; write 0 to {MOST}"
-        )
+    for what, number, unit, most in _quantities(layer):
+        if not number >= 0:
+            complaints.append(f"layer {layer.name!r} {what} {shown(number)} {unit}; write 0 to {most:.16g}")
     return complaints
+
+
+def _excesses(layers: Sequence[Layer], batch: int) -> list[str]:
+    """What layers have too much of, told of the one that has most: one batch makes many too large at once."""
+    worst: dict[str, tuple[float, str]] = {}
+    for layer in layers:
+        for what, number, unit, most in _quantities(layer):
+            if number > most and number > worst.get(what, (0, ""))[0]:
+                said = f"layer {layer.name!r} {what} {shown(number)} {unit} with a batch of {shown(batch)}"
+                worst[what] = number, f"{said}; write 0 to {most:.16g}, or a smaller batch"
+    return [text for _, text in worst.values()]
+
+
+def _quantities(layer: Layer) -> tuple[tuple[str, float, str, float], ...]:
+    """What a layer has of bounded things: words, number, unit, the most."""
+    return (
+        ("has a forward of", layer.forward_s, "s", MAX_DURATION),
+        ("has a backward of", layer.backward_s, "s", MAX_DURATION),
+        ("keeps", layer.activation_nbytes, "bytes", MOST),
+    )
 
 
 def _repeated(what: str, items: list[str] | list[int]) -> list[str]:

@@ -78,6 +78,24 @@ def test_ranks_that_fail_are_reported_with_what_they_wrote():
         measure_ddp(unused, job, 2)
 
 
+@pytest.mark.gloo
+def test_a_model_with_an_unused_parameter_is_told_which_flag_it_needs(tmp_path):
+    file = tmp_path / "idle.py"
+    file.write_text(
+        "import torch\n"
+        "class Idle(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.used, self.idle = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)\n"
+        "    def forward(self, x):\n        return self.used(x)\n"
+        "def model():\n    return Idle(), torch.ones(2, 4)\n"
+    )
+    with pytest.raises(
+        MeasureError, match=r"no gradient arrives for idle\.weight, idle\.bias.*write --find-un"
+    ):
+        measure_ddp(f"{file}:model", DdpJob(timeout_s=20), 2)
+
+
 def test_bad_input_is_refused_in_words():
     with pytest.raises(ValueError, match="1 ranks share no gradients"):
         measure_ddp(WORKLOAD, DdpJob(), 1)

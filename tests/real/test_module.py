@@ -256,3 +256,15 @@ def test_a_model_that_reads_numbers_and_is_too_large_is_never_built(tmp_path: Pa
     )
     with pytest.raises(ValueError, match="without its numbers, and its 3,725 GiB are too much"):
         architecture_of(f"{file}:model")
+
+
+def test_a_module_whose_parameters_have_no_shape_yet_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text(
+        "import torch\n"
+        "def never():\n    return torch.nn.LazyLinear(4), torch.ones(3, 5)\n"
+        "def called():\n    module, inputs = never()\n    module(inputs)\n    return module, inputs\n"
+    )
+    with pytest.raises(ValueError, match=r"LazyLinear has lazy layers.*call it once with its inputs"):
+        architecture_of(f"{file}:never")
+    assert [tensor.count for tensor in architecture_of(f"{file}:called").parameters] == [20, 4]

@@ -78,13 +78,21 @@ def test_steps_on_gpus_are_stamped_by_the_devices(tmp_path):
         assert all(0 < b.ready_s <= b.launch_s <= b.finish_s <= step.step_s for b in step.buckets)
 
 
+def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
+    idle = tmp_path / "idle.yaml"
+    tensors = "parameters: {a: {count: 1}, b: {count: 1}}"
+    idle.write_text(f"name: x\n{tensors}\nlayers: [{{name: l, forward: 1s, backward: 1s, gradients: [a]}}]")
+    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write --find-unused"):
+        run(str(idle), tmp_path / "o.json", DdpJob(), ranks=2)
+
+
 def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
     output, job = tmp_path / "o.json", DdpJob()
-    with pytest.raises(ValueError, match="no such file"):
-        run("none.yaml", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"resnet50: no such file; write sleeping, FILE\.py:NAME or"):
+        run("resnet50", output, job, ranks=2)
     with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
         run("none.py:model", output, job, ranks=2)
-    with pytest.raises(ValueError, match=r"AttributeError.*write FILE.py:NAME"):
+    with pytest.raises(ValueError, match=r"no function 'none'; it has perceptron, .*write FILE.py:NAME"):
         run(f"{EXAMPLES}:none", output, job, ranks=2)
     with pytest.raises(ValueError, match="add --emulate"):
         run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])

@@ -71,6 +71,24 @@ def test_what_is_measured_on_one_gpu_holds_on_many_machines(train):
     assert alone["copy_s"] == 0
 
 
+def test_a_throughput_beyond_the_peak_is_refused(train):
+    words = ("--model", "resnet50", "--cluster", "dgx-a100:1", "--measured")
+    forward = 4.089e9  # products of an image, each a multiplication and an addition
+    most = 156e12 / (2 * 3 * forward)
+    said = train(*words, f"{0.97 * most:g}img/s@1")
+    assert "float32 on a100, gradients" in " ".join(said.split())
+    assert "measured on 1 rank," in " ".join(said.split())
+    with pytest.raises(ValueError, match=r"on 8 ranks is 1\.03 times what a100 has at its peak in float32"):
+        train(*words, f"{8 * 1.03 * most:g}img/s@8")
+
+
+def test_a_global_batch_is_of_strong_scaling_alone(train):
+    words = ("--model", "resnet50", "--cluster", "dgx-a100:1")
+    said = train(*words, "--global-batch", "64").replace("#", "")
+    assert "alone; strong alone is of --global-batch 64" in " ".join(said.split())
+    assert "--global-batch" not in train(*words)
+
+
 def test_both_bounds_come_first(train):
     lines = train(*STAR).splitlines()
     assert "if everything overlaps" in lines[0]
@@ -132,6 +150,7 @@ BAD = [
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
     (("--model", "vgg16", "--compute-efficiency", "2"), "write a share above 0 and up to 1"),
     (("--compute-efficiency", "0.4"), "timed and typed already"),
+    (("--model", "resnet50", "--seq", "128"), "whose sample is an image of 224 x 224; leave --seq out"),
     (("--global-batch", "33"), "write 4 or a multiple of it"),
     (("--global-batch", "-4"), "write 4 or a multiple of it"),
     (("--spread", "1"), "write a share from 0 to below 1"),

@@ -65,7 +65,7 @@ FILES = [  # what of the file is replaced, by what, and what is said of it
 ]
 
 MODULES = [  # lines after the imports, and what is said of them
-    ("x = 1", "no attribute 'model'; write FILE.py:NAME"),
+    ("x = 1", "no function 'model'; it has none; write FILE.py:NAME"),
     ("def model(): raise KeyError('a')", "KeyError: 'a'; write FILE.py:NAME"),
     ("def model(): return None", "returns NoneType; write"),
     ("def model(:", "SyntaxError"),
@@ -76,7 +76,7 @@ MODULES = [  # lines after the imports, and what is said of them
     ("def model(): return nn.Linear(3, 3), torch.randn(2, 4)", "write inputs that its forward takes"),
     ("def model(): return nn.Linear(3, 3).requires_grad_(False), torch.randn(2, 3)", "nothing to share"),
     ("def model(): raise SystemExit(3)", "SystemExit: 3"),
-    ("def model(): return nn.LazyLinear(3), torch.randn(2, 3)", "uninitialized parameter"),
+    ("def model(): return nn.LazyLinear(3), torch.randn(2, 3)", "LazyLinear has lazy layers"),
     ("def model(x): return 1", "missing 1 required positional argument"),
     ("def model(): return model()", "RecursionError"),
     ("import nothing_like_this", "No module named"),
@@ -113,12 +113,13 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --measured 0@1", "write RATE@RANKS"),
     (f"{R} --measured nan@1", "write RATE@RANKS"),
     (f"{R} --measured -5@1", "write RATE@RANKS"),
-    (f"{R} --measured 1e300@1", "copies, optimizer and collectives alone allow"),
+    (f"{R} --measured 1e300@1", "times what"),
+    (f"{R} --measured 2616img/s@100000000", "a training on 100000000 ranks; write 1 to 4194304"),
     (f"{R} --measured 100@9999999999999999999", "as many for every machine"),
     (f"{R} --measured 2616img/s@1", ""),
     (f"{R} --compute-efficiency 0", "write a share above 0"),
     (f"{R} --compute-efficiency nan", "write a share above 0"),
-    (f"{R} --compute-efficiency 1e-300", "write 0 to 1e+09"),
+    (f"{R} --compute-efficiency 1e-300", "write 0 to 1000000000, or a smaller batch"),
     (f"{R} --precision fp8", "write one of float32"),
     (f"{R} --precision ''", "write one of float32"),
     (f"{R} --dtype int64", "no type of gradients; write one of float32"),

@@ -158,6 +158,15 @@ def test_every_contradiction_of_a_workload_comes_at_once() -> None:
     assert len(complaints) == 9
 
 
+def test_a_batch_too_large_for_many_layers_is_told_once() -> None:
+    layers = tuple(Layer(f"layer {number}", (), 0.0, 2e9, 2**51 + number) for number in range(100))
+    with pytest.raises(WorkloadError) as caught:
+        Workload("wide", (), layers, batch=7)
+    backward, kept = str(caught.value).splitlines()
+    assert "has a backward of 2000000000.0 s with a batch of 7; write 0 to 1000000000, or a sma" in backward
+    assert f"layer 'layer 99' keeps {2**51 + 99} bytes with a batch of 7; write 0 to {2**50}, or" in kept
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

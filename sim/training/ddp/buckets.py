@@ -32,6 +32,9 @@ DEFAULT_CAP_MB = 25.0
 BROADCAST_CHUNK = 250 * MIB
 """Bytes after which a chunk of coalesced buffers closes when they are broadcast before forward."""
 
+SHOWN = 4
+"""Parameters that a complaint names."""
+
 _NO_LIMIT = 2**63 - 1
 
 
@@ -111,16 +114,21 @@ def rebuilt_layout(
     With ``static_graph`` some may never arrive; these follow, in definition order.
     """
     missing = sorted(set(range(len(parameters))) - set(arrival))
-    if missing and not bucketing.static_graph:
-        names = ", ".join(parameters[index].name for index in missing)
-        raise ValueError(
-            f"no gradient arrives for {names}, which stops DistributedDataParallel in its second iteration; "
-            "write find_unused_parameters or static_graph"
-        )
+    check_used([parameters[index].name for index in missing], bucketing)
     order = [*arrival, *missing]
     if bucketing.set_last_bucket_cap:
         return assign(parameters, bucketing.limits, order[::-1])[::-1]
     return assign(parameters, bucketing.limits, order)
+
+
+def check_used(unused: Sequence[str], bucketing: Bucketing) -> None:
+    """Raise ValueError where DistributedDataParallel stops because these parameters get no gradient."""
+    if unused and not (bucketing.static_graph or bucketing.find_unused_parameters):
+        names = ", ".join(unused[:SHOWN]) + (f" and {len(unused) - SHOWN} more" if unused[SHOWN:] else "")
+        raise ValueError(
+            f"no gradient arrives for {names}, which stops DistributedDataParallel in its second iteration; "
+            "write --find-unused-parameters or --static-graph"
+        )
 
 
 def assign(
