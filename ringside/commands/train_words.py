@@ -1,8 +1,8 @@
 """What words of ``ringside train`` mean that are more than one number."""
 
 import re
-from pathlib import Path
 
+from real.model.find import is_timed
 from topologies.catalogue import MAX_LINKS
 
 SWEEPS = ("bucket-cap-mb", "nodes")
@@ -12,7 +12,7 @@ def with_tokens(model: str, tokens: int | None) -> str:
     """The model with samples of so many tokens."""
     if tokens is None:
         return model
-    if ":" in model or Path(model).suffix:
+    if ":" in model or is_timed(model):
         raise ValueError(f"--seq {tokens} and --model {model}, which says its samples; leave one of them out")
     return f"{model}:{tokens}"
 

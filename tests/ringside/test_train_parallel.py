@@ -11,6 +11,7 @@ import typer
 
 import ringside
 import ringside.api
+from ringside.commands.train_words import with_tokens
 from sim.training.pipeline.actions import write_tables
 from sim.training.pipeline.schedules import tables
 
@@ -60,6 +61,18 @@ def test_sequences_are_shared_and_exchanges_hidden_where_asked(train: Train) -> 
     blocking, hiding = (json.loads(train(*tensor, *more, "--json")) for more in ((), ("--async-tp",)))
     assert hiding["step_s"] < blocking["step_s"]
     assert hiding["exposed_s"]["tensor"] < blocking["exposed_s"]["tensor"] / 10
+
+
+@pytest.mark.parametrize("model", ["gpt3-1.3b", "llama3.1-8b", "gpt2"])
+def test_models_with_a_point_in_their_names_take_sequences_of_any_length(model: str) -> None:
+    assert with_tokens(model, 1024) == f"{model}:1024"
+    assert with_tokens(model, None) == model
+
+
+@pytest.mark.parametrize("model", ["gpt3-1.3b:512", "w.yaml", "net.py:Net"])
+def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> None:
+    with pytest.raises(ValueError, match="which says its samples; leave one of them out"):
+        with_tokens(model, 1024)
 
 
 def test_json_adds_up(train: Train) -> None:
