@@ -191,18 +191,19 @@ class LaidOut:
             group = mesh.together(0, "tensor")
             pull = pull_of(self.libraries, group, self.gpu) if layout.async_tensor else None
             return parts_of_decoder(decoder(name), layout, pace, stored, pull=pull)
-        for said, option in (
-            (layout.tensor > 1, f"--tp {layout.tensor}"),
-            (layout.context > 1, f"--cp {layout.context}"),
-            (layout.checkpointing != "none", f"--checkpointing {layout.checkpointing}"),
-            (layout.expert > 1, f"--ep {layout.expert}"),
-            (layout.imbalance != 1, f"--ep-imbalance {layout.imbalance:g}"),
-            (layout.capacity is not None, f"--capacity-factor {layout.capacity}"),
+        mixtures = [one for one, made in DECODERS.items() if made.experts]
+        for said, option, fitting in (
+            (layout.tensor > 1, f"--tp {layout.tensor}", DECODERS),
+            (layout.context > 1, f"--cp {layout.context}", DECODERS),
+            (layout.checkpointing != "none", f"--checkpointing {layout.checkpointing}", DECODERS),
+            (layout.expert > 1, f"--ep {layout.expert}", mixtures),
+            (layout.imbalance != 1, f"--ep-imbalance {layout.imbalance:g}", mixtures),
+            (layout.capacity is not None, f"--capacity-factor {layout.capacity}", mixtures),
         ):
             if said:
                 raise LayoutError(
                     f"{option} needs to know what is in a layer, as of a decoder, and {name} is none; "
-                    f"leave it out, or write --model {', '.join(DECODERS)}"
+                    f"leave it out, or write --model {', '.join(fitting)}"
                 )
         flops = None if is_timed(name) else self._flops(find_architecture(name))
         units = layout.strategy not in COPIES
