@@ -7,9 +7,11 @@ from pathlib import Path
 from real.model.find import Training, find_architecture, is_timed, reached, sized_workload
 from ringside.trained import beyond_peak
 from sim.libraries.nccl.library import Nccl
+from sim.program.check import FAILS, HANGS, check
 from sim.program.libraries import Libraries
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS, Costs
 from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from sim.training.layers import RankLayer
 from sim.training.layout import COPIES, Layout, LayoutError
 from sim.training.memory import find_optimizer
 from sim.training.mesh import DATA, FOLDS, Mesh
@@ -19,6 +21,8 @@ from sim.training.parallel.parts import Parts, parts_of
 from sim.training.parallel.simulate import simulate_parallel
 from sim.training.pipeline.actions import COMPUTES, Table, read_tables, singles
 from sim.training.pipeline.lowering import find_placement
+from sim.training.pipeline.placement import Placement
+from sim.training.pipeline.program import find_runtime, pipeline
 from sim.training.pipeline.schedules import find_schedule
 from sim.training.tensor.pull import pull_of
 from sim.workload.architecture import Architecture
@@ -99,10 +103,21 @@ class LayoutWords:
         found = read_tables(Path(self.schedule))
         if len(found) != self.pp:
             raise LayoutError(f"{self.schedule} has actions of {len(found)} ranks; write --pp {len(found)}")
-        each = find_placement(found).stages_a_rank
+        where = find_placement(found)
+        each = where.stages_a_rank
         if self.virtual not in (None, each):
             raise LayoutError(f"{self.schedule} has {each} stages on each rank; leave --virtual out")
+        if any(one.kind not in COMPUTES for table in found for one in singles(table)):
+            self._prove(found, where)
         return found
+
+    def _prove(self, found: tuple[Table, ...], where: Placement) -> None:
+        """Refuse messages of a file's own that do not meet; those that torch's rules put in always do."""
+        layers = (RankLayer(name="layer"),)
+        alone = pipeline(str(self.schedule), found, where, lambda _: layers, find_runtime("torch"))
+        verdict = check(alone)
+        if verdict.verdict in (HANGS, FAILS):
+            raise LayoutError(f"{self.schedule} never ends: {'; '.join(verdict.story)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +207,19 @@ class LaidOut:
             group = mesh.together(0, "tensor")
             pull = pull_of(self.libraries, group, self.gpu) if layout.async_tensor else None
             return parts_of_decoder(decoder(name), layout, pace, stored, pull=pull)
-        for said, option in (
-            (layout.tensor > 1, f"--tp {layout.tensor}"),
-            (layout.context > 1, f"--cp {layout.context}"),
-            (layout.checkpointing != "none", f"--checkpointing {layout.checkpointing}"),
-            (layout.expert > 1, f"--ep {layout.expert}"),
-            (layout.imbalance != 1, f"--ep-imbalance {layout.imbalance:g}"),
-            (layout.capacity is not None, f"--capacity-factor {layout.capacity}"),
+        mixtures = [one for one, made in DECODERS.items() if made.experts]
+        for said, option, fitting in (
+            (layout.tensor > 1, f"--tp {layout.tensor}", DECODERS),
+            (layout.context > 1, f"--cp {layout.context}", DECODERS),
+            (layout.checkpointing != "none", f"--checkpointing {layout.checkpointing}", DECODERS),
+            (layout.expert > 1, f"--ep {layout.expert}", mixtures),
+            (layout.imbalance != 1, f"--ep-imbalance {layout.imbalance:g}", mixtures),
+            (layout.capacity is not None, f"--capacity-factor {layout.capacity}", mixtures),
         ):
             if said:
                 raise LayoutError(
                     f"{option} needs to know what is in a layer, as of a decoder, and {name} is none; "
-                    f"leave it out, or write --model {', '.join(DECODERS)}"
+                    f"leave it out, or write --model {', '.join(fitting)}"
                 )
         flops = None if is_timed(name) else self._flops(find_architecture(name))
         units = layout.strategy not in COPIES

@@ -154,7 +154,7 @@ def train(
     cp: layout.Context = 1,
     cp_method: layout.ContextMethod = None,
     pp: layout.Pipeline = 1,
-    schedule: layout.Schedule = "1f1b",
+    schedule: layout.Schedule = None,
     virtual: layout.Virtual = None,
     micro_batches: layout.MicroBatches = None,
     keep_gathered: layout.KeepGathered = False,

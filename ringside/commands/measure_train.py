@@ -33,19 +33,29 @@ def job_of(
     cp_method: str | None,
     pp: int,
     ep: int | None,
-    schedule: str,
+    schedule: str | None,
     virtual: int | None,
     micro_batches: int | None,
     **others: Any,
 ) -> TrainingJob:
     """The job that the options describe, on so many ranks; ``others`` are `TrainingJob`'s own."""
     what = model_of(model)
+    for option, count in (
+        ("--tp", tp), ("--cp", cp), ("--pp", pp), ("--shard", shard), ("--virtual", virtual), ("--ep", ep),
+    ):  # fmt: skip
+        if count is not None and count < 1:
+            raise ValueError(f"{option} {count}; write 1 or more")
+    if pp == 1 and schedule is not None:
+        raise ValueError("--schedule is a pipeline's, of which there is none; add --pp 2, or leave it out")
+    if cp == 1 and cp_method is not None:
+        raise ValueError("--cp-method is of context-parallel ranks, of which there is one; add --cp 2")
+    schedule = schedule or "1f1b"
     if isinstance(what, Experts):
         if strategy not in (None, "ddp"):
             raise ValueError(f"experts are trained with --strategy ddp here, not {strategy}; leave it out")
         return TrainingJob(
             model=what, replicate=ranks, expert=ranks if ep is None else ep, shard=shard or 1, tensor=tp,
-            pipeline=pp, schedule=schedule, virtual=virtual or 1,
+            context=cp, pipeline=pp, schedule=schedule, virtual=virtual or 1,
             micro_batches=1 if micro_batches is None else micro_batches, **others,
         )  # fmt: skip
     if ep not in (None, 1):
@@ -55,10 +65,6 @@ def job_of(
         raise ValueError(
             f"{strategy!r} is no strategy that is measured here; write fsdp, hsdp or zero_redundancy"
         )
-    if min(tp, cp, pp) < 1:
-        raise ValueError(f"--tp {tp}, --cp {cp} and --pp {pp}; write 1 or more")
-    if cp == 1 and cp_method is not None:
-        raise ValueError("--cp-method is of context-parallel ranks, of which there is one; add --cp 2")
     data, rest = divmod(ranks, tp * cp * pp)
     if rest or not data:
         context = f" times --cp {cp}" if cp > 1 else ""
@@ -69,7 +75,11 @@ def job_of(
     if strategy != "hsdp" and shard is not None:
         raise ValueError(f"--shard is hsdp's, and {strategy} has no such groups; leave it out")
     if strategy == "hsdp" and (own < 2 or data % own or own == data):
-        raise ValueError(f"hsdp makes groups of 2 or more of {data} ranks, and not of {own}; write --shard 2")
+        fitting = ", ".join(str(count) for count in range(2, data) if data % count == 0)
+        raise ValueError(
+            f"hsdp makes groups of 2 or more of {data} ranks, and not of {own}; write "
+            + (f"--shard {fitting}" if fitting else "--strategy fsdp, or more ranks: -g 4")
+        )
     usual = find_schedule(schedule).stages_a_rank or 2 if pp > 1 else 1
     return TrainingJob(
         model=what, strategy="fsdp" if strategy == "hsdp" else strategy, shard=own, replicate=data // own,

@@ -35,7 +35,10 @@ Pipeline = Annotated[int, typer.Option("--pp", help="Ranks that share the layers
 Experts = Annotated[
     int | None, typer.Option("--ep", show_default="all, of experts", help="Ranks that deal experts out.")
 ]
-Schedule = Annotated[str, typer.Option(metavar="NAME", help=f"The pipeline's: {', '.join(SCHEDULES)}.")]
+Schedule = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default="1f1b", help=f"The pipeline's: {', '.join(SCHEDULES)}."),
+]
 Virtual = Annotated[
     int | None, typer.Option(show_default="1; 2 where a schedule needs them", help="Stages a rank.")
 ]

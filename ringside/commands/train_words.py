@@ -1,8 +1,8 @@
 """What words of ``ringside train`` mean that are more than one number."""
 
 import re
-from pathlib import Path
 
+from real.model.find import is_timed
 from sim.workload.models import architecture
 from topologies.catalogue import MAX_LINKS
 
@@ -13,7 +13,7 @@ def with_tokens(model: str, tokens: int | None) -> str:
     """The model with samples of so many tokens."""
     if tokens is None:
         return model
-    if ":" in model or Path(model).suffix:
+    if ":" in model or is_timed(model):
         raise ValueError(f"--seq {tokens} and --model {model}, which says its samples; leave one of them out")
     sample = architecture(model).sample
     if "tokens" not in sample:

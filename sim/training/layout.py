@@ -253,7 +253,8 @@ class Layout:
 
     def _shard(self, data: int, machine: int) -> int:
         fitting = [count for count in _divisors(data) if 1 < count < data]
-        words = f"write one of --shard {_listed(fitting)}" if fitting else "write --strategy fsdp"
+        whole = "ddp" if data == 1 else "fsdp"
+        words = f"write one of --shard {_listed(fitting)}" if fitting else f"write --strategy {whole}"
         shard = self.shard
         if shard is None:
             near = self.tensor * self.context

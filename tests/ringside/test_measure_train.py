@@ -16,7 +16,7 @@ from validation.training.compare import compare_training, planned
 from validation.training.program import program_of
 
 PLAIN = {"strategy": "fsdp", "shard": None, "tp": 1, "cp": 1, "cp_method": None, "pp": 1,
-         "schedule": "1f1b", "virtual": None, "micro_batches": None, "ep": None}  # fmt: skip
+         "schedule": None, "virtual": None, "micro_batches": None, "ep": None}  # fmt: skip
 JOB = TrainingJob(model=Sleeping(layers=2), shard=2)
 
 
@@ -54,6 +54,8 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
     with pytest.raises(ValueError, match="experts are trained with --strategy ddp here, not fsdp"):
         job_of(4, "experts", **PLAIN)
+    with pytest.raises(ValueError, match="--cp is not known of layers of experts"):
+        job_of(4, "experts", **{**plain, "cp": 2})
     with pytest.raises(ValueError, match="sleeping has no experts to deal out; write --model experts"):
         job_of(4, "sleeping", **{**plain, "ep": 2})
 
@@ -75,7 +77,11 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (4, {"strategy": "zero_redundancy", "shard": 2}, "--shard is hsdp's"),
         (4, {"strategy": "zero_redundancy", "tp": 2}, "leave --tp, --cp, --pp and --shard out"),
         (4, {"strategy": "hsdp", "shard": 3}, "groups of 2 or more of 4 ranks, and not of 3"),
-        (2, {"strategy": "hsdp"}, "groups of 2 or more of 2 ranks"),
+        (2, {"strategy": "hsdp"}, "groups of 2 or more of 2 ranks, and not of 1; write --strategy fsdp"),
+        (9, {"strategy": "hsdp"}, "groups of 2 or more of 9 ranks, and not of 4; write --shard 3"),
+        (4, {"strategy": "hsdp", "shard": 0}, "--shard 0; write 1 or more"),
+        (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
+        (2, {"schedule": "zbv"}, "--schedule is a pipeline's, of which there is none; add --pp 2"),
         (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 on each rank and not 3"),
         (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
         (2, {"virtual": 2}, "but no pipeline"),

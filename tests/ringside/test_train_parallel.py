@@ -11,6 +11,8 @@ import typer
 
 import ringside
 import ringside.api
+from ringside.commands.train_words import with_tokens
+from ringside.laid_out import LayoutWords
 from sim.training.pipeline.actions import write_tables
 from sim.training.pipeline.schedules import tables
 
@@ -60,6 +62,49 @@ def test_sequences_are_shared_and_exchanges_hidden_where_asked(train: Train) -> 
     blocking, hiding = (json.loads(train(*tensor, *more, "--json")) for more in ((), ("--async-tp",)))
     assert hiding["step_s"] < blocking["step_s"]
     assert hiding["exposed_s"]["tensor"] < blocking["exposed_s"]["tensor"] / 10
+
+
+@pytest.mark.parametrize("model", ["gpt3-1.3b", "llama3.1-8b", "gpt2"])
+def test_models_with_a_point_in_their_names_take_sequences_of_any_length(model: str) -> None:
+    assert with_tokens(model, 1024) == f"{model}:1024"
+    assert with_tokens(model, None) == model
+
+
+@pytest.mark.parametrize("model", ["gpt3-1.3b:512", "w.yaml", "net.py:Net"])
+def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> None:
+    with pytest.raises(ValueError, match="which says its samples; leave one of them out"):
+        with_tokens(model, 1024)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("0F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "0B0 comes before 0RECV_B0"),
+        ("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "actions.csv never ends: rank 0 waits in 0RECV_B0"),
+        ("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "they wait for one another"),
+        (
+            "0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
+            "0SEND_F0 stands where it has nothing to send",
+        ),
+        (
+            "0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
+            "0SEND_F0 stands where it has nothing",
+        ),
+    ],
+)
+def test_a_file_of_actions_whose_messages_do_not_meet_is_refused(
+    text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("actions.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=complaint):
+        LayoutWords(pp=2, schedule="actions.csv").layout()
+
+
+def test_a_file_of_actions_may_begin_with_the_mark_that_spreadsheets_write(tmp_path: Path) -> None:
+    file = tmp_path / "actions.csv"
+    file.write_text("0F0,0B0\n1F0,1B0", encoding="utf-8-sig")
+    assert len(LayoutWords(pp=2, schedule=str(file)).layout().actions(1)) == 2
 
 
 def test_json_adds_up(train: Train) -> None:

@@ -87,7 +87,7 @@ def read_tables(file: Path) -> tuple[Table, ...]:
     """The tables of a file in torch's form: a line a rank, cells of actions, idle ones empty."""
     tables = []
     try:
-        with file.open(encoding="utf-8", newline="") as text:
+        with file.open(encoding="utf-8-sig", newline="") as text:
             for number, row in enumerate(csv.reader(text), 1):
                 try:
                     tables.append(tuple(Action.parse(cell.strip()) for cell in row if cell.strip()))

@@ -23,12 +23,19 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
     """Torch's runtime for tables that are lowered: of schedules with several stages a rank, and of CSV.
 
     A receive is asked for where the table has it and waited for before it is used, sends at the step's end.
+    Raise ValueError where a table sends what is not computed yet, or is sent already.
     """
     passes = Passes(stages, table)
     arriving: dict[Action, list[int]] = {}
     sends: list[int] = []
+    made: set[Action] = set()
     for action in singles(table):
         if action.kind in SENDS:
+            if action not in made:
+                raise ValueError(
+                    f"{action} stands where it has nothing to send; write it once, after what computes it"
+                )
+            made.remove(action)
             sends += messages.one_by_one([action])
         elif action.kind in _RECEIVES:
             arriving[action] = messages.one_by_one([action])
@@ -38,6 +45,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
                     raise ValueError(f"{action} comes before {needed}; lower the table, or mend it")
                 messages.wait(arriving.pop(needed))
             passes.take(action)
+            made.update(sent(action, messages.placement))
     if arriving:
         raise ValueError(f"nothing in the table needs {', '.join(map(str, arriving))}")
     messages.wait(reversed(sends))

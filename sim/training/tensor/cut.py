@@ -111,7 +111,10 @@ class Cut:
         if self.parallel.sequence:
             self._divides("tokens of a sequence", decoder.sequence // self.context.degree)
         if self.parallel.style == "dtensor":
-            self._divides("entries of its vocabulary", decoder.vocabulary)
+            self._divides(
+                "entries of its vocabulary", decoder.vocabulary,
+                or_else=", or leave --async-tp out: Megatron's tensor parallelism pads the vocabulary",
+            )  # fmt: skip
 
     def _check_context(self) -> None:
         """Refuse tokens, or heads, that do not divide by the context-parallel ranks."""
@@ -139,14 +142,14 @@ class Cut:
         """Tokens of so many sequences that the rank has."""
         return batch * self.decoder.sequence // self.context.degree
 
-    def _divides(self, what: str, count: int) -> None:
+    def _divides(self, what: str, count: int, *, or_else: str = "") -> None:
         degree = self.parallel.degree
         if count % degree:
             heads = self.decoder.heads
             fitting = _list(n for n in range(1, heads + 1) if count % n == 0 and heads % n == 0)
             raise ValueError(
                 f"{self.decoder.name}: {count} {what} do not divide by {degree} tensor-parallel ranks; "
-                f"write one of {fitting}"
+                f"write one of {fitting}{or_else}"
             )
 
     @property
