@@ -198,7 +198,8 @@ def command(
     if search and isinstance(answer, SearchAnswer) and answer.found.searched.left:
         raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
-        raise RuntimeError(f"{model} does not fit into a GPU; a smaller --batch or another --device may")
+        smaller = "--global-batch" if search else "--batch"
+        raise RuntimeError(f"{model} does not fit into a GPU; a smaller {smaller} or another --device may")
 
 
 def run_search(
