@@ -185,6 +185,7 @@ def command(
     check_page(html, [plot, trace], read)
     with forced(force):
         if search:
+            _check_has_effect(console.given(context) - {"global_batch"}, strategy)
             said = said_words(layout, console.given(context))
             answer = run_search(question, training, said, top, reserve, plot=plot, trace=trace)
         elif layout.is_parallel:

@@ -144,6 +144,7 @@ def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> N
         (("--search", "--global-batch", "0"), "--global-batch 0"),
         (("--search", "--strategy", "magic"), "magic"),
         (("--search", "--tp", "0"), "--tp 0"),
+        (("--search", "--strategy", "fsdp", "--comm-hook", "powersgd"), "--comm-hook"),
         (("--search", "--reserve", "99TiB"), "reserve"),
         (("--top", "3"), "--top"),
         (("--reserve", "1GiB"), "--reserve"),
