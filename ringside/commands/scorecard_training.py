@@ -52,7 +52,10 @@ def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: 
         "one row of each series sets the pace of its compute",
         "median, 90th percentile and worst of the errors, their median with signs (bias), and the errors "
         "of each table's naive rule",
-        *(f"{table.name}: {table.title}; set by {table.sets}; naive: {table.rule}" for table in tables),
+        *(
+            f"{table.name}: {table.title}; what sets it: {table.sets}; naive: {table.rule}"
+            for table in tables
+        ),
     ]
     if html:
         write_page(_page(summed, comments, content), html, [plot])

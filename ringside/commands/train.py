@@ -185,6 +185,7 @@ def command(
     check_page(html, [plot, trace], read)
     with forced(force):
         if search:
+            _check_has_effect(console.given(context) - {"global_batch"}, strategy)
             said = said_words(layout, console.given(context))
             answer = run_search(question, training, said, top, reserve, plot=plot, trace=trace)
         elif layout.is_parallel:
@@ -198,7 +199,8 @@ def command(
     if search and isinstance(answer, SearchAnswer) and answer.found.searched.left:
         raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
-        raise RuntimeError(f"{model} does not fit into a GPU; a smaller --batch or another --device may")
+        smaller = "--global-batch" if search else "--batch"
+        raise RuntimeError(f"{model} does not fit into a GPU; a smaller {smaller} or another --device may")
 
 
 def run_search(

@@ -18,13 +18,16 @@ from ringside.report.page import Page, Table
 from ringside.searched import Layouts, find_layouts
 from ringside.space import CHOICES
 from sim.program.libraries import Libraries
-from sim.training.search import IMPOSSIBLE, Found, Pruned
+from sim.training.search import IMPOSSIBLE, TOO_LARGE, Found, Pruned
 from sim.workload.devices import Device
 from topologies.disk import write_file
 from topologies.units import format_duration
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Heads of columns where the word itself is long."""
+
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d+)*(?![\w-]|\.\w)")
+"""One that stands alone: those within names, as of llama3-8b and 1f1b, say what is meant."""
 
 STOPPED = 128 + signal.SIGINT
 """The exit code of a search that was stopped."""
@@ -48,8 +51,12 @@ class SearchAnswer:
         return self.found.what.gpu
 
     def print(self) -> None:
-        """Write a table of the best layouts."""
-        console.print_table([*self._comments(), *self.notes], *self._table())
+        """Write a table of the best layouts, if there are any."""
+        comments = [*self._comments(), *self.notes]
+        if self._ranked:
+            console.print_table(comments, *self._table())
+        else:
+            console.print_comments(comments)
 
     def page(self) -> Page:
         """The page of the best layouts."""
@@ -60,7 +67,7 @@ class SearchAnswer:
         more = [f"{gib(one.peak_nbytes)} of {gib(self.gpu.memory)}" for one in self._ranked]
         figure = {"The best layouts": beside(names, {"step": [one.step_s for one in self._ranked]}, more)}
         return Page(
-            title=f"Layouts of {self.inputs['model']} on {self.found.budget.ranks} GPUs",
+            title=f"Layouts of {self.inputs['model']} on {_gpus(self.found.budget.ranks)}",
             headline=f"{first[0].upper()}{first[1:]}.",
             figures=figure if names else {},
             tables=[Table("The best layouts", *self._table())] if names else [],
@@ -79,7 +86,7 @@ class SearchAnswer:
             (
                 *(place, one.step_s * 1e3, *(_cell(self._words(one)[name]) for name in names)),
                 *(one.peak_nbytes / 2**30, (self.gpu.memory - one.peak_nbytes) / 2**30),
-                *((self._mfu(one) or 0.0) * 100, one.job.samples / one.step_s),
+                *(_per_cent(self._mfu(one)), one.job.samples / one.step_s),
                 *(one.job.mesh.degree("shard", "replicate"), one.job.batch),
             )
             for place, one in enumerate(self._ranked, 1)
@@ -158,19 +165,18 @@ class SearchAnswer:
         where = " ".join([self.inputs["cluster"], *self.inputs["settings"]])
         reserve = f", {gib(self.found.reserve)} of it kept free" if self.found.reserve else ""
         lines = [
-            f"{self._considered} layouts of {self.inputs['model']} on the {budget.ranks} GPUs of {where}, "
+            f"{self._considered} layouts of {self.inputs['model']} on the {_gpus(budget.ranks)} of {where}, "
             f"{budget.samples} samples a step; collectives of {what.libraries.name}",
             computing(what.training, self.gpu, what.precision),
             f"memory of a GPU {gib(self.gpu.memory)}{reserve}",
         ]
+        kinds = Counter(one.kind for one in searched.pruned)
         if self._ranked:
             best = self._ranked[0]
             took = format_duration(best.step_s, 4)
             lines.insert(0, f"the best takes {took}: {best.name} --batch {best.job.batch}")
         else:
-            words = "" if searched.left else "; more GPUs, --checkpointing or a smaller --global-batch may"
-            lines.insert(0, f"no layout is known that fits{words}")
-        kinds = Counter(one.kind for one in searched.pruned)
+            lines.insert(0, self._none(kinds))
         if kinds:
             counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
             lines.append(f"left out: {counts} (--json names each)")
@@ -182,6 +188,15 @@ class SearchAnswer:
                 f"stopped: {len(searched.left)} layouts left that may be quicker, first {searched.left[0]}"
             )
         return lines
+
+    def _none(self, kinds: Mapping[str, int]) -> str:
+        """Why there is no layout, and what would make one."""
+        if self.found.searched.left:
+            return "no layout is known that fits"
+        if TOO_LARGE in kinds:
+            more = "more GPUs, --checkpointing or a smaller --global-batch may"
+            return f"no layout is known that fits; {more}"
+        return "none of these layouts can be, for the reasons below; say fewer or other words of them"
 
 
 def run(
@@ -223,12 +238,20 @@ def said_words(words: LayoutWords, given: set[str]) -> dict[str, Any]:
 def _reason(one: Pruned) -> tuple[str, str]:
     if one.kind != IMPOSSIBLE:
         return one.kind, one.kind
-    return one.kind, re.sub(r"\d[\d,]*", "N", one.reason.partition(";")[0])
+    return one.kind, NUMBER.sub("N", one.reason.partition(";")[0])
 
 
 def _left_out(one: Pruned) -> dict[str, Any]:
     return {"options": one.name, "kind": one.kind, "reason": one.reason,
             "at_least_s": one.step_s, "memory_bytes": one.nbytes}  # fmt: skip
+
+
+def _gpus(count: int) -> str:
+    return f"{count} {'GPU' if count == 1 else 'GPUs'}"
+
+
+def _per_cent(share: float | None) -> console.Cell:
+    return "-" if share is None else share * 100
 
 
 def _cell(value: Any) -> console.Cell:

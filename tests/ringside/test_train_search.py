@@ -114,6 +114,26 @@ def test_where_nothing_fits_it_says_so(train: Run) -> None:
     monkey.undo()
 
 
+def test_where_no_layout_can_be_it_says_so_and_why(train: Run) -> None:
+    code, out = train(
+        "--model", "gpt2", "--cluster", "dgx-a100:1", "--search", "--strategy", "fsdp", "--pp", "8"
+    )
+    assert code == 0
+    assert out.startswith("# none of these layouts can be, for the reasons below")
+    assert "cannot be: fsdp deals out" in out
+    assert all(line.startswith("# ") for line in out.splitlines())
+    assert "(GiB)" not in out
+
+
+def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> None:
+    words = ("--search", "--pp", "1", "--top", "1", "--micro-batch", "8", "--all")
+    code, out = train("--model", "resnet50", "--cluster", "dgx-a100:1", "--precision", "fp32", *words)
+    assert code == 0
+    assert "and resnet50 is none" in " ".join(out.replace("#", "").split())
+    head, row = out.splitlines()[-3], out.splitlines()[-1]
+    assert row.split()[head.removeprefix("#").split().index("MFU") + 1] == "-"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -124,6 +144,7 @@ def test_where_nothing_fits_it_says_so(train: Run) -> None:
         (("--search", "--global-batch", "0"), "--global-batch 0"),
         (("--search", "--strategy", "magic"), "magic"),
         (("--search", "--tp", "0"), "--tp 0"),
+        (("--search", "--strategy", "fsdp", "--comm-hook", "powersgd"), "--comm-hook"),
         (("--search", "--reserve", "99TiB"), "reserve"),
         (("--top", "3"), "--top"),
         (("--reserve", "1GiB"), "--reserve"),

@@ -242,15 +242,16 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
 
 
 def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
-    """Bytes by pool that a rank has all the time; what FSDP deals out it takes itself."""
+    """Bytes by pool that a rank has all the time; a strategy that deals anything out takes its own."""
     nbytes = sum(layer.nbytes for layer in layers)
     held = {"buffers": sum(buffer.nbytes for buffer in job.parts.buffers)}
     frozen = job.parts.frozen_nbytes // job.mesh.pipeline
-    if job.layout.strategy in ("ddp", "data_parallel"):
+    alone = job.mesh.degree(*DATA) == 1
+    if alone or job.layout.strategy in ("ddp", "data_parallel"):
         held |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
-        has_buckets = job.layout.strategy == "ddp" and job.mesh.replicate > 1
+        has_buckets = job.layout.strategy == "ddp" and not alone
         if has_buckets and not job.ddp.gradient_as_bucket_view:
-            alone = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
-            held["buckets"] = nbytes - alone
+            own = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
+            held["buckets"] = nbytes - own
     held["parameters"] = held.get("parameters", 0) + frozen
     return {pool: size for pool, size in held.items() if size}

@@ -182,7 +182,7 @@ class Bounds:
         """When a rank has stepped its optimizer, whose passes are over at that moment."""
         if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.expert > 1:
             return passed
-        nbytes = sum(cost.nbytes for cost in own) / job.mesh.shard
+        nbytes = sum(cost.nbytes for cost in own) / job.holders
         update_s = job.optimizer.seconds(int(nbytes), job.costs.memory_bandwidth) * job.pace
         if job.mesh.degree(*DATA) == 1:
             return passed + update_s
@@ -204,20 +204,19 @@ class Bounds:
 
         They go layer by layer, which takes no less than all at once.
         """
-        layout, shard = job.layout, job.mesh.shard
-        if shard == 1:
+        layout, ranks = job.layout, job.holders
+        if ranks == 1:
             return 0.0
-        time = self._time(job.mesh, ("shard",))
+        time = self._time(job.mesh, job.dealt)
         nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
-        dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
         gathers, gathered = 1, nbytes
         if job.mesh.pipeline == 1 or layout.schedule in ("gpipe", "1f1b"):
             # for each micro-batch all of it, and for its backward what was given back
             gathers, gathered = job.micro_batches, nbytes + wrapped
-        gathered = gathered // ITEMSIZE[dtype] * ITEMSIZE[job.precision or dtype]
+        gathered = _computed_nbytes(job, gathered)
         reduces = job.micro_batches if layout.syncs_each else 1
-        return gathers * time(Collective("all_gather", shard, gathered)) + reduces * time(
-            Collective("reduce_scatter", shard, nbytes)
+        return gathers * time(Collective("all_gather", ranks, gathered)) + reduces * time(
+            Collective("reduce_scatter", ranks, nbytes)
         )
 
 
@@ -260,15 +259,23 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
     """Bytes that a rank with these stages has all the time."""
     nbytes, states = sum(cost.nbytes for cost in costs), job.optimizer.states
     if job.layout.strategy == "ddp":
-        buckets = nbytes if job.mesh.replicate > 1 and not job.ddp.gradient_as_bucket_view else 0
-        return (2 + states) * nbytes + buckets
-    return (1 + states) * nbytes // job.mesh.shard if job.layout.strategy in FSDP else 0
+        # experts that nobody else has are in no bucket
+        shares = job.mesh.degree(*DATA) > 1 and job.mesh.expert == 1
+        return (2 + states) * nbytes + (nbytes if shares and not job.ddp.gradient_as_bucket_view else 0)
+    return (1 + states) * nbytes // job.holders if job.layout.strategy in FSDP else 0
+
+
+def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
+    """Bytes of so many bytes of parameters in the type of products."""
+    dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
+    return nbytes // ITEMSIZE[dtype] * ITEMSIZE[job.precision or dtype]
 
 
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
     """What a rank keeps at a moment of what comes and goes: activations, and what FSDP has not reduced.
 
-    It reduces gradients beside the last backward, or after it where a pipeline's table says when.
+    It reduces gradients beside the last backward, or after it where a pipeline's table says when. FSDP1
+    keeps them in the type in which backward made them.
     """
     now = costs[moment.stage]
     whole = sum(
@@ -279,6 +286,8 @@ def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> in
     if job.layout.strategy not in FSDP or job.layout.syncs_each:
         return backward
     sums = sum(cost.nbytes for cost, summed in zip(costs, moment.summed, strict=True) if summed)
+    if job.layout.strategy == "fsdp1":
+        sums = _computed_nbytes(job, sums)
     if job.mesh.pipeline > 1 and job.layout.schedule not in ("gpipe", "1f1b"):
         return backward + sums
     return max(backward, whole + sums) if moment.last else backward + sums

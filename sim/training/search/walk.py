@@ -16,8 +16,8 @@ class Moment(NamedTuple):
     """One of a rank's own stages goes backward, and how things stand then, by stage.
 
     ``kept`` micro-batches wait for the end of their backward, of which ``halved`` have gone backward but for
-    their weights' gradients; ``summed`` says that gradients of an earlier one are there. ``last`` is the
-    stage's last micro-batch, and ``whole`` says that both gradients are made at once.
+    their weights' gradients; ``summed`` says that gradients of an earlier one are there, and others to come.
+    ``last`` is the stage's last micro-batch, and ``whole`` says that both gradients are made at once.
     """
 
     stage: int
@@ -107,7 +107,7 @@ def _moments(table: Table, own: Sequence[int], micro_batches: int) -> Iterator[M
         if kind is Kind.INPUT_GRADIENT:
             halved[number] += 1
         if kind in BACKWARDS:
-            summed = tuple(count > 0 for count in ended)
+            summed = tuple(0 < count < micro_batches for count in ended)
             last = ended[number] == micro_batches - 1
             yield Moment(number, tuple(kept), tuple(halved), summed, last, kind is Kind.BACKWARD)
         if kind in ENDS:

@@ -132,6 +132,16 @@ def test_one_rank_alone_computes_and_steps() -> None:
     assert not found.exposed_s
 
 
+def test_what_nobody_shares_is_held_all_the_same() -> None:
+    alone = [simulated(job(Layout(strategy=one, micro_batch=2), 1, 6)) for one in ("ddp", "zero_redundancy")]
+    assert alone[0].peak_nbytes == alone[1].peak_nbytes
+
+
+def test_context_parallel_ranks_have_buckets_of_ddp() -> None:
+    found = Writing(job(Layout(context=2), 2, 1)).step(0)
+    assert found.held["buckets"] == found.held["gradients"]
+
+
 layouts = st.builds(
     lambda strategy, tensor, pipeline, checkpointing, clips: Layout(
         strategy=strategy, tensor=tensor, pipeline=pipeline[0], schedule=pipeline[1], virtual=pipeline[2],

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from real.model.find import Training
-from ringside.laid_out import LaidOut, laid_out
+from ringside.laid_out import LaidOut, LayoutWords, laid_out
 from ringside.searched import _job, find_layouts
 from ringside.space import Budget, layouts, spelled
 from sim.program.libraries import Libraries
@@ -56,6 +57,34 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, l
         assert nbytes <= max(peak.nbytes for peak in played.peaks), name
         looked_at += 1
     assert looked_at > 20
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        # shards are dealt out among context-parallel ranks too
+        (MODEL, {"strategy": "fsdp", "cp": 2, "micro_batch": 4}),
+        # a stage is reduced before the rank's other stages have gone backward
+        (
+            "llama2-7b:512",
+            {"strategy": "fsdp", "pp": 2, "schedule": "interleaved1f1b", "virtual": 8, "micro_batch": 4},
+        ),
+        # sums wait in the type of products
+        (MODEL, {"strategy": "fsdp1", "tp": 2, "micro_batch": 2, "checkpointing": "full"}),
+        # experts of one rank alone are in no bucket
+        ("mixtral-8x7b:256", {"pp": 4, "ep": 2, "micro_batch": 4, "checkpointing": "full"}),
+    ],
+)
+def test_words_that_are_said_alone_have_bounds_too(
+    libraries: Libraries, model: str, words: dict[str, Any]
+) -> None:
+    job = _job(
+        laid_out(Training(model=model), device("a100"), libraries, Layout()), BUDGET, LayoutWords(**words)
+    )
+    bounds, played = Bounds(libraries), play_parallel(job, libraries)
+    held = max(peak.nbytes for peak in played.peaks)
+    assert 0.3 * held < bounds.nbytes(job) <= held
+    assert bounds.step_s(job) <= played.step_s * (1 + 1e-9)
 
 
 def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, libraries: Libraries) -> None:
