@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -241,8 +242,45 @@ def test_a_changed_study_another_version_or_two_at_once_are_refused(tmp_path):
     manifest.write_text(manifest.read_text().replace('"version": "', '"version": "9'), encoding="utf-8")
     with pytest.raises(StudyError, match="whose answers may differ"), opened(tmp_path, study()):
         pass
-    manifest.write_text("{", encoding="utf-8")
-    with pytest.raises(StudyError, match="cannot be read"), opened(tmp_path, study()):
+    of_no_type = manifest.read_text().replace('"9', '"').replace("{}", '{"time_s": "complex"}')
+    for damaged in ("{", "[]", of_no_type):
+        manifest.write_text(damaged, encoding="utf-8")
+        with pytest.raises(StudyError, match="cannot be read"), opened(tmp_path, study()):
+            pass
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:500], lambda _: b"", lambda _: b"a,b\n1,2\n"])
+def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, damage):
+    found = study()
+    with opened(tmp_path, found) as folder:
+        folder.write(rows(found)[:2])
+        folder.write(rows(found)[2:])
+    part = folder.parts[1]
+    part.write_bytes(damage(part.read_bytes()))
+    says = r"part-00000002.parquet: it is damaged.*; delete it, and its points are asked again"
+    with opened(tmp_path, found) as folder:
+        for ask in (folder.done, folder.read):
+            with pytest.raises(StudyError, match=says):
+                ask()
+        part.unlink()
+        assert folder.done() == {0, 1}
+
+
+def test_a_parquet_file_of_something_else_is_no_part(tmp_path):
+    with opened(tmp_path, study()) as folder:
+        pd.DataFrame({"point": [1]}).to_parquet(tmp_path / "part-00000001.parquet")
+        with pytest.raises(StudyError, match="no part of a study; delete it"):
+            folder.done()
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("/proc/study", "No such file or directory"), ("file/study", "Not a directory")]
+)
+def test_a_place_where_nothing_can_be_written_is_refused(tmp_path, monkeypatch, folder, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    says = f"{folder}: nothing can be written there: {reason}; write another folder after -o"
+    with pytest.raises(StudyError, match=says), opened(Path(folder), study()):
         pass
 
 
