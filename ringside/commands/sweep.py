@@ -110,15 +110,20 @@ def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
     from ringside.studies.run import run as ask
 
     count, before = folder.study.count, len(folder.done())
-    asked, begun = 0, perf_counter()
+    asked, first, begun = 0, 0, 0.0
     with console.simulating("asking", count) as bar:
 
         def keep(rows: "Sequence[Row]") -> None:
-            nonlocal asked
+            nonlocal asked, first, begun
             asked += len(rows)
             done = before + asked
-            left = (perf_counter() - begun) / asked * (count - done)
-            bar.moved(done, f"{done:,} of {count:,} points, about {format_duration(left, 2)} left")
+            told = f"{done:,} of {count:,} points"
+            if first:
+                left = (perf_counter() - begun) / (asked - first) * (count - done)
+                told += f", about {format_duration(left, 2)} left"
+            else:  # before, processes started, which says nothing of what is left
+                first, begun = asked, perf_counter()
+            bar.moved(done, told)
 
         ask(folder, keep, workers=workers, scheduler=scheduler)
     return asked

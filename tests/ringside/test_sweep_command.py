@@ -114,6 +114,24 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     assert rows("out").equals(found)
 
 
+def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file, tmp_path):
+    from ringside.commands import sweep
+    from ringside.studies import folder, run
+
+    clock, told = iter([100.0, 101.0, 102.0]), []
+    monkeypatch.setattr(sweep, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(console.Ticker, "moved", lambda _, done, what: told.append(what))
+
+    def ask(_, keep, **__):
+        for count in (1, 1, 8):
+            keep([{}] * count)
+
+    monkeypatch.setattr(run, "run", ask)
+    with folder.opened(tmp_path / "out", loads(STUDY, "study")) as found:
+        sweep._ask(found, None, None)
+    assert told == ["1 of 18 points", "2 of 18 points, about 16 s left", "10 of 18 points, about 1.8 s left"]
+
+
 def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file):
     file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
