@@ -5,17 +5,19 @@ does the work.
 """
 
 import logging
+import signal
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
+from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import dask
 from dask.system import CPU_COUNT
 
-from ringside.studies.asking import Point, Row, ignore_interrupts, rows_of
+from ringside.studies.asking import Point, Row, rows_of
 from ringside.studies.folder import Folder
 from ringside.studies.study import Study
 
@@ -152,15 +154,27 @@ def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
         with client:
             yield client
         return
-    with (
-        dask.config.set(_DEATHS),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        client.run(ignore_interrupts)
-        yield client
+    with dask.config.set(_DEATHS):
+        with _uninterrupted():
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster, set_as_default=False) as client:
+            yield client
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started herein leaves Ctrl-C, which a terminal sends to every process, to this one.
+
+    A blocked signal stays blocked in threads and processes that are begun, from their first moment.
+    """
+    resource_tracker.ensure_running()  # which unblocks it where it has to be started itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -192,6 +192,32 @@ def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path):
     assert 3 <= len(rows(folder)) < 200
 
 
+def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text(LONGER, encoding="utf-8")
+    process = start(study, "-o", tmp_path / "out", "--workers", 2)
+    workers, end = [], time.monotonic() + 60
+    while len(workers) < 2 and process.poll() is None and time.monotonic() < end:
+        every = [Path(f"/proc/{name}") for name in os.listdir("/proc") if name.isdecimal()]
+        workers = [one for one in every if _is_worker_of(process.pid, one)]
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert len(workers) == 2
+    assert process.returncode == 130
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+
+
+def _is_worker_of(session, process):
+    """Whether a process is of that session, and one of Dask's that is at its imports."""
+    try:
+        if os.getsid(int(process.name)) != session:
+            return False
+        spawned = b"spawn_main" in (process / "cmdline").read_bytes()
+        return spawned and b"/_asyncio" in (process / "maps").read_bytes()
+    except OSError:
+        return False
+
+
 def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(ringside):
     script = (
         "def main(dist):\n    dist.get_world_size() == 3 and os.kill(os.getpid(), 9)\n    dist.barrier()\n"
