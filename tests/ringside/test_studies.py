@@ -139,7 +139,12 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"ask": STAR + " {nic}"}, "nothing says what {nic} is"),
         ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic has no place in what is asked"),
         ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
-        ({"grid": {"ranks": [True], "size": ["4K"]}}, "ranks"),
+        (
+            {"grid": {"ranks": [True], "size": ["4K"]}},
+            "grid.ranks.0: YAML reads True there; put what is meant",
+        ),
+        ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
+        ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
         ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 stands there twice"),
         ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot has no place"),
         ({"grids": {}}, "grids"),
@@ -151,6 +156,11 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"sample": {"points": 3, "draws": {"size": {"from": 0, "to": 9, "scale": "log"}}}}, "above 0"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "x", "to": 9}}}}, "no number with a unit"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}}, "no number with a unit"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "-1e308", "to": "1e308"}}}}, "is too far"),
+        (
+            {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
+            "from 1e-200 to 1e200 is too far; write ends that are nearer",
+        ),
         ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one of them out"),
         (
             {"grid": {"ranks": list(range(2000)), "size": list(range(2000))}},
@@ -162,6 +172,7 @@ def test_a_study_that_cannot_be_made_is_refused(changes, message):
     with pytest.raises(StudyError) as refused:
         study(**changes)
     assert message in str(refused.value)
+    assert ": :" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "3", "[1]", "{", "1: 2", "ask: [1]", "a: &a [*a]", "ask: x\nask: y"])
