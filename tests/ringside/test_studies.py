@@ -141,7 +141,7 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
         (
             {"grid": {"ranks": [True], "size": ["4K"]}},
-            "grid.ranks.0: YAML reads True there; put what is meant",
+            "grid.ranks.0: YAML reads True there; put what",
         ),
         ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
         ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
