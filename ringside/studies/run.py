@@ -6,8 +6,8 @@ does the work.
 
 import logging
 import signal
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import groupby, islice
 from multiprocessing import resource_tracker
@@ -118,31 +118,27 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
     for future in coming:
         batch = asked.pop(future)
         submit(islice(waiting, 1))
-        error = _error_of(future)
-        if error is None:
-            yield future.result()
-        elif not isinstance(error, KilledWorker):
-            raise error
-        elif len(batch) > 1:
-            submit([point] for point in batch)
-        else:
+        try:
+            rows = future.result()
+        except CancelledError:
+            raise RuntimeError(
+                "the Dask cluster is gone; the same command goes on where this one was"
+            ) from None
+        except KilledWorker:
+            if len(batch) > 1:
+                submit([point] for point in batch)
+                continue
             ((number, values),) = batch
             what = "the process that asked it died, perhaps for want of memory"
-            yield [{"point": number, **values, "error": what}]
-
-
-def _error_of(future: "Future[list[Row]]") -> BaseException | None:
-    try:
-        error: BaseException | None = future.exception()
-    except CancelledError:
-        raise RuntimeError("the Dask cluster is gone; the same command goes on where this one was") from None
-    return error
+            rows = [{"point": number, **values, "error": what}]
+        yield rows
 
 
 @contextmanager
 def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
     """Who does the work: a cluster that is there, or processes that go with us."""
     from distributed import Client, LocalCluster
+    from distributed.utils import silence_logging_cmgr
 
     if scheduler:
         try:
@@ -151,7 +147,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
             raise ValueError(
                 f"--scheduler {scheduler}: no Dask scheduler there ({error}); write tcp://HOST:PORT"
             ) from None
-        with client:
+        with silence_logging_cmgr(logging.CRITICAL), client:
             yield client
         return
     with dask.config.set(_DEATHS):

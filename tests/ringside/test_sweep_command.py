@@ -44,6 +44,17 @@ sample:
 """
 
 
+CLUSTER = """
+import distributed
+cluster = distributed.LocalCluster(
+    n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+    protocol="tcp://", host="127.0.0.1",
+)
+print(cluster.scheduler_address, flush=True)
+input()
+"""
+
+
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "study.yaml"
@@ -239,6 +250,25 @@ def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, 
     assert theirs.drop(columns="elapsed_s").equals(ours.drop(columns="elapsed_s"))
     of = [sorted(part.name for part in Path(where).glob("*.parquet")) for where in ("ours", "theirs")]
     assert of[0] == of[1]
+
+
+def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
+    study, folder = tmp_path / "study.yaml", tmp_path / "out"
+    study.write_text(LONGER, encoding="utf-8")
+    scheduler = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    process = start(study, "-o", folder, "--scheduler", scheduler.stdout.readline().strip())
+    wait_for_parts(folder, 3, process)
+    scheduler.kill()
+    scheduler.communicate()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "ringside: the Dask cluster is gone; the same command goes on where this one was" in err
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+    kept = len(rows(folder))
+    process = start(study, "-o", folder, "--json")
+    assert json.loads(process.communicate(timeout=300)[0])["asked_now"] == 200 - kept
 
 
 @pytest.mark.parametrize(
