@@ -24,6 +24,9 @@ PICTURE, PAGE = "study.svg", "study.html"
 MOST_ROWS = 1000
 """Of the page's table; all of them are in the Parquet files."""
 
+NO_WORDS = "''"
+"""How an empty value is shown, as a shell writes it."""
+
 EXAMPLE = """\
 # How long is an all-reduce, on how many machines, with which network cards?
 # ringside sweep FILE -o FOLDER
@@ -192,8 +195,8 @@ def _headline(found: "Summary") -> str:
     first, target = found.effects[0], found.target
     show = (lambda value: format_duration(value, 4)) if target.endswith("_s") else shown_number
     return (
-        f"{first.parameter} matters most: mean {target} is {show(first.least)} at {first.least_at} and "
-        f"{show(first.most)} at {first.most_at}; {said}."
+        f"{first.parameter} matters most: mean {target} is {show(first.least)} at {_short(first.least_at)} "
+        f"and {show(first.most)} at {_short(first.most_at)}; {said}."
     )
 
 
@@ -208,13 +211,14 @@ def _sentences(found: "Summary", rows: Any) -> list[str]:
             told.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
     if found.effects and found.effects[0].spread > 0:
         first = found.effects[0]
-        ends = f"{first.least:.6g} at {first.least_at}, {first.most:.6g} at {first.most_at}"
+        _, least, least_at, most, most_at = _cells(first)
+        ends = f"{least} at {least_at}, {most} at {most_at}"
         told.append(f"{first.parameter} matters most: in the mean {found.target} is {ends}")
     return told
 
 
 def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value) or NO_WORDS
 
 
 def _foretell(study: "Study", workers: int | None, scheduler: str | None, *, as_json: bool) -> None:
@@ -232,5 +236,5 @@ def _foretell(study: "Study", workers: int | None, scheduler: str | None, *, as_
 
 
 def _cells(effect: "Effect") -> tuple[console.Cell, ...]:
-    ends = f"{effect.least:.6g}", effect.least_at, f"{effect.most:.6g}", effect.most_at
-    return (effect.parameter, *ends)
+    least, most = _short(effect.least), _short(effect.most)
+    return effect.parameter, least, _short(effect.least_at), most, _short(effect.most_at)

@@ -143,6 +143,15 @@ def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file,
     assert told == ["1 of 18 points", "2 of 18 points, about 16 s left", "10 of 18 points, about 1.8 s left"]
 
 
+def test_a_value_of_no_words_is_seen(ringside, file):
+    grid = "grid: {way: ['', --algorithm tree]}"
+    file.write_text(f"ask: simulate all_reduce --cluster star:8 --size 1M {{way}}\n{grid}", encoding="utf-8")
+    _, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
+    assert "# least: point 0, way '', time_s" in out, err
+    assert re.search(r"way matters most: in the mean time_s is \S+ at '', \S+ at --algorithm\s", out)
+    assert re.search(r"^ +way +\S+ +'' +\S+ +--algorithm tree$", out, re.MULTILINE)
+
+
 def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file):
     file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
