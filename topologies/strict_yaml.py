@@ -72,5 +72,5 @@ def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
                 text = str(problem["ctx"]["error"])
             case _:
                 text = f"{shown(problem['input'])}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
-        lines.append(f"{name}: {place}: {text}")
+        lines.append(": ".join(part for part in (name, place, text) if part))
     return "\n".join(lines)

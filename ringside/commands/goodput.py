@@ -204,11 +204,13 @@ def _content(
 
 def _notes(job: LongJob) -> list[str]:
     """Where the formula says something else than the simulation."""
-    if not any(cause.loses_node for cause in job.causes):
-        return []
     lost = sum(cause.per_node_s for cause in job.causes if cause.loses_node) * job.nodes
-    away = lost * job.restart.repair_s
-    return [f"in the mean {away:.2g} nodes are being repaired; the formula takes them all to be there"]
+    if not lost:
+        return []
+    return [
+        f"a node is lost every {format_span(1 / lost)} and away for {format_span(job.restart.repair_s)}; "
+        "the formula takes all of them to be there"
+    ]
 
 
 def _print(job: LongJob, known: Published | None, answers: Sequence[Goodput]) -> None:

@@ -24,6 +24,9 @@ PICTURE, PAGE = "study.svg", "study.html"
 MOST_ROWS = 1000
 """Of the page's table; all of them are in the Parquet files."""
 
+NO_WORDS = "''"
+"""How an empty value is shown, as a shell writes it."""
+
 EXAMPLE = """\
 # How long is an all-reduce, on how many machines, with which network cards?
 # ringside sweep FILE -o FOLDER
@@ -110,15 +113,20 @@ def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
     from ringside.studies.run import run as ask
 
     count, before = folder.study.count, len(folder.done())
-    asked, begun = 0, perf_counter()
+    asked, first, begun = 0, 0, 0.0
     with console.simulating("asking", count) as bar:
 
         def keep(rows: "Sequence[Row]") -> None:
-            nonlocal asked
+            nonlocal asked, first, begun
             asked += len(rows)
             done = before + asked
-            left = (perf_counter() - begun) / asked * (count - done)
-            bar.moved(done, f"{done:,} of {count:,} points, about {format_duration(left, 2)} left")
+            told = f"{done:,} of {count:,} points"
+            if first:
+                left = (perf_counter() - begun) / (asked - first) * (count - done)
+                told += f", about {format_duration(left, 2)} left"
+            else:  # before, processes started, which says nothing of what is left
+                first, begun = asked, perf_counter()
+            bar.moved(done, told)
 
         ask(folder, keep, workers=workers, scheduler=scheduler)
     return asked
@@ -187,8 +195,8 @@ def _headline(found: "Summary") -> str:
     first, target = found.effects[0], found.target
     show = (lambda value: format_duration(value, 4)) if target.endswith("_s") else shown_number
     return (
-        f"{first.parameter} matters most: mean {target} is {show(first.least)} at {first.least_at} and "
-        f"{show(first.most)} at {first.most_at}; {said}."
+        f"{first.parameter} matters most: mean {target} is {show(first.least)} at {_short(first.least_at)} "
+        f"and {show(first.most)} at {_short(first.most_at)}; {said}."
     )
 
 
@@ -203,13 +211,14 @@ def _sentences(found: "Summary", rows: Any) -> list[str]:
             told.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
     if found.effects and found.effects[0].spread > 0:
         first = found.effects[0]
-        ends = f"{first.least:.6g} at {first.least_at}, {first.most:.6g} at {first.most_at}"
+        _, least, least_at, most, most_at = _cells(first)
+        ends = f"{least} at {least_at}, {most} at {most_at}"
         told.append(f"{first.parameter} matters most: in the mean {found.target} is {ends}")
     return told
 
 
 def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value) or NO_WORDS
 
 
 def _foretell(study: "Study", workers: int | None, scheduler: str | None, *, as_json: bool) -> None:
@@ -227,5 +236,5 @@ def _foretell(study: "Study", workers: int | None, scheduler: str | None, *, as_
 
 
 def _cells(effect: "Effect") -> tuple[console.Cell, ...]:
-    ends = f"{effect.least:.6g}", effect.least_at, f"{effect.most:.6g}", effect.most_at
-    return (effect.parameter, *ends)
+    least, most = _short(effect.least), _short(effect.most)
+    return effect.parameter, least, _short(effect.least_at), most, _short(effect.most_at)

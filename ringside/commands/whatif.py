@@ -72,16 +72,23 @@ def command(
 def _row(one: Changed, first: Changed) -> dict[str, Any]:
     found = {
         "change": one.change, "cluster": one.asked.cluster, "settings": dict(one.asked.figures),
-        "ranks": one.ranks, "time_s": one.time_s, "times": one.time_s / first.time_s if first.time_s else 1.0,
+        "ranks": one.ranks, "time_s": one.time_s, "times": _times(one, first),
         "by": one.way, "limit": one.limit, "share": one.share, "busiest": one.busiest, "busy": one.busy,
     }  # fmt: skip
     return found if one.throughput is None else {**found, "throughput": one.throughput}
 
 
+def _times(one: Changed, first: Changed) -> float | None:
+    """How many times as long as the question as it is; of no time nothing is so many times as long."""
+    if first.time_s:
+        return one.time_s / first.time_s
+    return None if one.time_s else 1.0
+
+
 def _cells(one: Changed, first: Changed) -> tuple[console.Cell, ...]:
-    times = one.time_s / first.time_s if first.time_s else 1.0
+    times = _times(one, first)
     return (
-        *(one.change or "as_is", one.time_s * 1e3, f"{times:.4g}"),
+        *(one.change or "as_is", one.time_s * 1e3, "-" if times is None else f"{times:.4g}"),
         *(one.limit.replace(" ", "_"), one.share * 100),
         *(one.busiest.replace(" ", "_") or "-", one.busy * 100, one.way, one.ranks),
     )

@@ -1,7 +1,6 @@
 """What a worker does: ask the command line of one point, and make one flat row of its answer."""
 
 import math
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -39,11 +38,6 @@ def row_of(ask: str, point: int, values: Mapping[str, str]) -> Row:
 def rows_of(ask: str, points: Sequence[Point]) -> list[Row]:
     """The rows of several points, in order."""
     return [row_of(ask, *point) for point in points]
-
-
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to every process, to the one that gives the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _asked(ask: str, values: Mapping[str, str]) -> tuple[Row, str | None]:

@@ -46,11 +46,7 @@ class Folder:
 
     def done(self) -> set[int]:
         """The points that have a row."""
-        return {
-            point
-            for part in self.parts
-            for point in pq.read_table(part, columns=["point"])["point"].to_pylist()
-        }
+        return {point for part in self.parts for point in _table(part)["point"].to_pylist()}
 
     def learn(self, row: Row) -> None:
         """Take the columns of the first answer for those of every file."""
@@ -72,7 +68,7 @@ class Folder:
 
     def read(self) -> pd.DataFrame:
         """All rows that are there, in order of their points."""
-        tables = [self._schema(self.columns).empty_table(), *map(pq.read_table, self.parts)]
+        tables = [self._schema(self.columns).empty_table(), *map(_table, self.parts)]
         rows: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas()
         last = ["error", CLOCK]
         return rows.sort_values("point", ignore_index=True)[[*rows.columns.drop(last), *last]]
@@ -108,14 +104,7 @@ def opened(path: Path, study: Study) -> Iterator[Folder]:
     """The folder of a study, begun or gone on with; refuse one of another study, or in use."""
     if path.exists() and not path.is_dir():
         raise StudyError(f"{path}: it is no folder; write a new one after -o")
-    path.mkdir(parents=True, exist_ok=True)
-    if not (path / MANIFEST).exists() and any(not _is_passing(file) for file in path.iterdir()):
-        raise StudyError(f"{path}: it holds something else than a study; write a new folder after -o")
-    with (path / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyError(f"{path}: another process is at this study; wait for it, or stop it") from None
+    with _locked(path):
         for file in path.iterdir():
             if _is_passing(file) and file.name != _LOCK:
                 file.unlink()
@@ -125,6 +114,39 @@ def opened(path: Path, study: Study) -> Iterator[Folder]:
         else:
             folder._write_manifest()
         yield folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The folder, made where it is not there, for this process alone."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not (path / MANIFEST).exists() and any(not _is_passing(file) for file in path.iterdir()):
+            raise StudyError(f"{path}: it holds something else than a study; write a new folder after -o")
+        lock = (path / _LOCK).open("w")
+    except OSError as error:
+        raise StudyError(
+            f"{path}: nothing can be written there: {error.strerror}; write another folder after -o"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudyError(f"{path}: another process is at this study; wait for it, or stop it") from None
+        yield
+
+
+def _table(part: Path) -> pa.Table:
+    """The rows of a part file; refuse what is none, which no kill leaves but a disk may."""
+    try:
+        table = pq.read_table(part)
+    except (OSError, pa.ArrowException):
+        table = None
+    if table is None or not {"point", "error", CLOCK} <= {*table.column_names}:
+        raise StudyError(
+            f"{part}: it is damaged, or no part of a study; delete it, and its points are asked again"
+        )
+    return table
 
 
 def _is_passing(file: Path) -> bool:
@@ -137,6 +159,8 @@ def _same_study(path: Path, study: Study) -> dict[str, str]:
     try:
         found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         before, made_by, columns = dict(found["study"]), found["version"], dict(found["columns"])
+        if not {*columns.values()} <= {*_TYPES}:
+            raise ValueError("columns of no known type")
     except (OSError, ValueError, KeyError, TypeError):
         raise StudyError(f"{path / MANIFEST}: cannot be read; write a new folder after -o") from None
     now = _plain(study)

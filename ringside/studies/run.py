@@ -5,17 +5,19 @@ does the work.
 """
 
 import logging
-from asyncio import CancelledError
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import groupby, islice
+from multiprocessing import resource_tracker
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import dask
 from dask.system import CPU_COUNT
 
-from ringside.studies.asking import Point, Row, ignore_interrupts, rows_of
+from ringside.studies.asking import Point, Row, rows_of
 from ringside.studies.folder import Folder
 from ringside.studies.study import Study
 
@@ -116,31 +118,27 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
     for future in coming:
         batch = asked.pop(future)
         submit(islice(waiting, 1))
-        error = _error_of(future)
-        if error is None:
-            yield future.result()
-        elif not isinstance(error, KilledWorker):
-            raise error
-        elif len(batch) > 1:
-            submit([point] for point in batch)
-        else:
+        try:
+            rows = future.result()
+        except CancelledError:
+            raise RuntimeError(
+                "the Dask cluster is gone; the same command goes on where this one was"
+            ) from None
+        except KilledWorker:
+            if len(batch) > 1:
+                submit([point] for point in batch)
+                continue
             ((number, values),) = batch
             what = "the process that asked it died, perhaps for want of memory"
-            yield [{"point": number, **values, "error": what}]
-
-
-def _error_of(future: "Future[list[Row]]") -> BaseException | None:
-    try:
-        error: BaseException | None = future.exception()
-    except CancelledError:
-        raise RuntimeError("the Dask cluster is gone; the same command goes on where this one was") from None
-    return error
+            rows = [{"point": number, **values, "error": what}]
+        yield rows
 
 
 @contextmanager
 def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
     """Who does the work: a cluster that is there, or processes that go with us."""
     from distributed import Client, LocalCluster
+    from distributed.utils import silence_logging_cmgr
 
     if scheduler:
         try:
@@ -149,18 +147,30 @@ def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
             raise ValueError(
                 f"--scheduler {scheduler}: no Dask scheduler there ({error}); write tcp://HOST:PORT"
             ) from None
-        with client:
+        with silence_logging_cmgr(logging.CRITICAL), client:
             yield client
         return
-    with (
-        dask.config.set(_DEATHS),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        client.run(ignore_interrupts)
-        yield client
+    with dask.config.set(_DEATHS):
+        with _uninterrupted():
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster, set_as_default=False) as client:
+            yield client
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started herein leaves Ctrl-C, which a terminal sends to every process, to this one.
+
+    A blocked signal stays blocked in threads and processes that are begun, from their first moment.
+    """
+    resource_tracker.ensure_running()  # which unblocks it where it has to be started itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -33,6 +33,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from topologies import strict_yaml
 from topologies.disk import regular
+from topologies.units import shown
 
 ANSWERS = {
     "simulate": "time_s",
@@ -77,8 +78,10 @@ class StudyError(ValueError):
 
 
 def _text(value: object) -> object:
-    """A value as it stands on a command line."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    """A value as it stands on a command line; YAML reads ``on``, ``no`` and ``~`` as no text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"YAML reads {shown(value)} there; put what is meant between quotation marks")
+    return str(value)
 
 
 Value = Annotated[str, BeforeValidator(_text)]
@@ -104,6 +107,8 @@ class Draw(_Strict):
         if not low < high or (self.scale == "log" and low <= 0):
             above = "two numbers above 0" if self.scale == "log" else "two numbers"
             raise ValueError(f"from {self.first} to {self.last}; write {above}, the smaller one first")
+        if not math.isfinite(high / low if self.scale == "log" else high - low):
+            raise ValueError(f"from {self.first} to {self.last} is too far; write ends that are nearer")
         return self
 
     def at(self, share: float) -> str:

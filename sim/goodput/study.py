@@ -69,7 +69,7 @@ def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) 
     ]
     walls = np.array([one.wall_s for one in lives])
     mean = float(walls.mean())
-    error = _Z99 * float(walls.std(ddof=1)) / math.sqrt(trials)
+    error = within99(trials) * float(walls.std(ddof=1)) / math.sqrt(trials)
     low, middle, high = (float(q) for q in np.quantile(job.work_s / walls, QUANTILES))
     return Goodput(
         interval_s=interval_s,
@@ -93,6 +93,21 @@ def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) 
         lost_s={
             cause.name: float(np.mean([one.lost_s[cause.name] for one in lives])) for cause in job.causes
         },
+    )
+
+
+def within99(trials: int) -> float:
+    """Within so many standard errors of the mean of some lives the true one lies in 99 % of all cases.
+
+    Student's t of ``trials - 1`` degrees of freedom by its expansion about the normal distribution, 26.7.5
+    of Abramowitz and Stegun's handbook; from 10 lives on within a thousandth.
+    """
+    z, free = _Z99, trials - 1
+    return (
+        z
+        + (z**3 + z) / (4 * free)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * free**3)
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -138,7 +139,12 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"ask": STAR + " {nic}"}, "nothing says what {nic} is"),
         ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic has no place in what is asked"),
         ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
-        ({"grid": {"ranks": [True], "size": ["4K"]}}, "ranks"),
+        (
+            {"grid": {"ranks": [True], "size": ["4K"]}},
+            "grid.ranks.0: YAML reads True there; put what",
+        ),
+        ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
+        ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
         ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 stands there twice"),
         ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot has no place"),
         ({"grids": {}}, "grids"),
@@ -150,6 +156,11 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"sample": {"points": 3, "draws": {"size": {"from": 0, "to": 9, "scale": "log"}}}}, "above 0"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "x", "to": 9}}}}, "no number with a unit"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}}, "no number with a unit"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "-1e308", "to": "1e308"}}}}, "is too far"),
+        (
+            {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
+            "from 1e-200 to 1e200 is too far; write ends that are nearer",
+        ),
         ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one of them out"),
         (
             {"grid": {"ranks": list(range(2000)), "size": list(range(2000))}},
@@ -161,6 +172,7 @@ def test_a_study_that_cannot_be_made_is_refused(changes, message):
     with pytest.raises(StudyError) as refused:
         study(**changes)
     assert message in str(refused.value)
+    assert ": :" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "3", "[1]", "{", "1: 2", "ask: [1]", "a: &a [*a]", "ask: x\nask: y"])
@@ -241,8 +253,45 @@ def test_a_changed_study_another_version_or_two_at_once_are_refused(tmp_path):
     manifest.write_text(manifest.read_text().replace('"version": "', '"version": "9'), encoding="utf-8")
     with pytest.raises(StudyError, match="whose answers may differ"), opened(tmp_path, study()):
         pass
-    manifest.write_text("{", encoding="utf-8")
-    with pytest.raises(StudyError, match="cannot be read"), opened(tmp_path, study()):
+    of_no_type = manifest.read_text().replace('"9', '"').replace("{}", '{"time_s": "complex"}')
+    for damaged in ("{", "[]", of_no_type):
+        manifest.write_text(damaged, encoding="utf-8")
+        with pytest.raises(StudyError, match="cannot be read"), opened(tmp_path, study()):
+            pass
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:500], lambda _: b"", lambda _: b"a,b\n1,2\n"])
+def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, damage):
+    found = study()
+    with opened(tmp_path, found) as folder:
+        folder.write(rows(found)[:2])
+        folder.write(rows(found)[2:])
+    part = folder.parts[1]
+    part.write_bytes(damage(part.read_bytes()))
+    says = r"part-00000002.parquet: it is damaged.*; delete it, and its points are asked again"
+    with opened(tmp_path, found) as folder:
+        for ask in (folder.done, folder.read):
+            with pytest.raises(StudyError, match=says):
+                ask()
+        part.unlink()
+        assert folder.done() == {0, 1}
+
+
+def test_a_parquet_file_of_something_else_is_no_part(tmp_path):
+    with opened(tmp_path, study()) as folder:
+        pd.DataFrame({"point": [1]}).to_parquet(tmp_path / "part-00000001.parquet")
+        with pytest.raises(StudyError, match="no part of a study; delete it"):
+            folder.done()
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("/proc/study", "No such file or directory"), ("file/study", "Not a directory")]
+)
+def test_a_place_where_nothing_can_be_written_is_refused(tmp_path, monkeypatch, folder, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    says = f"{folder}: nothing can be written there: {reason}; write another folder after -o"
+    with pytest.raises(StudyError, match=says), opened(Path(folder), study()):
         pass
 
 

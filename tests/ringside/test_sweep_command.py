@@ -44,6 +44,17 @@ sample:
 """
 
 
+CLUSTER = """
+import distributed
+cluster = distributed.LocalCluster(
+    n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+    protocol="tcp://", host="127.0.0.1",
+)
+print(cluster.scheduler_address, flush=True)
+input()
+"""
+
+
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "study.yaml"
@@ -114,6 +125,33 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     assert rows("out").equals(found)
 
 
+def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file, tmp_path):
+    from ringside.commands import sweep
+    from ringside.studies import folder, run
+
+    clock, told = iter([100.0, 101.0, 102.0]), []
+    monkeypatch.setattr(sweep, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(console.Ticker, "moved", lambda _, done, what: told.append(what))
+
+    def ask(_, keep, **__):
+        for count in (1, 1, 8):
+            keep([{}] * count)
+
+    monkeypatch.setattr(run, "run", ask)
+    with folder.opened(tmp_path / "out", loads(STUDY, "study")) as found:
+        sweep._ask(found, None, None)
+    assert told == ["1 of 18 points", "2 of 18 points, about 16 s left", "10 of 18 points, about 1.8 s left"]
+
+
+def test_a_value_of_no_words_is_seen(ringside, file):
+    grid = "grid: {way: ['', --algorithm tree]}"
+    file.write_text(f"ask: simulate all_reduce --cluster star:8 --size 1M {{way}}\n{grid}", encoding="utf-8")
+    _, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
+    assert "# least: point 0, way '', time_s" in out, err
+    assert re.search(r"way matters most: in the mean time_s is \S+ at '', \S+ at --algorithm\s", out)
+    assert re.search(r"^ +way +\S+ +'' +\S+ +--algorithm tree$", out, re.MULTILINE)
+
+
 def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file):
     file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
@@ -174,6 +212,32 @@ def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path):
     assert 3 <= len(rows(folder)) < 200
 
 
+def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text(LONGER, encoding="utf-8")
+    process = start(study, "-o", tmp_path / "out", "--workers", 2)
+    workers, end = [], time.monotonic() + 60
+    while len(workers) < 2 and process.poll() is None and time.monotonic() < end:
+        every = [Path(f"/proc/{name}") for name in os.listdir("/proc") if name.isdecimal()]
+        workers = [one for one in every if _is_worker_of(process.pid, one)]
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert len(workers) == 2
+    assert process.returncode == 130
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+
+
+def _is_worker_of(session, process):
+    """Whether a process is of that session, and one of Dask's that is at its imports."""
+    try:
+        if os.getsid(int(process.name)) != session:
+            return False
+        spawned = b"spawn_main" in (process / "cmdline").read_bytes()
+        return spawned and b"/_asyncio" in (process / "maps").read_bytes()
+    except OSError:
+        return False
+
+
 def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(ringside):
     script = (
         "def main(dist):\n    dist.get_world_size() == 3 and os.kill(os.getpid(), 9)\n    dist.barrier()\n"
@@ -195,6 +259,25 @@ def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, 
     assert theirs.drop(columns="elapsed_s").equals(ours.drop(columns="elapsed_s"))
     of = [sorted(part.name for part in Path(where).glob("*.parquet")) for where in ("ours", "theirs")]
     assert of[0] == of[1]
+
+
+def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
+    study, folder = tmp_path / "study.yaml", tmp_path / "out"
+    study.write_text(LONGER, encoding="utf-8")
+    scheduler = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    process = start(study, "-o", folder, "--scheduler", scheduler.stdout.readline().strip())
+    wait_for_parts(folder, 3, process)
+    scheduler.kill()
+    scheduler.communicate()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "ringside: the Dask cluster is gone; the same command goes on where this one was" in err
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+    kept = len(rows(folder))
+    process = start(study, "-o", folder, "--json")
+    assert json.loads(process.communicate(timeout=300)[0])["asked_now"] == 200 - kept
 
 
 @pytest.mark.parametrize(

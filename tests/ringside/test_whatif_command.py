@@ -64,6 +64,13 @@ def test_a_training_is_limited_by_compute_or_by_what_nothing_hides(rows):
     assert found[""]["throughput"] > found["bandwidth=0.001x"]["throughput"]
 
 
+def test_what_takes_no_time_has_no_multiple(rows, ringside):
+    words = "all_reduce --cluster star:1 --size 1M --try bandwidth=2x --try nodes=2x"
+    assert [row["times"] for row in rows(words).values()] == [1, 1, None]
+    _, out, _ = ringside("whatif", *words.split())
+    assert [line.split()[2] for line in out.splitlines() if not line.startswith("#")] == ["1", "1", "-"]
+
+
 def test_a_table_says_the_same(ringside):
     code, out, err = ringside(*"whatif broadcast --cluster star:4 --size 1M --try nodes=2x".split())
     assert code == 0, err

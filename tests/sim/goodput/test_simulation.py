@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from sim.goodput import simulate
 from sim.goodput.formulas import best_interval, expected_goodput
@@ -23,7 +24,7 @@ from sim.goodput.simulate import (
     live,
     random_strikes,
 )
-from sim.goodput.study import around, study
+from sim.goodput.study import around, study, within99
 
 HOUR = 3600.0
 CRASH, LOSS, HANG = Cause("crash", 0.0), Cause("loss", 0.0, loses_node=True), Cause("hang", 0.0, hangs=True)
@@ -60,6 +61,11 @@ def test_simulation_and_exact_expectation_agree_within_one_percent(mtbf_h, off, 
     assert found.simulated == pytest.approx(found.expected, rel=0.01)
     assert found.low99 <= found.simulated <= found.high99
     assert found.p5 <= found.p50 <= found.p95
+
+
+@pytest.mark.parametrize("trials", [10, 11, 40, 1000, 100_000])
+def test_an_interval_of_few_lives_is_as_wide_as_students(trials):
+    assert within99(trials) == pytest.approx(stats.t.ppf(0.995, trials - 1), rel=1e-3)
 
 
 def test_causes_that_are_noticed_differently_agree_too():
