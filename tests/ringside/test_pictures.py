@@ -14,6 +14,7 @@ from matplotlib.collections import LineCollection, PathCollection, PolyCollectio
 from matplotlib.text import Text
 
 from ringside.pictures import (
+    comparison,
     curves,
     disturbance,
     picks,
@@ -26,6 +27,8 @@ from ringside.pictures import (
 )
 from ringside.pictures.bins import occupied, prevailing
 from validation.emulated.collectives import MeasuredCase
+
+LOG = Path(__file__).parents[1] / "validation/data/v2.13_two_nodes.log"
 
 PAGE = 8.3 / 830
 """Inches of a README's pixel."""
@@ -44,7 +47,17 @@ def draw(ringside, monkeypatch):
             figure.draw_without_rendering()
         drawn.append(figure)
 
-    for module in (curves, disturbance, picks, pipeline, timeline, topology, training, validation):
+    for module in (
+        comparison,
+        curves,
+        disturbance,
+        picks,
+        pipeline,
+        timeline,
+        topology,
+        training,
+        validation,
+    ):
         monkeypatch.setattr(module, "save", keep)
 
     def run(words):
@@ -345,3 +358,9 @@ def test_the_legend_of_draws_stands_beside_them(draw):
     assert axes.get_title("left") == "direct all_reduce of 1 MiB on 4 ranks, disturbed"
     legend = axes.get_legend().get_window_extent()
     assert legend.y1 < axes.get_window_extent().y0
+
+
+def test_measured_points_stand_on_a_scale_of_plain_times(draw):
+    above, below = draw(f"compare {LOG} --cluster dgx-a100:2 --plot c.png").axes
+    assert {label.get_text().split()[-1] for label in above.get_yticklabels(which="both")} <= {"us", "ms"}
+    assert below.yaxis.label.get_window_extent().y1 < above.get_window_extent().y0
