@@ -69,9 +69,11 @@ def main() -> None:
         _complain(f"interrupted; {_kept()}")
         raise
     except BrokenPipeError:
-        # whoever read our output has enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _stop_writing()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # of which the command-line library makes exit 1
+            _stop_writing()
+        raise
     except Exception as error:
         if os.environ.get("RINGSIDE_DEBUG") == "1":
             traceback.print_exception(error)
@@ -81,7 +83,7 @@ def main() -> None:
 
 def app() -> None:
     """Run the command that the command line names."""
-    commands(_called(_words()))()
+    commands(_called(_words()))(prog_name="ringside")  # however it was started: completion asks by this name
 
 
 def commands(called: Collection[str]) -> typer.Typer:
@@ -208,6 +210,12 @@ def _common(
 
 def _not_called() -> None:
     """Stands for a command of which only the name is told."""
+
+
+def _stop_writing() -> None:
+    """End well: whoever read our output has enough of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 class _Interrupted(SystemExit):

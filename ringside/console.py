@@ -153,7 +153,8 @@ def check_sizes(context: typer.Context) -> None:
 def left_out(rows: int) -> None:
     """Say how many rows of what was read had no usable time, if any."""
     if rows:
-        print(f"ringside: {rows} rows without a usable time were left out", file=sys.stderr)
+        what = "1 row without a usable time was" if rows == 1 else f"{rows} rows without a usable time were"
+        print(f"ringside: {what} left out", file=sys.stderr)
 
 
 @contextmanager

@@ -153,6 +153,9 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
         return AUTO
     if text.startswith(FAMILY):
         return family(text)
+    if not Path(text).exists():
+        known = one_of((AUTO, NONE), text, also=f", {FAMILY}NAME, or a file that is there")
+        raise CalibrationError(f"{text}: no such file; write {known}")
     found = read(Path(text))
     log.info("calibration of %s, of %s, read from %s", found.cluster, found.date, text)
     if found.nccl:

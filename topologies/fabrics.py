@@ -93,7 +93,7 @@ def rail_optimized(
     latency: Seconds = 5e-6,
     hop_latency: Seconds = HOP_LATENCY,
 ) -> Topology:
-    """A fat tree whose leaves each join one rail: the ranks with one number in their machines of ``rails``.
+    """A fat tree whose leaves each join one rail: ranks that are alike in their machines.
 
     As NVIDIA's DGX SuperPOD reference architecture (RA-11333-001, 2023) cables cards: 32 machines of 8 hang
     on 8 leaves of 64 ports. Here ranks stand for cards, and nothing joins those of a machine but the fabric;

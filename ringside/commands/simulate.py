@@ -12,7 +12,7 @@ import typer
 from ringside import console, options
 from ringside.anchor import calibration_of
 from ringside.commands.simulate_file import file_of, given
-from ringside.commands.simulate_links import Links, content_of, links_of, show
+from ringside.commands.simulate_links import Links, content_of, links_of, named, show
 from ringside.commands.simulate_links import draw as draw_links
 from ringside.commands.simulate_nodes import clusters_of
 from ringside.commands.simulate_nodes import draw as draw_curves
@@ -212,8 +212,7 @@ def _disturbed(
         request.disturbances, disturbance,
         lambda draw: collective_once(library, collective, candidate, request.engine, draw), prediction.time_s,
     )  # fmt: skip
-    what = f"{prediction.algorithm} {collective.kind} of {collective.nbytes} B on {collective.ranks} ranks"
-    found.write(f"{what}, disturbed", request.plot)
+    found.write(f"{named(prediction)}, disturbed", request.plot)
     return found
 
 

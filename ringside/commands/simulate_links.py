@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from sim.collective import Collective
 from sim.libraries.library import Library, Prediction
 from sim.libraries.scheduled import Scheduled
 from sim.network.load import Load, counted
+from topologies.units import format_size
 
 HEADS = (
     *(("link", ""), ("bytes", "(B)"), ("busy", "(%)"), ("messages", "")),
@@ -49,8 +49,7 @@ def content_of(links: Links, top: int) -> dict[str, Any]:
 
 def show(links: Links, top: int) -> None:
     """Print the busiest links as a table."""
-    collective = links.prediction.collective
-    comments = [f"busiest links of {_words(links, collective)}"]
+    comments = [f"busiest links of {named(links.prediction)}"]
     comments += [links.note] if links.note else []
     found = links.load.links() if links.load else []
     if len(found) > top:
@@ -75,7 +74,8 @@ def draw(links: Links, library: Library, path: Path) -> None:
     draw_topology(library.graph, path, busy={one.link: one.busy for one in links.load.links()})
 
 
-def _words(links: Links, collective: Collective) -> str:
-    return (
-        f"{links.prediction.algorithm} {collective.kind} of {collective.nbytes} B on {collective.ranks} ranks"
-    )
+def named(prediction: Prediction) -> str:
+    """What was asked, as titles say it: ``ring all_reduce of 1 MiB on 8 ranks``."""
+    collective = prediction.collective
+    size = format_size(collective.nbytes)
+    return f"{prediction.algorithm} {collective.kind} of {size} on {collective.ranks} ranks"

@@ -171,7 +171,9 @@ def _tell(folder: "Folder", asked: int, html: Path | None, *, as_json: bool) -> 
 def _page(study: "Study", rows: Any, found: "Summary", sentences: list[str], raw: Mapping[str, Any]) -> Page:
     from ringside.report.study import study_figures
 
-    shown = rows.head(MOST_ROWS).dropna(axis="columns", how="all")
+    some = rows.head(MOST_ROWS).dropna(axis="columns", how="all")
+    asked = [name for name in some if name in ("point", *study.parameters, study.target)]
+    shown = some[[*asked, *(name for name in some if name not in asked)]]
     left = f", the first {MOST_ROWS:,} of {len(rows):,}" if len(rows) > MOST_ROWS else ""
     effects = Table("What matters most", HEADS, [_cells(effect) for effect in found.effects])
     cells = shown.astype(object).where(shown.notna(), None).to_numpy().tolist()

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
+from ringside.pictures.curves import mark_log
 from ringside.pictures.style import STYLE, save
 from topologies.units import format_duration, format_size
 from validation.compare import Compared
@@ -36,11 +37,11 @@ def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
             above.set_title(f"{shape[1]} ranks{nodes}")
             _dress(above, below, sorted({row.record.nbytes for row in here}))
         axes[0][0].set_ylabel("time")
-        axes[1][0].set_ylabel("predicted / measured − 1")
+        axes[1][0].set_ylabel("error: predicted /\nmeasured − 1")
         points = "points measured"
         if any(row.set == "fitted" for row in rows):
             points += " (hollow: fitted, filled: held out)"
-        axes[0][0].legend(title=f"lines predicted, {points}", fontsize=9, title_fontsize=9)
+        axes[0][0].legend(title=f"lines predicted with their band, {points}", fontsize=9, title_fontsize=9)
         save(figure, path)
 
 
@@ -70,7 +71,8 @@ def _draw_way(
 
 
 def _dress(above: Axes, below: Axes, sizes: list[int]) -> None:
-    above.set(xscale="log", yscale="log")
+    above.set_xscale("log")
+    mark_log(above)
     above.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
     below.axhline(0, color="0.3", linewidth=1)
     below.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -78,6 +78,14 @@ def draw_curves(points: Sequence[Point], title: str, path: Path) -> None:
         save(figure, path)
 
 
+def mark_log(axes: Axes) -> None:
+    """A logarithmic scale upwards with a mark at each power of ten, and at 2 and 5 where powers are few."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
 def _spread(names: list[str]) -> list[str]:
     """As many as can be told apart, the first and the last among them."""
     if len(names) <= MOST_CURVES:
@@ -133,9 +141,7 @@ def _dress(axes: Axes, points: Sequence[Point], *, over_nodes: bool) -> None:
     if min(places) > 0:
         axes.set_xscale("log", base=2)
     if min(point.time_s for point in points) > 0:
-        axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        mark_log(axes)
     every = -(-len(places) // 8)
     words = [str(place) if over_nodes else format_size(place) for place in places[::every]]
     axes.set_xticks(places[::every], words, fontsize=8)

@@ -58,4 +58,4 @@ def _draw_times(axes: Axes, drawn: Drawn, quantiles: Mapping[str, float]) -> Non
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
     axes.set_ylabel("draws that take no longer")
-    axes.legend()
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import networkx as nx
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
@@ -24,6 +25,8 @@ _MAX_WIDTH = 9.6
 
 _SUMMARISED = 32
 """Ranks from which one machine is drawn for all that are like it."""
+
+_ARC_POINTS = 25
 
 _BUSY = "cividis_r"
 """From light to dark, in grey too."""
@@ -45,7 +48,7 @@ def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None 
         axes = figure.subplots()
         cables = list({frozenset(edge): edge for edge in shown.edges}.values())
         if busy is None:
-            nx.draw_networkx_edges(shown, place, edgelist=cables, ax=axes, arrows=False, edge_color="0.6")
+            axes.add_collection(LineCollection(_courses(place, cables), colors="0.6", linewidths=1, zorder=0))
         else:
             _draw_busy(figure, axes, place, cables, busy)
         for kind, (colour, shape) in _NODE_LOOKS.items():
@@ -128,6 +131,31 @@ def _places(
     return place, boxes
 
 
+def _courses(
+    place: Mapping[str, tuple[float, float]], cables: list[tuple[str, str]]
+) -> list[list[tuple[float, float]]]:
+    """The points of each cable's line: straight, but in an arc past nodes that stand between its ends.
+
+    Arcs of the lowest tier hang, others rise; a longer one goes further out, so none hides another.
+    """
+    tiers: dict[float, list[float]] = {}
+    for x, y in place.values():
+        tiers.setdefault(y, []).append(x)
+    number = {(x, y): at for y, row in tiers.items() for at, x in enumerate(sorted(row))}
+    lowest = min(tiers)
+    found = []
+    for (x, y), end in ((place[a], place[b]) for a, b in cables):
+        passed = abs(number[end] - number[x, y]) - 1 if end[1] == y else 0
+        if not passed:
+            found.append([(x, y), end])
+            continue
+        height = (0.15 + 0.25 * passed / len(tiers[y])) * (-1 if y == lowest else 1)
+        found.append(
+            [(x + (end[0] - x) * at, y + 4 * height * at * (1 - at)) for at in np.linspace(0, 1, _ARC_POINTS)]
+        )
+    return found
+
+
 def _draw_busy(
     figure: Figure,
     axes: Axes,
@@ -139,7 +167,7 @@ def _draw_busy(
     share = {(a, b): max(busy.get(f"{a} -> {b}", 0.0), busy.get(f"{b} -> {a}", 0.0)) for a, b in cables}
     ordered = sorted(cables, key=share.__getitem__)
     lines = LineCollection(
-        [(place[a], place[b]) for a, b in ordered],
+        _courses(place, ordered),
         cmap=_BUSY, norm=Normalize(0.0, 1.0), array=[share[cable] for cable in ordered],
         linewidths=[0.6 + 3.4 * share[cable] for cable in ordered], zorder=0,
     )  # fmt: skip

@@ -31,7 +31,8 @@ def chart(height: int = 450, **layout: Any) -> go.Figure:
         template="none", height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12}, margin={"l": 10, "r": 10, "t": 30, "b": 10},
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
-        hoverlabel={"align": "left"}, hovermode="closest", dragmode=False, **layout,
+        hoverlabel={"align": "left"}, hovermode="closest", dragmode=False,
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": "#888", "activecolor": COLOURS[0]}, **layout,
     )  # fmt: skip
     figure.update_xaxes(automargin=True, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)

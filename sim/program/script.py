@@ -32,6 +32,8 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
         raise ScriptError(f"eager is NCCL's, and {library} makes its groups at once; leave it out")
     if path.is_dir():
         raise ScriptError(f"{path} is a folder; write a file with def main(dist): ...")
+    if not path.exists():
+        raise ScriptError(f"{path}: no such file; write the name of one with def main(dist): ...")
     regular(path)
 
     def main(dist: Distributed) -> None:

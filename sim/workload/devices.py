@@ -72,8 +72,9 @@ class Device:
     def peak(self, precision: str) -> float:
         """FLOP/s in ``precision``."""
         if precision not in self.flops_per_s:
-            allowed = ", ".join(self.flops_per_s)
-            raise ValueError(f"{self.name} has no peak for {precision!r}; write one of {allowed}")
+            raise ValueError(
+                f"{self.name} has no peak for {precision!r}; write {one_of(self.flops_per_s, precision)}"
+            )
         return self.flops_per_s[precision]
 
     @property

@@ -54,7 +54,7 @@ WORDS = [
     ("simulate all_reduce --cluster star:4 -f two", "'-f'"),
     # files that are not there or cannot be written
     (f"{SIMULATE} --trace no/such/folder/t.json", "write another path"),
-    (f"{SIMULATE} --calibration no.yaml", "cannot be read"),
+    (f"{SIMULATE} --calibration no.yaml", "no.yaml: no such file; write one of auto, none, family:NAME"),
     ("simulate all_reduce --cluster star:4 --trace t.json", "a trace shows one size"),
     # other tools' formats
     (f"{SIMULATE} --export x.et", "no format of schedules; write a name that ends in .xml, .goal"),

@@ -63,3 +63,16 @@ def test_help_states_the_limits_that_hold():
     (option,) = Force.__metadata__
     assert f"{effort.MAX_TRANSFERS:,} transfers" in option.help
     assert format_size(effort.MAX_MEMORY) in option.help
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (0, ""),
+        (1, "1 row without a usable time was left out"),
+        (9, "9 rows without a usable time were left out"),
+    ],
+)
+def test_rows_that_are_left_out_are_counted(capsys, rows, said):
+    console.left_out(rows)
+    assert capsys.readouterr().err == (f"ringside: {said}\n" if said else "")

@@ -91,3 +91,18 @@ def test_a_shell_completes_commands_their_second_words_and_options(line, complet
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [completed]
+
+
+def test_the_command_has_one_name_however_it_is_started():
+    """The script that a shell completes by is made of that name."""
+    ran = subprocess.run([sys.executable, "-m", "ringside", "-h"], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("Usage: ringside [OPTIONS]")
+
+
+def test_who_reads_no_further_leaves_the_command_well():
+    """More than a pipe's buffer is written, so that writing fails before the command ends."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ringside", "topo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as ran:
+        ran.stdout.close()
+        assert (ran.stderr.read(), ran.wait()) == (b"", 0)

@@ -29,7 +29,7 @@ def test_the_table_of_the_busiest_links(printed):
     out = printed(f"{QUESTION} --algorithm halving_doubling --links --top 5")
     assert out[out.index("# busiest") :].rstrip() == (
         """\
-# busiest links of halving_doubling all_reduce of 16777216 B on 16 ranks
+# busiest links of halving_doubling all_reduce of 16 MiB on 16 ranks
 # 5 of 40 links that carry messages; --top says how many
 #            link      bytes   busy  messages  wait mean  wait max
 #                        (B)    (%)                 (us)      (us)

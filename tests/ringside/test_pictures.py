@@ -10,12 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.text import Text
 
-from ringside.pictures import curves, picks, pipeline, style, timeline, topology, training, validation
+from ringside.pictures import (
+    comparison,
+    curves,
+    disturbance,
+    picks,
+    pipeline,
+    style,
+    timeline,
+    topology,
+    training,
+    validation,
+)
 from ringside.pictures.bins import occupied, prevailing
 from validation.emulated.collectives import MeasuredCase
+
+LOG = Path(__file__).parents[1] / "validation/data/v2.13_two_nodes.log"
 
 PAGE = 8.3 / 830
 """Inches of a README's pixel."""
@@ -34,7 +47,17 @@ def draw(ringside, monkeypatch):
             figure.draw_without_rendering()
         drawn.append(figure)
 
-    for module in (curves, picks, pipeline, timeline, topology, training, validation):
+    for module in (
+        comparison,
+        curves,
+        disturbance,
+        picks,
+        pipeline,
+        timeline,
+        topology,
+        training,
+        validation,
+    ):
         monkeypatch.setattr(module, "save", keep)
 
     def run(words):
@@ -311,3 +334,33 @@ def test_pictures_are_written_whole(ringside, tmp_path: Path):
         code, _, err = ringside(*TREE.split(), "--timeline", f"t{suffix}")
         assert not code, err
         assert (tmp_path / f"t{suffix}").read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize("cluster", ["alps-gh200:16", "dgx1-v100:1", "torus:9", "dragonfly:64"])
+def test_no_cable_runs_through_what_it_does_not_join(draw, cluster):
+    (axes,) = draw(f"topo {cluster} --plot t.png").axes
+    places = np.concatenate([np.asarray(one.get_offsets()) for one in axes.findobj(PathCollection)])
+    (cables,) = axes.findobj(LineCollection)
+    for line in cables.get_segments():
+        if line[0][1] != line[-1][1]:
+            continue
+        along = line[np.argsort(line[:, 0])]
+        level = places[np.isclose(places[:, 1], line[0][1])]
+        passed = level[(along[0, 0] + 1e-6 < level[:, 0]) & (level[:, 0] < along[-1, 0] - 1e-6)]
+        assert (abs(np.interp(passed[:, 0], *along.T) - passed[:, 1]) > 0.02).all()
+
+
+def test_the_legend_of_draws_stands_beside_them(draw):
+    figure = draw(
+        "simulate all_reduce --cluster star:4 --size 1M --jitter lognormal:0.2 --draws 5 --plot d.png"
+    )
+    (axes,) = figure.axes
+    assert axes.get_title("left") == "direct all_reduce of 1 MiB on 4 ranks, disturbed"
+    legend = axes.get_legend().get_window_extent()
+    assert legend.y1 < axes.get_window_extent().y0
+
+
+def test_measured_points_stand_on_a_scale_of_plain_times(draw):
+    above, below = draw(f"compare {LOG} --cluster dgx-a100:2 --plot c.png").axes
+    assert {label.get_text().split()[-1] for label in above.get_yticklabels(which="both")} <= {"us", "ms"}
+    assert below.yaxis.label.get_window_extent().y1 < above.get_window_extent().y0

@@ -76,7 +76,11 @@ def test_a_script_that_cannot_be_run_is_refused_with_its_line(ringside, tmp_path
 
 
 def test_what_is_no_script_is_refused(ringside, tmp_path):
-    assert ringside("program", "none.py", "-g", "2")[0] == 2
+    code, _, err = ringside("program", "none.py", "-g", "2")
+    assert (code, err) == (
+        2,
+        "ringside: none.py: no such file; write the name of one with def main(dist): ...\n",
+    )
     assert ringside("program", tmp_path, "-g", "2")[0] == 2
     code, _, err = ringside("program", TOP / "examples/both_send_first.py", "-g", "2", "--library", "mpi")
     assert (code, "write gloo or nccl" in err) == (2, True)

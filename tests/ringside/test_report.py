@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ringside.commands.compare import compared_page, headline
+from ringside.report.charts import chart
 from ringside.report.page import Page, Table, write_page
 from sim.disturbance import Drawn
 from sim.record import Record
@@ -208,3 +209,7 @@ def test_layouts_searches_and_draws_have_the_page(ringside, tmp_path):
         code, _, err = ringside(*f"{gpt2} {words} --html {name}.html".split())
         assert code == 0, err
         assert re.search(heads[name], text_of((tmp_path / f"{name}.html").read_text(encoding="utf-8")))
+
+
+def test_a_figures_buttons_hide_nothing_behind_them():
+    assert chart().layout.modebar.bgcolor == "rgba(0,0,0,0)"

@@ -108,6 +108,14 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     assert "size matters most: mean time_s is" in page
     assert page.count('class="plotly-graph-div"') == 1
     assert page.partition('<h2 id="table-2">')[2].count("<tr>") == 18 + 1
+    heads = re.findall(r"<th[^>]*>\s*<button[^>]*>(\w+)", page.partition('<h2 id="table-2">')[2])
+    assert heads[:5] == [
+        "point",
+        "ranks",
+        "algorithm",
+        "size",
+        "time_s",
+    ]  # the answer before what is said of it
     before = sorted(path.name for path in Path("out").iterdir())
 
     code, out, err = ringside("sweep", file, "-o", "out", "--json")

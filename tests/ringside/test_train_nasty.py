@@ -145,7 +145,7 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --sweep bucket-cap-mb=", "write for example bucket-cap-mb=1,5,25"),
     (f"{R} --sweep bucket-cap-mb=inf", "write for example bucket-cap-mb=1,5,25"),
     (f"{R} --network x", "write one of fifo, fair"),
-    (f"{R} --calibration nofile", "cannot be read"),
+    (f"{R} --calibration nofile", "nofile: no such file; write one of auto, none"),
     (f"{R} --anchor nofile", "no such file"),
     (f"{R} --plot x.gif", "write a name that ends in"),
     (f"{R} --trace ''", "write another path"),

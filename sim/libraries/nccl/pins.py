@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from topologies.words import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,11 @@ def _elements(variable: str, elements: str, names: Mapping[str, str], text: str)
     named = [token for token in elements.removeprefix("^").split(",") if token]
     for token in named:
         if _bare(token) not in known:
+            meant = nearest(token, names.values())
             raise ValueError(
                 f"{variable}: unrecognized element token {token!r} when parsing {text!r}; "
                 f"write some of {', '.join(names.values())}, joined by commas, or ^ and what to leave out"
+                + (f"; did you mean {meant}?" if meant else "")
             )
     chosen = frozenset(known[_bare(token)] for token in named)
     return frozenset(names) - chosen if elements.startswith("^") else chosen
