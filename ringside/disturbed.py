@@ -98,8 +98,8 @@ class Disturbed:
         first += times if many else format_duration(drawn.median_s, 4)
         if drawn.undisturbed_s:
             first += (
-                f"; undisturbed {format_duration(drawn.undisturbed_s, 4)}, of which the median is "
-                f"{drawn.median_s / drawn.undisturbed_s:.4g} times"
+                f"; the median is {drawn.median_s / drawn.undisturbed_s:.4g} times the undisturbed "
+                f"{format_duration(drawn.undisturbed_s, 4)}"
             )
         return [first, *self.blame()]
 

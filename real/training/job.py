@@ -8,7 +8,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from real.collective.job import check_repeats, check_timeout
 from sim.training.context import ContextParallel
-from sim.training.mesh import Mesh
+from sim.training.mesh import DATA, Mesh
 from sim.training.pipeline.placement import Placement, deal_layers
 from sim.training.pipeline.schedules import placement, tables
 from topologies.words import one_of
@@ -199,6 +199,8 @@ class TrainingJob:
         if self.strategy == "zero_redundancy":
             self._check_zero_redundancy()
         self._check_model()
+        if self.mesh.degree(*DATA) == 1:
+            self._check_not_of_fsdp("no ranks here share parameters")
 
     @property
     def mesh(self) -> Mesh:
@@ -235,15 +237,19 @@ class TrainingJob:
             raise ValueError(
                 "zero_redundancy has whole models on all ranks; leave --tp, --cp, --pp and --shard out"
             )
-        own = {"reshard": True, "sync_each": False, "param_dtype": "float32", "reduce_dtype": "float32"}
-        if any(getattr(self, name) != usual for name, usual in own.items()):
-            raise ValueError(
-                "--keep-gathered, --sync-each, --param-dtype and --reduce-dtype are FSDP2's; leave them out"
-            )
+        self._check_not_of_fsdp("zero_redundancy shards no parameters")
         if self.warmup < 2:
             raise ValueError(
                 f"{self.warmup} steps of warmup; DistributedDataParallel rebuilds its buckets before the "
                 "second, so write 2 or more"
+            )
+
+    def _check_not_of_fsdp(self, why: str) -> None:
+        usual = {"reshard": True, "sync_each": False, "param_dtype": "float32", "reduce_dtype": "float32"}
+        if any(getattr(self, name) != value for name, value in usual.items()):
+            raise ValueError(
+                "--keep-gathered, --sync-each, --param-dtype and --reduce-dtype are FSDP2's, and "
+                f"{why}; leave them out"
             )
 
     def _check_pipeline(self) -> None:

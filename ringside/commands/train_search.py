@@ -3,7 +3,7 @@
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,10 +35,14 @@ STOPPED = 128 + signal.SIGINT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """What a search found: ``inputs`` are the words of the question."""
+    """What a search found: ``inputs`` are the words of the question.
+
+    ``unwritten`` are the picture and the trace that were asked for where there is no step to show.
+    """
 
     found: Layouts
     inputs: Mapping[str, Any]
+    unwritten: Sequence[Path] = ()
 
     @property
     def fits(self) -> bool:
@@ -120,7 +124,7 @@ class SearchAnswer:
         if searched.best:
             found += notes(self.found.what.libraries, self._ranked[0].job.mesh)
             found += searched.best.timeline.assumes
-        return found
+        return [*found, *(f"{path} is not written: there is no step to show" for path in self.unwritten)]
 
     @property
     def _ranked(self) -> list[Found]:
@@ -217,7 +221,8 @@ def run(
         draw_pipeline(best, plot)
     if best and trace:
         write_file(trace, best.timeline.dumps())
-    return SearchAnswer(found=found, inputs={**inputs, "said": dict(said)})
+    unwritten = () if best else tuple(path for path in (plot, trace) if path)
+    return SearchAnswer(found=found, inputs={**inputs, "said": dict(said)}, unwritten=unwritten)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ WORDS = [
     ),
     (f"{LAID_OUT} --batch 99999999 --strategy fsdp", "the most is 5,000,000; write a smaller --batch"),
     (f"{LAID_OUT} --pp 16 --batch 64 --schedule looped_bfs", "leave a stage without layers"),
-    (f"{LAID_OUT} --pp 4 --batch 2", "1f1b on 4 ranks needs 4 or more; write 4"),
+    (f"{LAID_OUT} --pp 4 --batch 2", "1f1b on 4 ranks needs 4 or more; write a larger batch"),
     (f"{LAID_OUT} --pp 4 --micro-batch 3", "write --micro-batch 1, 2, 4, 8, 16, 32"),
     (f"{LAID_OUT} --pp 2 --schedule 1f1b --virtual 2", "with 2 one of interleaved1f1b"),
     (f"{LAID_OUT} --pp 2 --schedule fast", "no schedule of a pipeline; write one of gpipe"),

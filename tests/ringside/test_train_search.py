@@ -98,8 +98,9 @@ def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPa
 
 
 def test_where_nothing_fits_it_says_so(train: Run) -> None:
-    code, out = train(*SEARCH, "--reserve", "81900MiB")
+    code, out = train(*SEARCH, "--reserve", "81900MiB", "--plot", "won.svg")
     assert code == 0
+    assert "won.svg is not written" in out
     assert "no layout is known that fits" in out.splitlines()[0]
     assert "does not fit" in out
     app = [*SEARCH, "--reserve", "81900MiB", "--must-fit"]

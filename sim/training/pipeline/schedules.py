@@ -121,7 +121,7 @@ def _check(schedule: str, where: Placement, micro_batches: int, group: int | Non
     if micro_batches < least:
         raise ValueError(
             f"{micro_batches} micro-batches, but {schedule} on {where.ranks} ranks needs {least} or more; "
-            f"write {least}, or another schedule"
+            "write a larger batch, smaller micro-batches or another schedule"
         )
     if group is not None:
         _check_group(schedule, own, where, micro_batches, group)
