@@ -24,6 +24,9 @@ _KEPT = (
     "description_confidence",
 )
 
+_HELD_UP = 2.0
+"""How many times its repeat in place a row takes that something held up: both move the same bytes."""
+
 
 class _Row(BaseModel):
     model_config = ConfigDict(strict=True)
@@ -77,7 +80,9 @@ def read_published(content: dict[str, Any], path: Path) -> Reading:
 
 def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
     out_of_place, in_place = seconds(row.time_us), seconds(row.in_place_time_us)
-    time_s = in_place if out_of_place is None else out_of_place
+    held_up = out_of_place is not None and in_place is not None and out_of_place > _HELD_UP * in_place
+    taken_in_place = out_of_place is None or held_up
+    time_s = in_place if taken_in_place else out_of_place
     if time_s is None or row.size_bytes == 0:
         return None
     version = re.search(r"\d+(?:\.\d+)+", run.nccl_version or "")
@@ -97,7 +102,7 @@ def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
         nbytes=row.size_bytes,
         dtype=dtype_of(run.dtype or ""),
         redop=(run.redop or "") if KINDS[kind].reduces else "",
-        in_place=out_of_place is None,
+        in_place=taken_in_place,
         time_s=time_s,
         statistic=run.statistic or NCCL_TESTS_STATISTIC,
         fingerprint={key: str(value) for key, value in print_.items() if value is not None}
