@@ -54,7 +54,8 @@ def check_size(fabric: Fabric) -> None:
     links = 2 * (fabric.num_cables + fabric.ports)
     if links > MAX_LINKS:
         raise TopologyError(
-            f"{fabric.name}: {links} links; allowed: {MAX_LINKS}; write fewer hosts, or a smaller radix if it has one"
+            f"{fabric.name}: {links} links; allowed: {MAX_LINKS}; write fewer hosts, or a smaller radix if "
+            "it has one"
         )
 
 

@@ -160,7 +160,10 @@ def test_a_message_names_its_other_end():
             "'zero4' is no known strategy; write fsdp or zero_redundancy",
         ),
         ({"shard": 2, "strategy": "zero_redundancy"}, "leave --tp, --cp, --pp and --shard out"),
-        ({"replicate": 2, "strategy": "zero_redundancy", "reshard": False}, "are FSDP2's; leave them out"),
+        (
+            {"replicate": 2, "strategy": "zero_redundancy", "reshard": False},
+            "zero_redundancy shards no parameters",
+        ),
         ({"replicate": 2, "strategy": "zero_redundancy", "warmup": 1}, "so write 2 or more"),
     ],
 )
