@@ -40,11 +40,7 @@ def job_of(
 ) -> TrainingJob:
     """The job that the options describe, on so many ranks; ``others`` are `TrainingJob`'s own."""
     what = model_of(model)
-    for option, count in (
-        ("--tp", tp), ("--cp", cp), ("--pp", pp), ("--shard", shard), ("--virtual", virtual), ("--ep", ep),
-    ):  # fmt: skip
-        if count is not None and count < 1:
-            raise ValueError(f"{option} {count}; write 1 or more")
+    _check_counts(tp=tp, cp=cp, pp=pp, shard=shard, virtual=virtual, ep=ep)
     if pp == 1 and schedule is not None:
         raise ValueError("--schedule is a pipeline's, of which there is none; add --pp 2, or leave it out")
     if cp == 1 and cp_method is not None:
@@ -71,6 +67,24 @@ def job_of(
         raise ValueError(
             f"{ranks} ranks do not divide by --tp {tp}{context} times --pp {pp}; write degrees that do"
         )
+    own = _group(strategy, data, shard)
+    usual = find_schedule(schedule).stages_a_rank or 2 if pp > 1 else 1
+    return TrainingJob(
+        model=what, strategy="fsdp" if strategy == "hsdp" else strategy, shard=own, replicate=data // own,
+        tensor=tp, context=cp, context_method=cp_method or "zigzag", pipeline=pp, schedule=schedule,
+        virtual=virtual or usual,
+        micro_batches=(2 * pp if pp > 1 else 1) if micro_batches is None else micro_batches, **others,
+    )  # fmt: skip
+
+
+def _check_counts(**counts: int | None) -> None:
+    for option, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"--{option} {count}; write 1 or more")
+
+
+def _group(strategy: str, data: int, shard: int | None) -> int:
+    """How many of the data-parallel ranks share the parameters."""
     own = {"fsdp": data, "zero_redundancy": 1}.get(strategy, shard or data // 2)
     if strategy != "hsdp" and shard is not None:
         raise ValueError(f"--shard is hsdp's, and {strategy} has no such groups; leave it out")
@@ -80,13 +94,7 @@ def job_of(
             f"hsdp makes groups of 2 or more of {data} ranks, and not of {own}; write "
             + (f"--shard {fitting}" if fitting else "--strategy fsdp, or more ranks: -g 4")
         )
-    usual = find_schedule(schedule).stages_a_rank or 2 if pp > 1 else 1
-    return TrainingJob(
-        model=what, strategy="fsdp" if strategy == "hsdp" else strategy, shard=own, replicate=data // own,
-        tensor=tp, context=cp, context_method=cp_method or "zigzag", pipeline=pp, schedule=schedule,
-        virtual=virtual or usual,
-        micro_batches=(2 * pp if pp > 1 else 1) if micro_batches is None else micro_batches, **others,
-    )  # fmt: skip
+    return own
 
 
 def model_of(text: str) -> Model:
