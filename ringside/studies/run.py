@@ -103,6 +103,7 @@ def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
 def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[list[Row]]:
     """Rows of each batch as they come; where a worker dies of a batch its points are asked one by one."""
     from distributed import KilledWorker, as_completed
+    from distributed.comm import CommClosedError
 
     asked: dict[Future[list[Row]], list[Point]] = {}
     coming = as_completed(loop=client.loop)
@@ -120,7 +121,7 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
         submit(islice(waiting, 1))
         try:
             rows = future.result()
-        except CancelledError:
+        except (CancelledError, CommClosedError):  # the second while rows are fetched
             raise RuntimeError(
                 "the Dask cluster is gone; the same command goes on where this one was"
             ) from None
