@@ -76,7 +76,7 @@ class Cluster:
             "emulated_fastest_link": format_rate(max(rates, default=0.0)),
             "emulated_topology_sha256": sha256(dumps(self.graph).encode()).hexdigest()[:16],
             "emulated_queue": f"htb, burst {BURST} B, acknowledgements first, MTU {MTU}",
-            "emulated_tcp": f"reno, send window {SEND_WINDOW} B",
+            "emulated_tcp": f"reno, send window {SEND_WINDOW} B, no slow start after idle",
             "started_by": "fork" if self.forks else "torchrun",
             "placement": " ".join(map(str, placement)),
         }

@@ -28,6 +28,9 @@ _SETTINGS = {
     "ipv4/tcp_autocorking": "0",
     # bbr measures the link for itself; a distribution may have it as the default
     "ipv4/tcp_congestion_control": "reno",
+    # connections that share a port get equal parts of it only if each has as much in it; one that rested
+    # would begin anew with 14 KiB
+    "ipv4/tcp_slow_start_after_idle": "0",
     "ipv6/conf/all/disable_ipv6": "1",
     "ipv6/conf/default/disable_ipv6": "1",
 }

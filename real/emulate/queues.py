@@ -23,8 +23,13 @@ BURST = 2 * (MTU + 14)
 SEGMENT = 16 * 2**10
 """Bytes that TCP hands down, and a queue lets through, in one piece (gso_max_size)."""
 
-SEND_WINDOW = 128 * 2**10
-"""Bytes that one connection has under way at most (the maximum of net.ipv4.tcp_wmem)."""
+SEND_WINDOW = 64 * 2**10
+"""Bytes that one connection has under way at most (the maximum of net.ipv4.tcp_wmem).
+
+Little more than what TCP lets a busy one have in its host's port, two segments and one that leaves
+(tcp_small_queue_check in Linux's tcp_output.c): one that was quiet would for a while have all of its window
+there, and so more of the port than others.
+"""
 
 CONNECTIONS_PER_HOST = 8
 """How many connections from each host one port is ready to queue without loss."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from real.emulate import Network, available, emulate, sweep
+from real.emulate.queues import SEND_WINDOW
 from topologies import star
 from topologies.fabrics import leaf_spine
 
@@ -54,7 +55,7 @@ def outside() -> tuple[list[tuple[int, str]], set[str], str]:
     directory = Path("/var/run/netns")
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     names = {name for name in names if not name.startswith("ringside-")} | set(namespaces.orphaned())
-    settings = ("tcp_congestion_control", "tcp_wmem", "tcp_rmem")
+    settings = ("tcp_congestion_control", "tcp_wmem", "tcp_rmem", "tcp_slow_start_after_idle")
     values = "".join(Path("/proc/sys/net/ipv4", name).read_text() for name in settings)
     return socket.if_nameindex(), names, values
 
@@ -153,7 +154,8 @@ def test_many_senders_to_one_port_lose_nothing() -> None:
 def test_every_host_has_the_stated_settings_and_knows_its_neighbours() -> None:
     with emulate(star(3, bandwidth=RATE)) as network, network.inside(1):
         assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == "reno\n"
-        assert Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2] == "131072"
+        assert Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2] == str(SEND_WINDOW)
+        assert Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle").read_text().strip() == "0"
         assert int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2]) >= 2**20
         assert Path("/proc/sys/net/ipv4/tcp_autocorking").read_text() == "0\n"
         assert socket.if_nameindex() == [(1, "lo"), (2, "eth0")]

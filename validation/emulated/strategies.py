@@ -54,6 +54,9 @@ _TENSOR = TrainingJob(
     iterations=ITERATIONS,
 )
 
+_REDUNDANT = TrainingJob(
+    model=WEIGHTS, strategy="zero_redundancy", replicate=RANKS, iterations=ITERATIONS
+)
 _EXPERTS = TrainingJob(model=Experts(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
 
 CASES = (
@@ -73,6 +76,8 @@ CASES = (
     StrategyCase("dualpipev", replace(_PIPELINE, schedule="dualpipev", virtual=2)),
     StrategyCase("tensor", _TENSOR),
     StrategyCase("tensor, sequence parallel", replace(_TENSOR, sequence_parallel=True)),
+    StrategyCase("zero redundancy", _REDUNDANT),
+    StrategyCase("zero redundancy accumulating", replace(_REDUNDANT, micro_batches=2)),
     StrategyCase("experts", _EXPERTS),
     StrategyCase("experts, uneven", replace(_EXPERTS, model=Experts(skew=0.25))),
     StrategyCase("experts in pairs", replace(_EXPERTS, expert=2)),
