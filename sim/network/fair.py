@@ -85,6 +85,10 @@ class FairNetwork:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         self._put(self._deliveries, message, time)
 
+    def backlog_s(self, hop: Hop, time: float) -> float:
+        """Nothing waits for a link that is shared."""
+        return 0.0
+
     def _put(self, heap: list[tuple[float, int, int, Message]], message: Message, time: float) -> None:
         message.at = time
         self._count += 1

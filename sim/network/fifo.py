@@ -85,6 +85,11 @@ class _Link:
         self.free = 0.0
         self.partly: Rates | None = None
 
+    @property
+    def idle(self) -> float:
+        """From when on all of its bandwidth is left."""
+        return self.free if self.partly is None else self.partly[-1][0]
+
     def carry(self, message: Message) -> float:
         """Carry a message whose head arrives as fast as it comes; say when its first byte leaves.
 
@@ -232,6 +237,10 @@ class FifoNetwork:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         message.at = time
         self._instant(time)[0].append(message)
+
+    def backlog_s(self, hop: Hop, time: float) -> float:
+        """How long after ``time`` a link still carries what has come to it."""
+        return max(self._links[self._number[hop]].idle - time, 0.0)
 
     def _arrive(self, message: Message, time: float) -> None:
         message.at = time

@@ -79,3 +79,7 @@ class Network(Protocol):
     def deliver(self, message: Message, time: float) -> None:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         ...
+
+    def backlog_s(self, hop: Hop, time: float) -> float:
+        """Seconds for which what comes to a link now, at ``time``, waits there."""
+        ...

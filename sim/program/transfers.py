@@ -5,8 +5,8 @@ once it has come; what it is sent, once the sender has heard that it has, which 
 collectives take to begin. So too the bytes of a message set out when the sender has asked for it, and
 has heard that the receiver has. With Gloo that word takes one latency, and stands behind the messages that
 have set out before it from the same rank to the same one in the same group: they have one socket
-(gloo/transport/tcp/pair.cc). Where a connection has at most a ``window`` of bytes under way, it stands behind
-what messages to others have of that in the host's port, too.
+(gloo/transport/tcp/pair.cc). Where connections have a ``window`` their segments stand in the host's port, and
+words, of receives and of who comes to a collective, behind them.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from sim.network.message import Message, Network
 from sim.parameters import preset_of
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Call, Group
-from topologies import Routes, Topology
+from topologies import Routes, Topology, ranks
 from topologies.graph import Hop
 
 BARRIERS = ("barrier", "monitored_barrier")
@@ -59,10 +59,9 @@ class Transfers:
         self.alone = alone
         self._announced = announced
         self._parts: dict[Meeting, _Parts] = {}
+        self._nodes = ranks(graph)
         self._links: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sockets: dict[tuple[Group, int, int], list[Signal]] = {}
-        self._under_way: dict[int, dict[int, tuple[float, int]]] = {}
-        """Of each rank's messages that have set out: when, and how many bytes."""
         self._keys = count()
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
@@ -83,8 +82,9 @@ class Transfers:
         elif under_way:
             under_way[-1].then(word.happen)
         else:
-            seconds = self._latency(self.hosts[dst], self.hosts[src]) + self._queued_s(dst, src)
-            later(self.env, seconds, word.happen)
+            seconds = self._latency(self.hosts[dst], self.hosts[src])
+            # what is sent at this moment comes to the port at its end
+            later(self.env, 0.0, lambda: later(self.env, seconds + self.port_s(dst), word.happen))
         return word
 
     def send(self, parcel: Parcel) -> None:
@@ -99,7 +99,6 @@ class Transfers:
 
         def arrived() -> None:
             socket.remove(passed)
-            del self._under_way[parcel.src][key]
             passed.happen()
             parcel.deliver()
 
@@ -108,27 +107,16 @@ class Transfers:
 
         def leave() -> None:
             socket.append(passed)
-            self._under_way.setdefault(parcel.src, {})[key] = self.env.now, parcel.nbytes
             self.network.send(Message(links, parcel.nbytes, key, delivered), self.env.now)
 
         parcel.word.then(leave)
 
-    def _queued_s(self, rank: int, peer: int) -> float:
-        """How long what a rank is sending keeps its host's port busy before anything else can leave.
-
-        Of a window each port on the way holds one segment, the host's all others.
-        """
-        window = self.graph.graph.get("window")
-        if window is None:
+    def port_s(self, rank: int) -> float:
+        """How long what a rank is sending keeps its host's ports busy before a word to others can leave."""
+        if "window" not in self.graph.graph:
             return 0.0
-        hops = self.network.routes.route(self.hosts[rank], self.hosts[peer])
-        rate: float = self.graph.edges[hops[0]]["bandwidth"]
-        most = max(window - len(hops) * self.graph.graph.get("segment", 0), 0)
-        left = (
-            nbytes - (self.env.now - begin) * rate for begin, nbytes in self._under_way.get(rank, {}).values()
-        )
-        queued = sum(min(max(nbytes, 0.0), most) for nbytes in left)
-        return float(queued) / rate
+        ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
+        return max(self.network.backlog_s(port, self.env.now) for port in ports)
 
     def _latency(self, src: int, dst: int) -> float:
         hops = self.network.routes.route(src, dst)
@@ -187,8 +175,9 @@ class _Parts:
     def _open(self, execution: Execution, rank: int) -> None:
         place = self._place[rank]
         collective = self._meeting.call.collective
+        announced = self._library.launch_s(collective) + self._owner.port_s(rank)
         execution.may_send(place)
-        later(self._owner.env, self._library.launch_s(collective), lambda: execution.may_receive(place))
+        later(self._owner.env, announced, lambda: execution.may_receive(place))
 
     def _left(self, place: int, time: float) -> None:
         env, meeting = self._owner.env, self._meeting
