@@ -39,7 +39,13 @@ _SCHEDULES = {
 OFFLOADS = ("offload", "infinity")
 """Words in the names of strategies that keep a part of it all in the host's memory or on its disks."""
 
-CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp")
+ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
+"""Strategies whose ranks share sequences by all-to-alls and do nothing else, as DeepSpeed-Ulysses does.
+
+Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
+"""
+
+CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *ULYSSES_STRATEGIES)
 """Strategies whose ranks may share sequences."""
 
 EXPERT_STRATEGIES = ("ddp", "fsdp")
@@ -130,16 +136,27 @@ class Layout:
                 "--sequence-parallel"
             )
         ContextParallel(degree=self.context, method=self.context_method)
-        if self.context > 1 and (self.expert > 1 or self.strategy not in CONTEXT_STRATEGIES):
-            other = f"--ep {self.expert}" if self.expert > 1 else f"--strategy {self.strategy}"
-            raise LayoutError(
-                f"--cp {self.context} is not known with {other}; leave one of them out, or write --strategy "
-                f"{', '.join(CONTEXT_STRATEGIES)} without --ep"
-            )
+        self._check_context()
         if self.expert > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
                 f"--ep {self.expert} is not known with --strategy {self.strategy}; write --strategy "
                 f"{' or '.join(EXPERT_STRATEGIES)}"
+            )
+
+    def _check_context(self) -> None:
+        """Refuse strategies whose ranks share no sequences, or not in this way."""
+        if self.context == 1:
+            return
+        if self.strategy not in CONTEXT_STRATEGIES:
+            raise LayoutError(
+                f"--cp {self.context} is not known with --strategy {self.strategy}; leave one of them out, or "
+                f"write --strategy {', '.join(CONTEXT_STRATEGIES)}"
+            )
+        whole = (self.tensor, self.pipeline) == (1, 1)
+        if self.strategy in ULYSSES_STRATEGIES and not (self.context_method == "ulysses" and whole):
+            raise LayoutError(
+                f"DeepSpeed, whose {self.strategy} is, has ranks share sequences by ulysses alone; write "
+                "--cp-method ulysses and leave --tp and --pp out, or write --strategy fsdp"
             )
 
     def _check_framework(self) -> None:
@@ -206,7 +223,7 @@ class Layout:
                 f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
                 f"{machine}, or --strategy ddp"
             )
-        self._check_experts(data, machine)
+        self._check_experts(data * self.context, machine)
         if self.strategy in COPIES:
             return Mesh(
                 tensor=self.tensor, context=self.context, replicate=data, pipeline=self.pipeline,
@@ -236,7 +253,8 @@ class Layout:
         ]  # fmt: skip
         if data % self.expert:
             raise LayoutError(
-                f"--ep {self.expert} does not divide the {data} data-parallel ranks; write one of --ep "
+                f"--ep {self.expert} does not divide the {data} data-parallel ranks"
+                f"{', those of --cp among them' if self.context > 1 else ''}; write one of --ep "
                 f"{_listed(fitting)}"
             )
         if machine % together and together % machine:

@@ -105,6 +105,8 @@ WORDS = [
     (f"{LAID_OUT} --tp 3", "write degrees whose product is one of 1, 2, 4, 8, 16"),
     (f"{LAID_OUT} --cp 5", "do not divide by --tp 1 times --cp 5 times --pp 1; write degrees"),
     (f"{LAID_OUT} --cp 2 --cp-method rings", "'rings' is no way of context parallelism; write one of ring,"),
+    (f"{LAID_OUT} --strategy zero3 --cp 2", "write --cp-method ulysses and leave --tp and --pp out"),
+    (f"{LAID_OUT} --strategy hybrid_zero --cp 2", "--cp 2 is not known with --strategy hybrid_zero"),
     (f"{LAID_OUT} --cp-method ring", "of which there is one; add --cp 2, or leave it out"),
     (f"{LAID_OUT} --cp 8 --cp-method ulysses", "12 key-value heads of a rank do not divide by 8"),
     (

@@ -88,7 +88,7 @@ class ParallelJob:
         """Bytes of the parameters of some layers that a rank's optimizer has a state of."""
         listed = list(layers)
         experts = sum(layer.expert_nbytes for layer in listed)
-        dealt = self.mesh.expert_data if self.mesh.expert > 1 and self.mesh.shard > 1 else self.holders
+        dealt = self.mesh.expert_data if self.mesh.expert > 1 and self.dealt else self.holders
         return (sum(layer.nbytes for layer in listed) - experts) // self.holders + experts // dealt
 
     @property

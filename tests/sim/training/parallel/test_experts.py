@@ -95,6 +95,27 @@ def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, vir
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_ranks_that_share_sequences_deal_experts_out_too(strategy: str) -> None:
+    made = job(Layout(strategy=strategy, context=4, expert=2, clips=True), 8)
+    assert check(Writing(made).program()).verdict == PROVED
+    assert {group for _, group in summed(made)} >= {tuple(range(8)), (0, 2, 4, 6)}
+    apart = job(Layout(strategy=strategy, expert=2), 8)
+    assert made.own_nbytes(made.parts.layers) == apart.own_nbytes(apart.parts.layers)
+    tokens, others = (_sent_to_experts(one) for one in (made, apart))
+    assert tokens == others / 4
+
+
+def _sent_to_experts(made: ParallelJob) -> float:
+    return sum(
+        action.collective.nbytes
+        for operation in Writing(made).operations(0)
+        if isinstance(action := operation.action, Call)
+        and action.collective.kind == "all_to_all"
+        and action.collective.nbytes > 1024
+    ) / made.micro_batches
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_stage_without_experts_is_shared_as_any_other(strategy: str) -> None:
     assert MIXTURE.experts
     model = replace(MIXTURE, experts=replace(MIXTURE.experts, dense_layers=2))

@@ -137,6 +137,28 @@ def test_what_nobody_shares_is_held_all_the_same() -> None:
     assert alone[0].peak_nbytes == alone[1].peak_nbytes
 
 
+@pytest.mark.parametrize("strategy", ["distributed_optimizer", "zero1", "zero2", "zero3"])
+def test_gradients_are_summed_and_optimizers_dealt_out_among_context_parallel_ranks_too(strategy: str) -> None:
+    layout = Layout(strategy=strategy, context=2, context_method="ulysses", clips=True)
+    shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, context=1)))
+    assert check(Writing(shared).program()).verdict == PROVED
+    assert shared.samples == apart.samples // 2
+    assert _of_all(shared) == _of_all(apart) != []
+    held = [simulated(made).stages[0].peak.pools for made in (shared, apart)]
+    assert [held[0][name] for name in ("parameters", "optimizer")] == [
+        held[1][name] for name in ("parameters", "optimizer")
+    ]
+
+
+def _of_all(made: ParallelJob) -> list[tuple[str, int]]:
+    """What a rank calls with all others: of parameters and gradients, however long samples are."""
+    return [
+        (call.collective.kind, call.collective.nbytes)
+        for operation in Writing(made).operations(0)
+        if isinstance(call := operation.action, Call) and len(call.group.ranks) == made.mesh.ranks
+    ]
+
+
 def test_context_parallel_ranks_have_buckets_of_ddp() -> None:
     found = Writing(job(Layout(context=2), 2, 1)).step(0)
     assert found.held["buckets"] == found.held["gradients"]
