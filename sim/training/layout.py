@@ -149,8 +149,8 @@ class Layout:
             return
         if self.strategy not in CONTEXT_STRATEGIES:
             raise LayoutError(
-                f"--cp {self.context} is not known with --strategy {self.strategy}; leave one of them out, or "
-                f"write --strategy {', '.join(CONTEXT_STRATEGIES)}"
+                f"--cp {self.context} is not known with --strategy {self.strategy}; leave --cp out, or write "
+                f"--strategy {', '.join(CONTEXT_STRATEGIES)}"
             )
         whole = (self.tensor, self.pipeline) == (1, 1)
         if self.strategy in ULYSSES_STRATEGIES and not (self.context_method == "ulysses" and whole):

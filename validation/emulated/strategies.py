@@ -54,9 +54,7 @@ _TENSOR = TrainingJob(
     iterations=ITERATIONS,
 )
 
-_REDUNDANT = TrainingJob(
-    model=WEIGHTS, strategy="zero_redundancy", replicate=RANKS, iterations=ITERATIONS
-)
+_REDUNDANT = TrainingJob(model=WEIGHTS, strategy="zero_redundancy", replicate=RANKS, iterations=ITERATIONS)
 _EXPERTS = TrainingJob(model=Experts(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
 
 CASES = (

@@ -138,7 +138,7 @@ def test_what_nobody_shares_is_held_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["distributed_optimizer", "zero1", "zero2", "zero3"])
-def test_gradients_are_summed_and_optimizers_dealt_out_among_context_parallel_ranks_too(strategy: str) -> None:
+def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: str) -> None:
     layout = Layout(strategy=strategy, context=2, context_method="ulysses", clips=True)
     shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, context=1)))
     assert check(Writing(shared).program()).verdict == PROVED
