@@ -74,6 +74,8 @@ class Answer:
                 f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
                 f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
             )
+        if is_timed(self.training.model) and not self.held.activations:
+            found.append(f"memory is without activations, of which {self.training.model} says nothing")
         if self.uncompressed_s is not None:
             found.append(
                 f"in the first {self.training.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "

@@ -233,3 +233,12 @@ def test_a_cap_for_each_bucket_cuts_them_in_turn(ringside):
     _, out, _ = ringside(*words, "--bucket-cap-mb-list", "1,5,50")
     sizes = [bucket["nbytes"] for bucket in json.loads(out)["rows"][0]["buckets"]]
     assert [size >= cap * 2**20 for size, cap in zip(sizes, (1, 5, 50), strict=False)] == [True] * 3
+
+
+def test_a_file_that_says_nothing_of_activations_is_said_to(train, tmp_path):
+    said = "memory is without activations, of which even.yaml says nothing"
+    assert said in train(*STAR)
+    assert json.loads(train(*STAR, "--json"))["notes"] == [said]
+    whole = WORKLOAD.replace("gradients: [b]}", "gradients: [b], activation: 4MiB}")
+    (tmp_path / "even.yaml").write_text(whole)
+    assert "without activations" not in train(*STAR)
