@@ -73,6 +73,9 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, l
         (MODEL, {"strategy": "fsdp1", "tp": 2, "micro_batch": 2, "checkpointing": "full"}),
         # experts of one rank alone are in no bucket
         ("mixtral-8x7b:256", {"pp": 4, "ep": 2, "micro_batch": 4, "checkpointing": "full"}),
+        # context-parallel ranks deal experts out
+        ("mixtral-8x7b:256", {"strategy": "fsdp", "cp": 2, "ep": 2, "micro_batch": 4}),
+        ("mixtral-8x7b:256", {"pp": 2, "cp": 2, "ep": 2, "micro_batch": 4}),
     ],
 )
 def test_words_that_are_said_alone_have_bounds_too(
