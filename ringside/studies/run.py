@@ -103,7 +103,7 @@ def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
 def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[list[Row]]:
     """Rows of each batch as they come; where a worker dies of a batch its points are asked one by one."""
     from distributed import KilledWorker, as_completed
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     asked: dict[Future[list[Row]], list[Point]] = {}
     coming = as_completed(loop=client.loop)
