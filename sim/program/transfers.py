@@ -116,7 +116,7 @@ class Transfers:
         if "window" not in self.graph.graph:
             return 0.0
         ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
-        return max(self.network.backlog_s(port, self.env.now) for port in ports)
+        return max((self.network.backlog_s(port, self.env.now) for port in ports), default=0.0)
 
     def _latency(self, src: int, dst: int) -> float:
         hops = self.network.routes.route(src, dst)
