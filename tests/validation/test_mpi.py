@@ -4,13 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.calibration import SHIPPED_MPI, CalibrationError, read, shipped
+from sim.collective import Collective
 from sim.libraries.mpi.decisions import decide
+from sim.libraries.mpi.form import Port, Task
+from sim.libraries.mpi.measured import PER_DOUBLING, Measured
 from sim.record import Record, RecordError, collective_of
 from validation.calibrate import calibrate, report
 from validation.compare import compare, summaries
 from validation.mpi.calibrate import calibrate_mpi
+from validation.mpi.growth import growth
 from validation.mpi.observed import is_observable, observed
 from validation.mpi.scorecard import ASKED, Judged, Question, Score, questions, score, winners
 from validation.published.mpi import PICO, published_mpi
@@ -56,6 +62,12 @@ def test_the_table_keeps_fitted_and_judged_apart(asked: list[tuple[Question, Sco
     head, *lines = table([found for _, found in asked])
     assert head.index("rows fitted") < head.index("|") < head.index("judged")
     assert all(line.index("|") == head.index("|") for line in lines[:-1])
+
+
+def shipped_mpi(machine: str) -> Measured:
+    stored = read(SHIPPED_MPI / f"{machine}.yaml").mpi
+    assert stored is not None
+    return stored.model
 
 
 def judged(algorithm: str, measured: float, predicted: float) -> Judged:
@@ -141,6 +153,9 @@ def test_a_file_of_picos_is_read_as_records() -> None:
         ("leonardo,4,1,BCAST,binomial_ompi,int32,1024,5000,OMPI 4.1.6", 0),
         ("leonardo,4,1,ALLGATHER,bine_send_over,int32,1024,5000,OMPI 4.1.6", 1),  # no algorithm of MPI's
         ("leonardo,4,1,ALLGATHER,ring_ompi,int32,1024,0,OMPI 4.1.6", 1),
+        ("leonardo,32,1,ALLGATHER,ring_ompi,int32,32,28,OMPI 4.1.6", 1),  # not an element a rank
+        ("leonardo,8,1,ALLGATHER,ring_ompi,int32,32,4000,OMPI 4.1.6", 0),
+        ("leonardo,4,1,ALLREDUCE,ring_ompi,int32,4,4000,OMPI 4.1.6", 0),
     ],
 )
 def test_rows_of_picos_are_told_apart(row: str, skipped: int, tmp_path: Path) -> None:
@@ -184,3 +199,71 @@ def test_rows_on_uneven_nodes_are_refused() -> None:
     uneven = replace(record, ranks=7, num_nodes=2)
     with pytest.raises(RecordError, match="7 ranks on 2 nodes"):
         observed([uneven], "leonardo", {})
+
+
+def test_the_band_grows_so_that_four_of_five_rows_of_more_nodes_lie_in_it() -> None:
+    machines = list(growth(RECORDS))
+    assert [one.machine for one in machines] == ["leonardo", "mare-nostrum"]
+    assert all(one.rows > 100 for one in machines)
+    assert all(one.covered >= 0.8 for one in machines)
+    assert max(one.per_doubling for one in machines) == pytest.approx(PER_DOUBLING, abs=0.02)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(0, 5), st.integers(0, 5), st.integers(6, 28)
+)
+def test_the_band_never_narrows_farther_from_what_was_measured(
+    machine: str, nodes: int, tasks: int, size: int
+) -> None:
+    model = shipped_mpi(machine)
+    port = Port(25.0, 50.0, 1.0, 2**tasks)
+
+    def width(count: int) -> float:
+        task = Task(Collective("all_reduce", count * port.per_node, 2**size), "ring", port)
+        _, low, high = model.seconds([task])
+        return float(high[0] / low[0])
+
+    most = max(model.nodes)
+    assert width(most * 2 ** (nodes + 1)) > width(most * 2**nodes)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(6, 28), st.integers(0, 4))
+def test_the_band_widens_with_tasks_beyond_those_measured(machine: str, size: int, doublings: int) -> None:
+    model = shipped_mpi(machine)
+    nodes = max(model.nodes)
+
+    def width(tasks: int) -> float:
+        task = Task(Collective("all_reduce", nodes * tasks, 2**size), "ring", Port(25.0, 50.0, 1.0, tasks))
+        _, low, high = model.seconds([task])
+        return float(high[0] / low[0])
+
+    assert width(max(model.tasks) * 2 ** (doublings + 1)) > width(max(model.tasks) * 2**doublings)
+
+
+@pytest.mark.parametrize(
+    ("column", "notes", "ranks"),
+    [
+        (1, "null", 256),
+        (1, "4 tasks per node", 1024),
+        (1, "UCX_IB_SL=0 test, 32 ranks/node", 8192),
+        (4, "4 tasks per node", 1024),
+        (1, "testing 4 tasks", 256),
+        (2, "New big test with all collectives", 512),
+    ],
+)
+def test_tasks_a_node_are_read_from_the_notes(column: int, notes: str, ranks: int, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(
+        f'{HEADER},notes\nleonardo,256,{column},ALLREDUCE,ring_ompi,int32,1048576,5000,OMPI 4.1.6,"{notes}"\n'
+    )
+    (record,) = read_file(tmp_path / "rows.csv").records
+    assert (record.num_nodes, record.ranks) == (256, ranks)
+
+
+def test_notes_that_contradict_the_column_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(
+        f"{HEADER},notes\nleonardo,256,2,ALLREDUCE,ring_ompi,int32,1024,5000,OMPI 4.1.6,4 tasks per node\n"
+    )
+    with pytest.raises(RecordError, match="tasks_per_node is 2, but the notes say '4 tasks per node'"):
+        read_file(tmp_path / "rows.csv")

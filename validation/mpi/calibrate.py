@@ -31,6 +31,7 @@ def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str
         rows=len(rows),
         versions=tuple(sorted({record.library_version or "MPI" for record in known})),
         nodes=model.nodes,
+        tasks=model.tasks,
         noise=round(model.noise, 4),
         kept_MiB=model.values["kept_MiB"],
         median_error=round(float(np.median(errors)), 4),

@@ -35,7 +35,8 @@ def fit(rows: Sequence[Observed]) -> Measured:
     mean, _ = correction.predict(work)
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), LEAST_NOISE)
     nodes = tuple(sorted({row.record.num_nodes or row.record.ranks for row in rows}))
-    return Measured(values, correction, noise, nodes)
+    tasks = tuple(sorted({row.task.port.per_node for row in rows}))
+    return Measured(values, correction, noise, nodes, tasks)
 
 
 def _values(rows: Sequence[Observed]) -> dict[str, float]:

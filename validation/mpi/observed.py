@@ -12,6 +12,7 @@ from sim.libraries.mpi.rounds import ROUNDS
 from sim.record import Record, RecordError, collective_of
 from topologies import Routes, Topology, load
 from topologies.catalogue import MAKERS, split
+from topologies.placement import EVEN, machines_of, spread_over, stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
 def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port:
     """The same for every number of nodes but one, so two are drawn."""
     graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
-    return port_of(graph, Routes(graph))
+    count = min(nodes, 2) * each
+    graph = spread_over(graph, count, EVEN)
+    return port_of(graph, Routes(graph), stretches(machines_of(graph, count)))
 
 
 @cache

@@ -2,14 +2,18 @@
 
 Columns are known by name (github.com/HLC-Lab/pico; its summaries say ``collective_type``, ``algo_name`` and
 ``buffer_size``, to which the node count is to be added). A buffer is what a rank has of all blocks together.
-Buffers in a GPU's memory make a site of their own; what MPI's model has no algorithm for is skipped.
+Buffers in a GPU's memory make a site of their own. Tasks a node may stand in the free text of ``notes``
+("4 tasks per node"), beside a column that says 1. Skipped are rows of algorithms that MPI's model does not
+have, and rows of fewer elements than ranks, for which nothing was sent.
 """
 
 import csv
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sim.collective import ITEMSIZE, KINDS
 from sim.libraries.mpi.rounds import ROUNDS
 from sim.record import Record, RecordError
 from validation.readers.reading import EXPECTED, Reading, dtype_of, kind_at, sound
@@ -29,7 +33,10 @@ _OPTIONAL = {
     "mpi": ("mpi_lib",),
     "version": ("mpi_version",),
     "iterations": ("iters",),
+    "notes": ("notes",),
 }
+
+_NOTED_TASKS = re.compile(r"\b(\d+) ?(?:tasks?|ranks?|proc(?:esse)?s) ?(?:per|a|/) ?node\b", re.IGNORECASE)
 
 _NAMES = {"linear_synch": "linear_sync", "neighbor_exchange": "neighbor"}
 _SYSTEMS = {"mare_nostrum": "mare-nostrum"}
@@ -68,13 +75,16 @@ def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: st
     cells = {key: (row.get(name) or "").strip() for key, name in columns.items()}
     time_ns = _number(cells["median"], place, "median")
     nbytes, nodes = int(_number(cells["bytes"], place, "bytes")), _product(cells["nodes"], place)
-    each = int(_number(cells.get("each") or "1", place, "tasks_per_node"))
+    each = _tasks_per_node(cells, place)
     if time_ns <= 0 or nbytes <= 0:
         return None
     if nodes < 1 or each < 1:
         raise RecordError(f"{place}: {nodes} nodes with {each} tasks each; expected 1 or more")
     kind, algorithm = _kind(cells["collective"], place), _algorithm(cells["algorithm"])
     if algorithm not in ("auto", *ROUNDS[kind]):
+        return None
+    dtype = dtype_of(cells.get("dtype", ""))
+    if KINDS[kind].blocks and nbytes < nodes * each * ITEMSIZE.get(dtype, 1):
         return None
     system = cells.get("system", "")
     mpi = _LIBRARIES.get(cells.get("mpi", "").split(" ")[0], cells.get("mpi", "").split(" ")[0])
@@ -91,13 +101,24 @@ def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: st
         num_nodes=nodes,
         ranks=nodes * each,
         nbytes=nbytes,
-        dtype=dtype_of(cells.get("dtype", "")),
+        dtype=dtype,
         time_s=time_ns * 1e-9,
         statistic=STATISTIC,
         iterations=int(cells["iterations"]) if cells.get("iterations", "").isdecimal() else 0,
         fingerprint={"algorithm": cells["algorithm"]},
     )
     return sound(record, place)
+
+
+def _tasks_per_node(cells: Mapping[str, str], place: str) -> int:
+    """What the notes say, unless the column says more than one; refused where they contradict each other."""
+    column = int(_number(cells.get("each") or "1", place, "tasks_per_node"))
+    noted = _NOTED_TASKS.search(cells.get("notes", ""))
+    if noted is None:
+        return column
+    if column not in (1, int(noted[1])):
+        raise RecordError(f"{place}: tasks_per_node is {column}, but the notes say {noted[0]!r}; correct one")
+    return int(noted[1])
 
 
 def _kind(text: str, place: str) -> str:

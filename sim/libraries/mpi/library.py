@@ -15,7 +15,8 @@ from sim.libraries.mpi.rounds import ROUNDS
 from sim.libraries.scheduled import Scheduled
 from sim.parameters import Parameters
 from sim.schedule import Schedule
-from topologies import Routes, Topology, num_machines, ranks
+from topologies import Routes, Topology
+from topologies.placement import NUMBERED, in_words
 from topologies.words import one_of
 
 SCHEDULES = {
@@ -51,13 +52,19 @@ class Mpi(Scheduled):
         protocol: str = "auto",
         measured: tuple[Measured, str] | None = None,
         network: str = "fifo",
+        placement: str = NUMBERED,
     ) -> None:
-        super().__init__(graph, count, algorithm=algorithm, network=network)
+        super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
         if protocol not in PROTOCOLS:
             raise ValueError(f"{protocol!r} is no protocol of MPI's; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
-        self.port = port_of(graph, self.routes)
+        if min(self.placed) < max(self.placed):
+            raise ValueError(
+                f"{in_words(self.placed)}; MPI's model wants as many on every node; write --ranks so, or "
+                "--library ideal"
+            )
+        self.port = port_of(self.graph, self.routes, self.placed)
 
     def note(self, engine: str = "auto") -> str:
         """On what the times rest."""
@@ -68,20 +75,30 @@ class Mpi(Scheduled):
         return "time_s is by closed form with figures that are usual; it is not calibrated"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Every algorithm that Open MPI has for it, or the one asked for."""
+        """Every algorithm that Open MPI has for it, or of those asked for: ``ring,linear``, ``^ring``."""
         check_supported(collective)
-        names = ROUNDS[collective.kind]
+        names = list(ROUNDS[collective.kind])
         if self.algorithm == "auto":
             return [Candidate(name, self.protocol) for name in names]
-        if self.algorithm not in names:
-            known = one_of(names, self.algorithm)
-            raise ValueError(f"mpi has no {self.algorithm} for {collective.kind}; write {known}")
-        return [Candidate(self.algorithm, self.protocol)]
+        words = self.algorithm.removeprefix("^").split(",")
+        every = {name for rounds in ROUNDS.values() for name in rounds}
+        strange = next((word for word in words if word not in every), None)
+        if self.algorithm.startswith("^"):
+            taken = [name for name in names if name not in words]
+        else:
+            taken = [name for name in dict.fromkeys(words) if name in names]
+        if strange is not None or not taken:
+            known = one_of(names, strange or words[0])
+            raise ValueError(f"mpi has no {strange or self.algorithm} for {collective.kind}; write {known}")
+        return [Candidate(name, self.protocol) for name in taken]
 
     def choose(self, collective: Collective) -> Candidate:
-        """What Open MPI's fixed rules take, or the algorithm asked for."""
-        first, *others = self.candidates(collective)
-        return Candidate(decide(collective), self.protocol) if others else first
+        """What Open MPI's fixed rules take, or the quickest of the algorithms asked for."""
+        first, *others = candidates = self.candidates(collective)
+        ruled = Candidate(decide(collective), self.protocol)
+        if not others or ruled in candidates:
+            return ruled if others else first
+        return min(candidates, key=lambda one: self.time(collective, one).time_s)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """The algorithm's schedule, which is proved; refuses by name what has none."""
@@ -181,13 +198,14 @@ def check_supported(collective: Collective) -> None:
         )
 
 
-def port_of(graph: Topology, routes: Routes) -> Port:
-    """What the ranks of a topology are attached by: the narrowest link between two nodes, and its latency."""
-    every = ranks(graph)
-    nodes = num_machines(graph)
-    each = max(len(every) // nodes, 1)
+def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
+    """What ranks, ``placed`` so many on each node, are attached by.
+
+    That is the narrowest link between two nodes, and its latency.
+    """
+    nodes, each = len(placed), placed[0]
     away = each if nodes > 1 else 1
-    if len(every) == 1:
+    if sum(placed) == 1:
         return Port(1.0, 1.0, 0.0)
     links = [graph.edges[hop] for hop in routes.route(0, away)]
     latency = sum(link["latency"] for link in links) * 1e6

@@ -20,8 +20,11 @@ Floats = NDArray[np.float64]
 CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
 """What the form leaves of an algorithm in log time: at all sizes alike, and by size over so many octaves."""
 
-PER_DOUBLING = 0.06
-"""What each doubling of nodes beyond those measured adds in log time."""
+PER_DOUBLING = 0.23
+"""Standard deviation in log time that each doubling beyond the measured nodes, or tasks a node, adds.
+
+The least that holds four of five held-out rows of every published machine (`validation.mpi.growth`).
+"""
 
 Place = tuple[tuple[Way, ...], Floats]
 
@@ -109,20 +112,27 @@ def _alike(a: Place, b: Place) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """What was fitted to one machine; ``noise`` is the log spread that is left, ``nodes`` were measured."""
+    """What was fitted to one machine.
+
+    ``noise`` is the log spread that is left; ``nodes`` and ``tasks`` a node were measured.
+    """
 
     values: Mapping[str, float]
     correction: Correction
     noise: float
     nodes: tuple[int, ...]
+    tasks: tuple[int, ...]
 
     def log_us(self, work: Work, protocol: str = "auto") -> tuple[Floats, Floats]:
         """Log of microseconds, and its standard deviation."""
         mean, uncertain = self.correction.predict(work)
-        count = work.ranks / work.per_node
-        beyond = np.maximum(np.log2(count / max(self.nodes)), 0.0)
-        sigma = np.sqrt(uncertain**2 + self.noise**2 + (PER_DOUBLING * beyond) ** 2)
+        sigma = np.sqrt(uncertain**2 + self.noise**2 + (PER_DOUBLING * self.beyond(work)) ** 2)
         return np.log(time_us(work, self.values, protocol)) + mean, sigma
+
+    def beyond(self, work: Work) -> Floats:
+        """Doublings of nodes and of tasks a node by which each task lies outside what was measured."""
+        nodes = work.ranks / work.per_node
+        return _outside(nodes, self.nodes) + _outside(work.per_node, self.tasks)
 
     def seconds(self, tasks: Sequence[Task], protocol: str = "auto") -> tuple[Floats, Floats, Floats]:
         """Seconds of each task, and the ends within which four of five lie."""
@@ -135,6 +145,14 @@ class Measured:
         """By which fraction the ratio of two tasks' times may be off, four times of five."""
         _, uncertain = self.correction.predict(work_of([one, other]))
         return float(np.expm1(EIGHTY * np.sqrt(np.sum(uncertain**2) + 2 * self.noise**2)))
+
+
+def _outside(count: Floats, measured: Sequence[int]) -> Floats:
+    """Doublings by which each count lies above the largest measured one, or below the smallest."""
+    doublings: Floats = np.log2(
+        np.maximum(count / max(measured), 1.0) * np.maximum(min(measured) / count, 1.0)
+    )
+    return doublings
 
 
 def expected() -> dict[str, float]:

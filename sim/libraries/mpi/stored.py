@@ -15,13 +15,15 @@ class StoredMpi:
 
     ``correction`` has a line for each row fitted: collective, algorithm, ``alone`` on its node or ``shared``,
     base-2 logarithm of the largest message, what the form left and how sure that is. ``rows`` of ``versions``
-    of MPI were fitted; the errors are of the rows fitted, and ``worst`` names the worst.
+    of MPI were fitted, on ``nodes`` with ``tasks`` each; the errors are of the rows fitted, and ``worst``
+    names the worst.
     """
 
     machine: str
     rows: int
     versions: tuple[str, ...]
     nodes: tuple[int, ...]
+    tasks: tuple[int, ...] = (1,)
     noise: float
     kept_MiB: float  # noqa: N815 (the unit is spelled so)
     median_error: float
@@ -37,8 +39,9 @@ class StoredMpi:
         for name, value in {**self.parameters, "noise": self.noise, "kept_MiB": self.kept_MiB}.items():
             if not 0 < value < np.inf:
                 raise ValueError(f"{name} is {value}; write a number above 0")
-        if not self.nodes or min(self.nodes) < 1:
-            raise ValueError("nodes must be 1 or more; make the file anew with calibrate")
+        for name, counts in {"nodes": self.nodes, "tasks": self.tasks}.items():
+            if not counts or min(counts) < 1:
+                raise ValueError(f"{name} must be 1 or more; run calibrate again to write the file")
         _ = self.model  # which refuses a table that cannot be read
 
     @property
@@ -51,7 +54,7 @@ class StoredMpi:
     def model(self) -> Measured:
         """The model that predicts; what it has worked out once it keeps."""
         values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
-        return Measured(values, self._correction(), self.noise, self.nodes)
+        return Measured(values, self._correction(), self.noise, self.nodes, self.tasks)
 
     def _correction(self) -> Correction:
         try:

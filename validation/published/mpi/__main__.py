@@ -1,7 +1,9 @@
-"""``python -m validation.published.mpi`` prints how far MPI's model is off on published rows kept back."""
+"""``python -m validation.published.mpi`` prints errors on held-out published rows, and the band's growth."""
 
 from collections.abc import Sequence
 
+from sim.libraries.mpi.measured import PER_DOUBLING
+from validation.mpi.growth import growth
 from validation.mpi.scorecard import TIED, Score, questions, score
 from validation.published.mpi import published_mpi
 
@@ -12,9 +14,14 @@ HEAD = (
 
 
 def main() -> None:
-    """Print a line a question."""
+    """Print a line a question, then the growth of the band that each machine asks for."""
     records = published_mpi()
     print("\n".join(table([score(question) for question in questions(records)])))
+    for one in growth(records):
+        print(
+            f"{one.machine}: of {one.rows} rows beyond the fitted nodes 80% lie in a band that grows by "
+            f"{one.per_doubling:.2f} per doubling; with {PER_DOUBLING:.2f}, {one.covered:.0%} do"
+        )
 
 
 def table(scores: Sequence[Score]) -> list[str]:

@@ -10,8 +10,8 @@ from validation.mpi.observed import is_observable
 from validation.published.calibrations import write_all
 from validation.published.mpi import published_mpi
 
-DATE = "2026-11-22"
-"""When the data were last added to."""
+DATE = "2026-11-23"
+"""When the data last changed."""
 
 
 def calibrations() -> dict[str, Calibration]:

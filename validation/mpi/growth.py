@@ -1,0 +1,66 @@
+"""How fast the band of MPI's model must grow with every doubling beyond the measured nodes and tasks a node.
+
+Every machine is fitted on its smaller node counts and judged on its larger ones, for every node count that
+splits its rows. Published rows, algorithms forced by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.libraries.gaussian import EIGHTY
+from sim.libraries.mpi.form import work_of
+from sim.libraries.mpi.measured import PER_DOUBLING, Floats
+from sim.record import Record
+from validation.mpi.calibrate import MIN_ROWS
+from validation.mpi.fit import fit
+from validation.mpi.observed import is_observable, observed
+
+WITHIN = 0.8
+"""Part of rows that a band holds."""
+
+STEP = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a machine's held-out rows ask for.
+
+    ``per_doubling`` is the least growth, in log time, whose band holds four of five; ``covered`` is the part
+    that the band of `PER_DOUBLING` holds.
+    """
+
+    machine: str
+    rows: int
+    per_doubling: float
+    covered: float
+
+
+def growth(records: Sequence[Record]) -> Iterator[Growth]:
+    """A line for every machine that was measured on several node counts."""
+    forced = [record for record in records if is_observable(record) and record.algorithm != "auto"]
+    for machine in sorted({record.cluster for record in forced}):
+        rows = [record for record in forced if record.cluster == machine]
+        splits = [_residuals(rows, most) for most in sorted({record.num_nodes for record in rows})[:-1]]
+        off, known, beyond = (np.concatenate(column) for column in zip(*filter(None, splits), strict=True))
+
+        def covered(each: float, off: Floats = off, known: Floats = known, beyond: Floats = beyond) -> float:
+            return float(np.mean(off <= EIGHTY * np.sqrt(known**2 + (each * beyond) ** 2)))
+
+        least = next(each for each in np.arange(0.0, 10.0, STEP) if covered(each) >= WITHIN)
+        yield Growth(machine, len(off), float(least), covered(PER_DOUBLING))
+
+
+def _residuals(rows: Sequence[Record], most: int) -> tuple[Floats, Floats, Floats] | None:
+    """Of rows on more nodes than ``most``: error in log time, deviation without growth, doublings beyond."""
+    fitted = [record for record in rows if record.num_nodes <= most]
+    judged = [record for record in rows if record.num_nodes > most]
+    if len(fitted) < MIN_ROWS:
+        return None
+    machine = rows[0].cluster
+    model = fit(observed(fitted, machine, {}))
+    work = work_of([row.task for row in observed(judged, machine, {})])
+    mean, _ = model.log_us(work)
+    known = np.hypot(model.correction.predict(work)[1], model.noise)
+    return np.abs(np.log([record.time_s * 1e6 for record in judged]) - mean), known, model.beyond(work)
