@@ -6,13 +6,14 @@ is ASTRA-sim's ``workload_graph``. A node begins when all nodes that it depends 
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Any
 
 from sim.formats import FormatError
 from sim.formats.order import in_order
+from topologies.extras import install
 from topologies.units import MAX_DURATION
 
 METADATA, LOAD, STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
@@ -27,7 +28,11 @@ VERSION = "0.0.4"
 
 @dataclass(slots=True)
 class Node:
-    """One node; ``depends`` are ids, ``place`` is where it stands in its file."""
+    """One node; ``depends`` are ids, ``place`` is where it stands in its file.
+
+    Ids in ``control`` may be of nodes that the file does not have, as where a recorder left some out; by them
+    Chakra's own feeder orders nothing. What is left of them joins ``depends``.
+    """
 
     id: int
     name: str
@@ -36,6 +41,7 @@ class Node:
     duration_us: int = 0
     attributes: dict[str, Any] = field(default_factory=dict)
     place: str = ""
+    control: Sequence[int] = ()
 
     def wrong(self, message: str) -> FormatError:
         """What is wrong with it."""
@@ -51,8 +57,11 @@ class Node:
         return value
 
 
-def loads(data: bytes, name: str) -> list[Node]:
-    """The nodes of a protobuf file, checked, so that each comes after what it depends on."""
+def loads(data: bytes, name: str) -> tuple[list[Node], int]:
+    """The nodes of a protobuf file, checked, so that each comes after what it depends on.
+
+    And how many control dependencies on nodes that it does not have were left out.
+    """
     return _checked(_messages(data, name), name)
 
 
@@ -71,14 +80,15 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
                 raise FormatError(f"{name}: an empty file; a Chakra trace begins with its metadata")
             return
         if kind is schema.Node:
-            depends = list(dict.fromkeys((*message.ctrl_deps, *message.data_deps)))
+            depends, control = list(message.data_deps), list(message.ctrl_deps)
             attributes = {
                 one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr
             }
             where = f"{place}, node {message.id}"
             yield Node(
-                message.id, message.name, message.type, depends, message.duration_micros, attributes, where
-            )
+                message.id, message.name, message.type, depends, message.duration_micros, attributes, where,
+                control,
+            )  # fmt: skip
         kind = schema.Node
 
 
@@ -93,14 +103,10 @@ def loads_json(text: str, name: str) -> tuple[list[Node], int]:
     graph = content.get("workload_graph") if isinstance(content, dict) else None
     if not isinstance(graph, list):
         raise FormatError(f"{name}: no list workload_graph; ASTRA-sim's JSON traces have one")
-    nodes = [
+    nodes = (
         _json_node(entry, f"{name}, node {number} of workload_graph") for number, entry in enumerate(graph)
-    ]
-    known = {node.id for node in nodes}
-    left = sum(one not in known for node in nodes for one in node.depends)
-    for node in nodes:
-        node.depends = [one for one in node.depends if one in known]
-    return _checked(nodes, name), left
+    )
+    return _checked(nodes, name)
 
 
 _NAMES = {
@@ -126,17 +132,20 @@ def _json_node(entry: Any, place: str) -> Node:
 
     number, kind = whole("id", held.pop("id", None)), whole("type", held.pop("type", None))
     name, duration = str(held.pop("name", "")), whole("runtime", held.pop("duration_micros", 0))
-    depends: list[int] = []
+    control: list[int] = []
     for key in ("ctrl_deps", "data_deps"):
         some = held.pop(key, [])
         if not isinstance(some, list):
             raise FormatError(f"{place}: {key} is no list")
-        depends += [whole(key, one) for one in some]
-    return Node(number, name, kind, list(dict.fromkeys(depends)), duration, held, f"{place}, id {number}")
+        control += [whole(key, one) for one in some]
+    return Node(number, name, kind, [], duration, held, f"{place}, id {number}", control)
 
 
-def _checked(nodes: Iterable[Node], name: str) -> list[Node]:
-    """The nodes in an order in which they can begin, the file's own where that is one."""
+def _checked(nodes: Iterable[Node], name: str) -> tuple[list[Node], int]:
+    """The nodes in an order in which they can begin, the file's own where that is one.
+
+    And how many control dependencies on nodes that are not there were left out.
+    """
     found: dict[int, Node] = {}
     for node in nodes:
         if node.id in found:
@@ -149,18 +158,20 @@ def _checked(nodes: Iterable[Node], name: str) -> list[Node]:
         if len(found) > MAX_NODES:
             raise FormatError(f"{name}: more than {MAX_NODES:,} nodes")
     in_file = list(found.values())
+    left = sum(one not in found for node in in_file for one in node.control)
+    for node in in_file:
+        known = (one for one in node.control if one in found)
+        node.depends, node.control = list(dict.fromkeys((*known, *node.depends))), ()
     place_of = {one: place for place, one in enumerate(found)}
     for node in in_file:
         for one in node.depends:
             if one not in found:
                 raise node.wrong(f"it depends on node {one}, which the file does not have")
     try:
-        return [
-            in_file[place]
-            for place in in_order([[place_of[one] for one in node.depends] for node in in_file])
-        ]
+        order = in_order([[place_of[one] for one in node.depends] for node in in_file])
     except CycleError as error:
         raise in_file[error.args[1]].wrong("it waits for itself, by way of what it depends on") from None
+    return [in_file[place] for place in order], left
 
 
 def _protobuf() -> tuple[Any, Any, type[Exception]]:
@@ -171,7 +182,7 @@ def _protobuf() -> tuple[Any, Any, type[Exception]]:
 
         from sim.formats import chakra_schema
     except ModuleNotFoundError:
-        raise FormatError("Chakra's traces need protobuf; write pip install 'ringside[formats]'") from None
+        raise FormatError(f"Chakra's traces need protobuf; {install('formats')}") from None
     return chakra_schema, proto, DecodeError
 
 

@@ -3,7 +3,8 @@
 A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
 is. A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or
 is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else;
-a message sets out when it is sent, whether it is awaited or not, as in ASTRA-sim.
+a message sets out when it is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says
+otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,7 @@ from sim.program.operations import (
     Together,
     Wait,
 )
-from sim.program.shapes import ROOTED
-from sim.program.transfers import BARRIERS
+from sim.program.shapes import BARRIERS, ROOTED
 
 KINDS = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
@@ -40,6 +40,9 @@ KINDS = (
 
 OF_EACH = ("all_gather", "gather", "scatter")
 """Collectives whose size is that of all parts, of which a rank puts in one."""
+
+RENDEZVOUS = "rendezvous"
+"""An attribute of receives, which only Ringside writes: until one begins, its message is held back."""
 
 MARK = "metadata"
 """The category of nodes that tell something and do nothing."""
@@ -85,6 +88,9 @@ def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
                 () if place in messages else _figures(program, rank, operation, names)
             )
         ]
+        for node in made if operation.category != ARRIVAL else ():
+            if node.type == RECV and depends:
+                node.attributes[RENDEZVOUS] = True
         nodes += made
         if not made:
             # what takes no time is over with what is before it, of which some is implied by the rest
@@ -191,7 +197,7 @@ class _Reader:
             place_of[node.id] = len(found)
             action, category = self._action(rank, node)
             after = tuple(place_of[one] for one in node.depends)
-            if isinstance(action, Recv) and after:
+            if isinstance(action, Recv) and after and node.attributes.get(RENDEZVOUS) is not True:
                 found.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
                 after, action, category = (place_of[node.id], *after), Wait(), ARRIVAL
                 place_of[node.id] += 1

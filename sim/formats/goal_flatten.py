@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sim.formats import FormatError
 from sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
-from sim.formats.goal_program import BEGIN
+from sim.formats.goal_program import BEGIN, EAGER
 from sim.formats.order import ARRIVAL, QUEUE_LOST, Order, folded, loses_queue
 from sim.program.operations import (
     Call,
@@ -37,8 +37,8 @@ FEW = 4
 def of_schedule(plan: Schedule) -> list[list[Node]]:
     """Each rank's nodes for one collective: a transfer leaves when all before it of its chunks has come.
 
-    The k-th transfer from one rank to another has tag k. How many may be on their way at once, how long
-    adding takes and ``after`` are lost.
+    It leaves no earlier than the one before it on its connection. The k-th transfer from one rank to another
+    has tag k. Channels, how many may be on their way at once, how long adding takes and ``after`` are lost.
     """
     what = f"{plan.algorithm} {plan.collective.kind} on {plan.ranks} ranks cannot be written as GOAL"
     if plan.switches:
@@ -50,13 +50,22 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
     ranks: list[list[Node]] = [[] for _ in range(plan.ranks)]
     came: list[dict[int, list[int]]] = [{} for _ in range(plan.ranks)]
     tags: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int, int], list[int]] = {}
     for moved in plan.steps():
         carried = []
-        for (src, dst, chunks, _, _), size in zip(
+        for (src, dst, chunks, channel, _), size in zip(
             moved.transfers(), plan.nbytes(moved).tolist(), strict=True
         ):
             tag = tags[src, dst] = tags.get((src, dst), -1) + 1
-            ranks[src].append(Node(SEND, size, dst, tag, _required(ranks[src], came[src], chunks)))
+            required = _required(ranks[src], came[src], chunks)
+            # what comes before it on its connection, where that may be held up by more
+            begun = [
+                place
+                for place in last.get((src, dst, channel), ())
+                if not {*ranks[src][place].requires} <= {*required}
+            ]
+            last[src, dst, channel] = [len(ranks[src])]
+            ranks[src].append(Node(SEND, size, dst, tag, required, begun))
             carried.append((dst, chunks, Node(RECV, size, src, tag)))
         # what this step brings, it does not send
         for dst, chunks, node in carried:
@@ -97,6 +106,8 @@ def losses(program: Program) -> list[str]:
         found.append(
             f"collectives ({kinds}) are written as their transfers, without type, reduction and adding"
         )
+    if any(_holds_back(program.operations(rank)) for rank in range(program.ranks)):
+        found.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
     if len(groups) > 1:
         found.append(f"{len(groups)} groups are told from each other by tags alone")
     if loses_queue(program):
@@ -106,6 +117,19 @@ def losses(program: Program) -> list[str]:
     if any(isinstance(action, Compute) and (action.seconds * 1e9) % 1 for action in actions):
         found.append("compute is rounded to nanoseconds")
     return found
+
+
+def _holds_back(operations: Sequence[Operation]) -> bool:
+    """Whether small messages wait for a receive, or for a member of a collective, that may come late."""
+    order, messages = Order(operations), folded(operations)
+    for place, operation in enumerate(operations):
+        is_late = bool(order.before(place)) and place not in messages
+        parts = _messages(operation.action) if is_late else ()
+        if isinstance(operation.action, Call) or any(
+            isinstance(part, Recv) and part.nbytes <= EAGER for part in parts
+        ):
+            return True
+    return False
 
 
 class _Shared:
@@ -230,11 +254,12 @@ class _Rank:
         offset = len(self.nodes)
         for node in own:
             after = [other + offset for other in node.requires] or begin
+            begun = [other + offset for other in node.irequires]
             if node.kind == WORK:
                 self._add(Node(WORK, 0, requires=after))
             else:
                 peer = call.group.ranks[node.peer]
-                self._add(Node(node.kind, node.size, peer, node.tag + first, after))
+                self._add(Node(node.kind, node.size, peer, node.tag + first, after, begun))
         return list(range(offset, len(self.nodes))) or begin
 
     def _message(self, part: Send | Recv, requires: list[int], irequires: list[int]) -> Node:

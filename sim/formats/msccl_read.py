@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sim.collective import MAX_SPACE
 from sim.formats import FormatError
 from sim.formats.msccl_write import COLLECTIVES
 from topologies.importers.elements import Element, Source, parse
@@ -9,6 +10,12 @@ from topologies.importers.elements import Element, Source, parse
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrc", "rrs", "rrcs"})
 TYPES = SENDS | RECEIVES | {"cpy", "re", "nop"}
+READS = TYPES - {"r", "rcs", "nop"}
+"""Steps that read their source; ``re`` reads its target, too."""
+WRITES = TYPES - {"s", "rrs", "nop"}
+
+SLOTS = {"Simple": 2, "LL128": 8, "LL": 8}
+"""Messages that may wait on a connection: NCCL_STEPS, of which Simple takes half each (MSCCL_CHUNKSTEPS)."""
 
 MAX_RANKS = 4096
 MAX_CHUNKS = 1_000_000
@@ -28,7 +35,7 @@ class Step:
     count: int
     after: tuple[int, int] | None
     tells: bool
-    """Whether others that wait for it, or for a step before it, are told when it is over."""
+    """Whether those that wait for it, or for a step before it, are told when it is over; no ``nop`` tells."""
     line: int
 
 
@@ -44,15 +51,33 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One file. ``per_block`` chunks are one part of the data; ``aliased`` where it only works in place."""
+    """One file: ``per_block`` chunks are one part of the data.
+
+    ``in_place`` are the ways in which it may be called, ``sizes`` the least and the most bytes.
+    """
 
     name: str
     kind: str
     ranks: int
     per_block: int
-    aliased: bool
+    in_place: tuple[bool, ...]
+    slots: int
+    sizes: tuple[int, int | None]
     blocks: tuple[dict[int, Block], ...]
     file: str
+
+    def cell(self, rank: int, slot: Slot, *, in_place: bool) -> Slot:
+        """A slot's one name: in place input and output have cells in common."""
+        buffer, number = slot
+        if not in_place or buffer == "s":
+            return slot
+        first = rank * self.per_block
+        match self.kind:
+            case "all_gather" | "gather":
+                return "o", number + (first if buffer == "i" else 0)
+            case "reduce_scatter" | "scatter":
+                return "i", number + (first if buffer == "o" else 0)
+        return "i", number
 
     def wrong(self, line: int, message: str) -> FormatError:
         """What is wrong on a line."""
@@ -71,7 +96,14 @@ def loads(text: str, name: str) -> Algorithm:
         if per_block % ranks:
             raise algo.complaint(f"nchunksperloop {per_block} is no multiple of {ranks} GPUs")
         per_block //= ranks
-    aliased = algo.attributes.get("outofplace", "0") == "0" and algo.attributes.get("inplace") == "1"
+    protocol = algo.one_of("proto", tuple(SLOTS)) if "proto" in algo.attributes else "Simple"
+    least, most = (
+        _whole(algo, name, 0, MAX_SPACE) if name in algo.attributes else 0
+        for name in ("minBytes", "maxBytes")
+    )
+    may_alias = algo.attributes.get("inplace") == "1"
+    may_differ = algo.attributes.get("outofplace", "0") == "1" or not may_alias
+    in_place = (False,) * may_differ + (True,) * may_alias
     gpus = {}
     for gpu in algo.children:
         if gpu.tag != "gpu":
@@ -84,7 +116,17 @@ def loads(text: str, name: str) -> Algorithm:
     if missing:
         raise algo.complaint(f"ngpus is {ranks}, but there is no gpu {missing[0]}")
     blocks = tuple(gpus[number] for number in range(ranks))
-    return Algorithm(algo.attributes.get("name", name), kind, ranks, per_block, aliased, blocks, name)
+    return Algorithm(
+        algo.attributes.get("name", name),
+        kind,
+        ranks,
+        per_block,
+        in_place,
+        SLOTS[protocol],
+        (least, most or None),
+        blocks,
+        name,
+    )
 
 
 def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
@@ -132,12 +174,17 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     for end in ("src", "dst"):
         buffer = element.one_of(f"{end}buf", ("i", "o", "s"))
         slots.append((buffer, _whole(element, f"{end}off", -1, MAX_CHUNKS)))
-    reads, writes = kind not in ("r", "rcs", "nop"), kind not in ("s", "rrs", "nop")
-    for (buffer, first), used in zip(slots, (reads, writes), strict=True):
+    for (buffer, first), used in zip(slots, (kind in READS, kind in WRITES), strict=True):
         if used and not 0 <= first <= sizes[buffer] - count:
             raise element.complaint(
                 f"chunks {first} to {first + count - 1} of {buffer}, which has {sizes[buffer]}"
             )
+    (read, first), (written, start) = slots
+    if kind in READS & WRITES and read == written and 0 < abs(first - start) < count:
+        raise element.complaint(
+            f"it reads chunks {first} to {first + count - 1} of {read} and writes {start} to "
+            f"{start + count - 1} at once"
+        )
     for way, peer, kinds in zip(("send", "recv"), peers, (SENDS, RECEIVES), strict=True):
         if kind in kinds and peer < 0:
             raise element.complaint(f"{kind} in a thread block whose {way} is -1")
@@ -145,7 +192,8 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     if block >= 0 > step:
         raise element.complaint(f"depid is {block}, but deps -1")
     after = (block, step) if block >= 0 else None
-    tells = _whole(element, "hasdep", 0, 1) == 1
+    # the runtime hands a nop's wait on to the next step, and forgets the rest of it
+    tells = _whole(element, "hasdep", 0, 1) == 1 and kind != "nop"
     return Step(kind, slots[0], slots[1], count, after, tells, element.line)
 
 
@@ -153,7 +201,7 @@ def _whole(element: Element, name: str, least: int, most: int) -> int:
     """An attribute that must be a whole number of ``least`` to ``most``."""
     text = element.text(name)
     try:
-        number = int(text) if len(text) < 12 else most + 1
+        number = int(text) if len(text) < 20 else most + 1
     except ValueError:
         number = most + 1
     if not least <= number <= most:

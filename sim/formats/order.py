@@ -4,7 +4,8 @@ import heapq
 from collections.abc import Collection, Sequence
 from graphlib import CycleError
 
-from sim.program.operations import Call, Group, Operation, Program, Recv, Send, Together, Wait
+from sim.program.operations import Call, Group, Operation, Program, Wait
+from sim.program.play import queue_of
 
 BESIDE = 2**31
 """Operations of a member of a group that may run at once, in programs whose files have no queues."""
@@ -61,13 +62,12 @@ class Order:
         return list(dict.fromkeys(found))
 
     def _queued(self, place: int, action: object) -> list[int]:
-        if not isinstance(action, Call | Send | Recv | Together):
+        group = queue_of(action)
+        if group is None:
             return []
-        if not isinstance(action, Call) and action.group.library != "nccl":
-            return []
-        queue = self._queues.setdefault(action.group, [])
+        queue = self._queues.setdefault(group, [])
         queue.append(place)
-        return queue[-1 - action.group.workers :][:1] if len(queue) > action.group.workers else []
+        return queue[-1 - group.workers :][:1] if len(queue) > group.workers else []
 
 
 def in_order(before: Sequence[Collection[int]]) -> list[int]:

@@ -22,12 +22,16 @@ _TRACE = re.compile(r"(?P<stem>.*)\.(?P<rank>\d+)\.(?P<ending>et|json)", re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A program that was read; ``program`` makes it by the rules of a library."""
+    """A program that was read; ``program`` makes it by the rules of a library, ``library`` carries it.
+
+    That is ``ideal``, which has the links alone, where the file is of messages without a library.
+    """
 
     ranks: int
     program: Callable[[str], Program]
     notes: tuple[str, ...] = ()
     """What was made of parts that a program does not have, in sentences."""
+    library: str = "gloo"
 
 
 def holds_program(path: Path) -> bool:
@@ -46,16 +50,16 @@ def read(path: Path) -> ProgramFile:
             f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
         )
         of_library = partial(goal_program.program_of, found, str(path))
-        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else ())
+        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else (), "ideal")
     traces = _traces(path)
     groups = _groups(traces[0].with_name(GROUPS), len(traces))
     left, ranks = 0, []
     for trace in traces:
         if trace.suffix == ".json":
             nodes, missing = chakra.loads_json(text_of(trace), str(trace))
-            left += missing
         else:
-            nodes = chakra.loads(bytes_of(trace), str(trace))
+            nodes, missing = chakra.loads(bytes_of(trace), str(trace))
+        left += missing
         ranks.append(nodes)
     stem = traces[0].name.removesuffix(f".0{traces[0].suffix}")
     _, notes = chakra_program.program_of(ranks, groups, stem, "gloo")

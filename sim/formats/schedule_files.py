@@ -15,7 +15,8 @@ PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 
 LOST = {
     ".xml": "the size (chunks are alike), the type, and how many transfers may be on their way",
-    ".goal": "the type, the reduction, how long adding takes, and how many transfers may be on their way",
+    ".goal": "the type, the reduction, channels, how long adding takes, and how many transfers may be on "
+    "their way",
 }
 """What each format does not say of a schedule."""
 
@@ -32,21 +33,37 @@ def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
     Raise `FormatError` where the format cannot carry it, with the reason.
     """
     check_format(path)
+    notes = []
     if path.suffix == ".xml":
         text = msccl_write.dumps(plan, PROTOCOLS.get(protocol, "Simple"))
+        transfers, sends = sum(plan.connections().values()), text.count(' type="s" ')
+        if sends > transfers:
+            notes.append(f"{transfers} messages are cut into {sends}, of chunks that lie beside each other")
     else:
         text = goal.dumps(goal_flatten.of_schedule(plan))
     write_file(path, text)
-    return [f"written to {path}; lost are {LOST[path.suffix]}"]
+    return [f"written to {path}; lost are {LOST[path.suffix]}", *notes]
 
 
 class ScheduleFile(NamedTuple):
-    """A schedule that was read, and proved: ``build`` makes it for any size of its collective."""
+    """A schedule that was read, and proved: ``build`` makes it for any size of its collective.
+
+    It is meant for ``sizes``: the least and the most bytes, if there is a most.
+    """
 
     name: str
     kind: str
     ranks: int
     build: Callable[[Collective], Schedule]
+    sizes: tuple[int, int | None] = (0, None)
+
+    def caveat(self, collective: Collective) -> str:
+        """What to know before a time is believed: the runtime takes the file for no such size."""
+        least, most = self.sizes
+        if least <= collective.nbytes <= (collective.nbytes if most is None else most):
+            return ""
+        meant = f"{least} B or more" if most is None else f"{least} to {most} B"
+        return f"{collective.nbytes} B: the file is for {meant}, and MSCCL leaves other sizes to NCCL"
 
 
 def holds_schedule(name: str) -> bool:
@@ -57,4 +74,4 @@ def holds_schedule(name: str) -> bool:
 def read(path: Path) -> ScheduleFile:
     """The schedule in MSCCL's XML; raise `FormatError` that says on which line something is wrong."""
     found = msccl_read.loads(text_of(path), str(path))
-    return ScheduleFile(found.name, found.kind, found.ranks, msccl_schedule.build(found))
+    return ScheduleFile(found.name, found.kind, found.ranks, msccl_schedule.build(found), found.sizes)

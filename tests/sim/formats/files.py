@@ -20,6 +20,8 @@ KINDS = (
     "scatter",
 )
 
+ROOTS = {"broadcast": {"src": 1}, "reduce": {"dst": 1}, "gather": {"dst": 1}, "scatter": {"src": 1}}
+
 
 def complaint(do):
     """What is said where something is refused; nothing where it is not."""
@@ -44,10 +46,14 @@ events = st.one_of(
 
 
 @st.composite
-def programs(draw, *, library="gloo", asynchronous=True, messages=True):
-    """A job of four ranks that ends: what is asked for without waiting is waited for in the end."""
+def programs(draw, *, library="gloo", asynchronous=True, messages=True, calls=True, least=0):
+    """A job of four ranks that ends: what is asked for without waiting is waited for in the end.
+
+    Messages, and the parts of collectives, are of ``least`` bytes or more.
+    """
     script = draw(st.lists(events, max_size=12))
-    script = [event for event in script if messages or event[0] != "message"]
+    left_out = {kind for kind, wanted in (("message", messages), ("call", calls)) if not wanted}
+    script = [event for event in script if event[0] not in left_out]
 
     def main(dist):
         groups = [None, dist.new_group([0, 1, 2, 3]), dist.new_group([1, 3])]
@@ -59,14 +65,17 @@ def programs(draw, *, library="gloo", asynchronous=True, messages=True):
                 name, is_async, group, size = event
                 if group < 2 or rank in (1, 3):
                     work = getattr(dist, name)(
-                        size * 64, group=groups[group], async_op=is_async and asynchronous
+                        16 * least + size * 64,
+                        group=groups[group],
+                        async_op=is_async and asynchronous,
+                        **ROOTS.get(name, {}),
                     )
                     works += [work] if work else []
             elif kind == "message":
                 (src, dst, *_), size, tag, group = event
                 if rank in (src, dst) and (group < 2 or {src, dst} == {1, 3}):
                     ask, peer = (dist.isend, dst) if rank == src else (dist.irecv, src)
-                    works.append(ask(size, peer, groups[group], tag))
+                    works.append(ask(least + size, peer, groups[group], tag))
         for work in works:
             work.wait()
 

@@ -90,8 +90,12 @@ class Machine:
     def run(self, chance: random.Random):
         # those that may have become able since they were looked at last
         candidates = list(self.blocks.values())
+        # in half of the orders some blocks go on as far as they can before others begin
+        urgency = {id(block): chance.random() for block in candidates} if chance.random() < 0.5 else None
         while candidates:
             place = chance.randrange(len(candidates))
+            if urgency:
+                place = max(range(len(candidates)), key=lambda at: urgency[id(candidates[at])])
             candidates[place], candidates[-1] = candidates[-1], candidates[place]
             block = candidates.pop()
             if self._able(block):
@@ -168,7 +172,9 @@ class Machine:
         if kind in REDUCES:
             return [a + b for a, b in zip(here, came, strict=True)]
         if kind == "re":
-            return [a + target[int(step["dstoff"]) + number] for number, a in enumerate(here)]
+            there = [target[int(step["dstoff"]) + number] for number in range(count)]
+            assert None not in there, "a step adds to what nobody has written"
+            return [a + b for a, b in zip(here, there, strict=True)]
         return here
 
 

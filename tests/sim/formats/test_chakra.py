@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("google.protobuf.proto")
 
-from sim.formats import FormatError
-from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads, loads_json
+from sim.formats import FormatError, chakra
+from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
 from sim.formats.chakra_program import losses, nodes_of, program_of
 from sim.formats.program_files import GROUPS, read, write
 from sim.program.check import check
@@ -18,6 +18,12 @@ from sim.program.distributed import record
 from sim.program.jobs import Job, simulate
 from sim.program.libraries import Libraries
 from tests.sim.formats.files import DATA, complaint, programs
+
+
+def loads(data, name):
+    nodes, left = chakra.loads(data, name)
+    assert not left
+    return nodes
 
 
 def told(nodes):
@@ -102,6 +108,22 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
     )
 
 
+def test_control_dependencies_on_nodes_that_are_not_there_are_left_out_and_counted(tmp_path):
+    from sim.formats import chakra_schema as schema
+
+    data = dumps([Node(1, "n", COMPUTE, [], 5), Node(2, "n", COMPUTE, [], 7), Node(3, "n", COMPUTE, [], 11)])
+    # behind the first two: control dependencies of the last on 1 and on two of another file
+    extra = schema.Node(ctrl_deps=[1, 90, 91]).SerializeToString()
+    last = schema.Node(id=3, name="n", type=COMPUTE, duration_micros=11).SerializeToString()
+    assert data.endswith(last)
+    data = data[: -len(last) - 1] + bytes([len(last) + len(extra)]) + last + extra
+    nodes, left = chakra.loads(data, "x")
+    assert [node.depends for node in nodes] == [[], [], [1]]
+    assert left == 2
+    (tmp_path / "x.0.et").write_bytes(data)
+    assert read(tmp_path).notes == ("2 dependencies on nodes that the files do not have are left out",)
+
+
 @st.composite
 def graphs(draw, rank):
     """The nodes of one of three ranks, each after some before it."""
@@ -136,13 +158,14 @@ def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     assert found in ({}, groups)
 
 
+@pytest.mark.parametrize("library", ["ideal", "gloo"])
 @settings(max_examples=25, deadline=None)
-@given(programs(asynchronous=False, messages=False))
-def test_a_program_takes_as_long_as_its_traces(program):
+@given(st.one_of(programs(asynchronous=False, messages=False), programs(calls=False)))
+def test_a_program_takes_as_long_as_its_traces(library, program):
     ranks, groups = nodes_of(program)
     read_again = again(ranks, groups)
     assert check(read_again).verdict == check(program).verdict == "proved"
-    assert makespan(read_again) == pytest.approx(makespan(program), rel=1e-9)
+    assert makespan(read_again, library) == pytest.approx(makespan(program, library), rel=1e-9)
     assert [told(nodes) for nodes in nodes_of(read_again)[0]] == [told(nodes) for nodes in ranks]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import Collective
+from sim.engine.events import simulate
 from sim.formats import FormatError
 from sim.formats.msccl_read import loads
 from sim.formats.msccl_schedule import build
@@ -18,6 +19,7 @@ from sim.schedule import Schedule, even_chunks, step
 from sim.steps import Chunks
 from tests.sim.formats.files import DATA
 from tests.sim.formats.msccl_runtime import StuckError, outcome
+from topologies import load
 
 WAYS = [(name, kind) for name, kinds in ALGORITHMS.items() for kind in kinds if kind != "sendrecv"]
 SAMPLES = ("azure_ncv4_ar_hier_12_Simple.xml", "astra_custom_ring_allreduce_8.xml")
@@ -45,6 +47,24 @@ def test_every_schedule_runs_to_the_right_result_and_is_read_again(algorithm, ki
                 run(text, seed=nbytes, in_place=True)
             again = build(loads(text, "x.xml"))(plan.collective)
             assert moved(again) == moved(plan)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_file_takes_as_long_as_the_schedule_that_it_was_written_from(seed):
+    chance = random.Random(seed)
+    # channels are numbered anew; what is in chunks of a size of its own is in equal ones
+    algorithm = chance.choice([name for name in ALGORITHMS if name not in ("double_binary_tree", "tree")])
+    ranks = chance.choice((2, 3, 4, 5, 8))
+    kind = chance.choice([one for one in ALGORITHMS[algorithm] if one != "sendrecv"])
+    plan = schedule(algorithm, Collective(kind, ranks, chance.randrange(1, 10_000) * 4 * ranks, itemsize=4))
+    text = dumps(plan)
+    again = build(loads(text, "x.xml"))(plan.collective)
+    if text.count(' type="s" ') > sum(plan.connections().values()):
+        return  # messages are cut, and the export says so
+    once, twice = (
+        simulate(replace(one, after={}, credits=10**6), load(f"star:{ranks}")).time_s for one in (plan, again)
+    )
+    assert twice == pytest.approx(once, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in gloo.BUILDS if kind != "sendrecv"])

@@ -113,12 +113,21 @@ MALFORMED = [
     (RING.replace('deps="0"', 'deps="99"', 1), "it waits for step 99"),
     (RING.replace('hasdep="1"', 'hasdep="0"'), "which has no hasdep of 1 from there on"),
     (RING.replace('chan="0"', 'chan="1"', 1), "waits here for ever"),
-    (RELAY.replace('type="cpy"', 'type="nop"'), "it adds what was not received"),
+    (RELAY.replace('type="cpy"', 'type="nop"'), "gpu 1 reads chunk 0 of o, where nothing was written"),
     (RELAY.replace('type="re"', 'type="nop"'), "at the end chunk 0 of gpu 0's output is not what"),
     (
         RELAY.replace('s="3" type="s" srcbuf="o"', 's="3" type="s" srcbuf="s"'),
-        "gpu 1 has two copies of chunk 0",
+        "at the end chunk 0 of gpu 0's output is not what",
     ),
+    (
+        RELAY.replace(
+            'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"',
+            'type="cpy" srcbuf="i" srcoff="0" dstbuf="i" dstoff="1" cnt="2"',
+        ).replace('i_chunks="1"', 'i_chunks="3"'),
+        "it reads chunks 0 to 1 of i and writes 1 to 2 at once",
+    ),
+    (RING.replace('proto="Simple"', 'proto="LL256"'), "proto is 'LL256'; allowed: Simple, LL128, LL"),
+    (RING.replace('maxBytes="0"', 'maxBytes="-1"'), "maxBytes is '-1'; allowed: 0 to"),
     (RELAY.replace('s="0" type="s" srcbuf="i"', 's="0" type="s" srcbuf="s"'), "where nothing was written"),
     (RELAY.replace('s="1" type="r" srcbuf="i"', 's="1" type="rrc" srcbuf="i"'), "added a second time"),
 ]

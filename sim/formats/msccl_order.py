@@ -1,0 +1,180 @@
+"""The order that the steps of MSCCL's XML have in every execution, and data races where they have none.
+
+A step of a thread block begins when the step before it is over, when the block that it names has told that
+the named step is over, when what it receives was sent, and when a slot is free for what it sends. Blocks are
+sequential, connections are queues and flags only grow, so that all executions carry out the same steps or
+stop at the same ones: one execution tells what every step waits for. That a slot was free orders nothing,
+because a network has more of them. The runtime is github.com/microsoft/msccl,
+src/collectives/device/msccl_interpreter.h.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sim.formats import FormatError
+from sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, Slot, Step
+
+BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
+
+
+class Event(NamedTuple):
+    """A step in the order of execution; ``after`` are the events for which it waits itself."""
+
+    rank: int
+    block: int
+    place: int
+    step: Step
+    after: tuple[int, ...]
+    received: int | None
+    """The event that sent what this one receives."""
+
+
+def events(algorithm: Algorithm) -> list[Event]:
+    """All steps, each after what it waits for.
+
+    Raise `FormatError` with the line of one that waits for ever.
+    """
+    return _Execution(algorithm).events
+
+
+class _Execution:
+    """Each block goes on as far as it can, again and again."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.events: list[Event] = []
+        self._algorithm = algorithm
+        self._sent: dict[tuple[int, int, int], deque[int]] = {}
+        """By connection, the events that sent what is not received yet."""
+        self._last: dict[tuple[int, int], int] = {}
+        """By block, its last event."""
+        self._told: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """By block, the places of steps that told others, and their events."""
+        places = {(rank, number): 0 for rank, blocks in enumerate(algorithm.blocks) for number in blocks}
+        moved = True
+        while moved:
+            moved = False
+            for (rank, number), place in places.items():
+                steps = algorithm.blocks[rank][number].steps
+                while place < len(steps) and self._goes(rank, number, place):
+                    place += 1
+                moved |= place > places[rank, number]
+                places[rank, number] = place
+        self._refuse_waiting(places)
+
+    def _goes(self, rank: int, number: int, place: int) -> bool:
+        """Carry out a step if it can be."""
+        block = self._algorithm.blocks[rank][number]
+        step = block.steps[place]
+        after = [self._last[rank, number]] if place else []
+        if step.after:
+            told = self._told.get((rank, step.after[0]), [])
+            first = bisect_left(told, (step.after[1], 0))
+            if first == len(told):
+                return False
+            after.append(told[first][1])
+        receives, sends = step.type in RECEIVES, step.type in SENDS
+        came, left = self._queue(block.recv, rank, block), self._queue(rank, block.send, block)
+        if (receives and not came) or (sends and len(left) == self._algorithm.slots):
+            return False
+        received = came.popleft() if receives else None
+        if received is not None:
+            after.append(received)
+            count = self.events[received].step.count
+            if count != step.count:
+                raise self._algorithm.wrong(
+                    step.line, f"{step.count} chunks are received, and {count} were sent"
+                )
+        self._last[rank, number] = len(self.events)
+        if sends:
+            left.append(len(self.events))
+        if step.tells:
+            self._told.setdefault((rank, number), []).append((place, len(self.events)))
+        self.events.append(Event(rank, number, place, step, tuple(after), received))
+        return True
+
+    def _queue(self, src: int, dst: int, block: Block) -> deque[int]:
+        return self._sent.setdefault((src, dst, block.channel), deque())
+
+    def _refuse_waiting(self, places: dict[tuple[int, int], int]) -> None:
+        """Refuse blocks that cannot end, and messages that are never received."""
+        for (rank, number), place in places.items():
+            block = self._algorithm.blocks[rank][number]
+            if place == len(block.steps):
+                continue
+            step, slots = block.steps[place], self._algorithm.slots
+            message = f"gpu {rank}, thread block {number} waits here for ever"
+            if step.type in SENDS and len(self._queue(rank, block.send, block)) == slots:
+                message += f": {slots} messages to gpu {block.send} wait, and the protocol has no more slots"
+            raise self._algorithm.wrong(step.line, message)
+        for (src, dst, channel), left in self._sent.items():
+            if left:
+                raise FormatError(
+                    f"{self._algorithm.file}: gpu {src} sends {len(left)} messages more to gpu {dst} on "
+                    f"channel {channel} than are received"
+                )
+
+
+def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool) -> None:
+    """Raise `FormatError` with both lines where two steps meet at a chunk and nothing orders them.
+
+    One of the two must write. What is over before a step is the bits of an integer, kept as long as other
+    steps may wait for it.
+    """
+    waiting = [0] * len(order)
+    for event in order:
+        for other in event.after:
+            waiting[other] += 1
+    over: dict[int, int] = {}
+    written: dict[tuple[int, Slot], int] = {}
+    read: dict[tuple[int, Slot], int] = {}
+    for number, event in enumerate(order):
+        before = 1 << number
+        for other in event.after:
+            before |= over[other]
+            waiting[other] -= 1
+            if not waiting[other]:
+                del over[other]
+        for cell, writes in _touched(algorithm, event, in_place=in_place):
+            part = event.rank, cell
+            meets = written.get(part, 0) | (read.get(part, 0) if writes else 0)
+            if meets | before != before:
+                raise _race(algorithm, order[(meets & ~before).bit_length() - 1], event, cell)
+            if writes:
+                # what comes after this comes after all that this came after
+                written[part], read[part] = 1 << number, 0
+            else:
+                read[part] = read.get(part, 0) | 1 << number
+        if waiting[number]:
+            over[number] = before
+
+
+def _touched(algorithm: Algorithm, event: Event, *, in_place: bool) -> Iterator[tuple[Slot, bool]]:
+    """The chunks that a step reads and then those that it writes, and whether it writes.
+
+    A chunk that is copied to where it lies is as it was.
+    """
+    step = event.step
+    source, target = (
+        [algorithm.cell(event.rank, (buffer, first + n), in_place=in_place) for n in range(step.count)]
+        for buffer, first in (step.source, step.target)
+    )
+    if step.type in READS:
+        yield from ((cell, False) for cell in source)
+    if step.type == "re":
+        yield from ((cell, False) for cell in target)
+    if step.type in WRITES and not (step.type == "cpy" and source == target):
+        yield from ((cell, True) for cell in target)
+
+
+def _race(algorithm: Algorithm, first: Event, second: Event, cell: Slot) -> FormatError:
+    def named(event: Event) -> str:
+        return f"step {event.place} of thread block {event.block}"
+
+    return algorithm.wrong(
+        second.step.line,
+        f"{named(second)} and, on line {first.step.line}, {named(first)} meet at chunk {cell[1]} of gpu "
+        f"{second.rank}'s {BUFFERS[cell[0]]}, which one of them changes, in no certain order; let the later "
+        "wait for the other by depid and deps",
+    )
