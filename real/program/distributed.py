@@ -197,6 +197,8 @@ class RealDistributed:
         async_op: bool = False,
     ) -> Any:
         """Of so many bytes of each rank, a part to each."""
+        if output_split_sizes is None:
+            nbytes -= nbytes % max(dist.get_world_size(group), 1)
         room = nbytes if output_split_sizes is None else sum(output_split_sizes)
         output, given = (self._tensor(size, own).view(torch.uint8) for own, size in ((1, room), (0, nbytes)))
         splits = (output_split_sizes, input_split_sizes)

@@ -1,11 +1,17 @@
-"""Does a program really end? Ranks forked from one process that has torch loaded, watched from outside."""
+"""Does a program really end? Ranks forked from one process that has torch loaded, watched from outside.
+
+A job that hangs is told from a slow one by what its processes do, not by the clock: it hangs once all its
+threads have slept for a while, or once they have used far more of the CPU than it can need. The second is for
+Gloo, which turns in a circle where the buffer of a message is gone.
+"""
 
 import multiprocessing
 import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -15,19 +21,32 @@ from typing import Any
 START_S = 60.0
 """How long ranks may take until they have met."""
 
-ENDED, HANGS, FAILS = "ended", "hangs", "fails"
+TICK_S = 0.05
+"""How often the ranks are looked at."""
+
+IDLE = 0.2
+"""Of a core: the most that ranks use together while they wait; Gloo's threads wake up 100 times a second."""
+
+MOST_CPU_S = 4.0
+"""CPU time after which a job that has not ended turns in a circle."""
+
+ENDS, HANGS, FAILS = "ends", "hangs", "fails"
+"""Outcomes, by the words of `sim.program.check`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a trial: all ranks ended, some never did, or one failed and what it said."""
+    """What became of a trial, `ENDS`, `HANGS` or `FAILS`, and why."""
 
     outcome: str
-    said: str = ""
+    reason: str = ""
 
 
 def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
-    """Run ``main`` on so many ranks of Gloo; kill them once all have ended, one fails or nothing moves."""
+    """Run ``main`` on that many ranks of Gloo, and kill them once it is known what becomes of it.
+
+    It hangs where all have slept for ``patience_s``, which must be longer than any of its computes.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed.device_mesh", "real.program.distributed"])
     with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
@@ -42,7 +61,7 @@ def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
             pipes.append(here)
             processes.append(process)
         try:
-            return _watch(pipes, patience_s)
+            return _watch(pipes, [process.pid or 0 for process in processes], patience_s)
         finally:
             for process in processes:
                 process.kill()
@@ -50,28 +69,63 @@ def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
                 process.join()
 
 
-def _watch(pipes: list[Connection], patience_s: float) -> Outcome:
-    """Hear what each rank says at its end; one whose pipe closes without a word was killed."""
-    left, until, started = list(pipes), time.monotonic() + START_S, 0
+def _watch(pipes: list[Connection], pids: Sequence[int], patience_s: float) -> Outcome:
+    """Hear what each rank reports at its end; one whose pipe closes without a report was killed."""
+    left, started, since = list(pipes), 0, time.monotonic()
+    activity = _Activity(pids)
     while left:
-        ready = wait(left, max(until - time.monotonic(), 0))
-        if not ready:
-            return Outcome(HANGS, f"{len(left)} of {len(pipes)} ranks are still there")
-        for pipe in ready:
+        for pipe in wait(left, TICK_S):
             assert isinstance(pipe, Connection)
             left.remove(pipe)
             try:
-                said = pipe.recv()
+                report = pipe.recv()
             except EOFError:
                 return Outcome(FAILS, "a rank was killed")
-            if said == "started":
+            if report == "started":
                 left.append(pipe)
                 started += 1
-                if started == len(pipes):
-                    until = time.monotonic() + patience_s
-            elif said:
-                return Outcome(FAILS, said)
-    return Outcome(ENDED)
+            elif report:
+                return Outcome(FAILS, report)
+            activity = _Activity(pids)
+        if started < len(pipes):
+            hangs = time.monotonic() > since + START_S
+        else:
+            hangs = activity.idle_s() > patience_s or activity.cpu_s() > MOST_CPU_S
+        if hangs and left:
+            return Outcome(HANGS, f"{len(left)} of {len(pipes)} ranks are still there")
+    return Outcome(ENDS)
+
+
+class _Activity:
+    """What some processes have done since they were first looked at, by the kernel's own account."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self._begin = self._before = self._cpu_s()[0]
+        self._moment = self._idle_since = time.monotonic()
+
+    def cpu_s(self) -> float:
+        """The CPU time that they have used."""
+        return self._cpu_s()[0] - self._begin
+
+    def idle_s(self) -> float:
+        """How long they have only waited: next to no CPU time, and no thread that wanted any."""
+        moment = time.monotonic()
+        used, runs = self._cpu_s()
+        if runs > 1 or used - self._before > IDLE * (moment - self._moment):
+            self._idle_since = moment
+        self._before, self._moment = used, moment
+        return moment - self._idle_since
+
+    def _cpu_s(self) -> tuple[float, int]:
+        """The CPU time of all threads, and how many of these run or could run now."""
+        nanoseconds = runs = 0
+        for pid in self._pids:
+            for thread in Path(f"/proc/{pid}/task").glob("*"):
+                with suppress(OSError):  # it has ended
+                    nanoseconds += int((thread / "schedstat").read_text().split()[0])
+                    runs += (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD"
+        return nanoseconds / 1e9, runs
 
 
 def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe: Connection) -> None:

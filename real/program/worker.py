@@ -6,7 +6,6 @@ the moment at which the first of them began.
 """
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch.distributed as dist
 from real.clock import StartingGun, stamps
 from real.host import fingerprint, own_device
 from real.launch.follow import show_life
+from real.launch.loopback import join
 from real.launch.rank import live
 from real.machine import run_first
 from real.program.computing import computing
@@ -38,9 +38,7 @@ def carry_out(order: Path, rows: Path) -> None:
     compute = computing(job.compute, device)  # measured before ranks that run first take the cores
     if job.backend == "gloo" and job.compute == "sleep":
         run_first()
-    dist.init_process_group(
-        job.backend, timeout=timedelta(seconds=job.timeout_s), device_id=device if job.eager else None
-    )
+    join(job.backend, job.timeout_s, device if job.eager else None)
     try:
         _repeat(job, Timed(RealDistributed(compute, str(device), job.timeout_s), stamps(device)), rows)
     finally:

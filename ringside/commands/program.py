@@ -20,9 +20,11 @@ Script = Annotated[
 ]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="How many run it, or each job.")]
 Library = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="gloo|nccl|ideal", help="Whose rules; with --cluster whose times, and only there ideal."
+        metavar="gloo|nccl|ideal",
+        show_default="gloo; ideal of GOAL, which has no library",
+        help="Whose rules; with --cluster whose times, and only there ideal.",
     ),
 ]
 Eager = Annotated[
@@ -39,8 +41,8 @@ Jobs = Annotated[
 Placement = Annotated[
     list[str] | None,
     typer.Option(
-        show_default="packed",
-        metavar="packed|interleaved|RANKS",
+        show_default="even; several jobs packed",
+        metavar="even|packed|interleaved|RANKS",
         help="Or the cluster's ranks of each job: 0-3,8.",
     ),
 ]
@@ -70,7 +72,7 @@ def command(
     context: typer.Context,
     file: Script = None,
     ranks: Ranks = None,
-    library: Library = "gloo",
+    library: Library = None,
     eager: Eager = False,
     cluster: Cluster = None,
     settings: options.Settings = None,
@@ -106,10 +108,11 @@ def command(
     if cluster is not None and not only_check:
         from ringside.commands import program_on_cluster
 
+        every = program_source.all_asked(file, ranks, jobs or [])
         with forced(force):
             program_on_cluster.run(
-                program_source.all_asked(file, ranks, jobs or []), library, cluster, settings or [],
-                eager=eager, placement=placement or ["packed"], network=network, calibration=calibration,
+                every, library or program_source.library_of(every), cluster, settings or [],
+                eager=eager, placement=placement or [], network=network, calibration=calibration,
                 fold=fold, plot=plot, trace=trace, export=export, as_json=json,
                 disturbances=DisturbanceWords(
                     straggler=straggler, slow_link=slow_link, jitter=jitter, os_noise=os_noise, late=late,
@@ -120,8 +123,10 @@ def command(
     if file is None or jobs:
         raise ValueError("write FILE.py and -g N, its ranks; --job goes with --cluster")
     job = program_source.asked(file, ranks)
+    library = library or "gloo"
     if not real:
-        program_check.run(job, library, eager=eager, export=export, as_json=json)
+        with forced(force):
+            program_check.run(job, library, eager=eager, export=export, as_json=json)
         return
     if job.read:
         raise ValueError(f"{file}: --real runs scripts only; leave it out, or write FILE.py")

@@ -22,7 +22,11 @@ from sim.program.roles import roles
 from sim.program.simulate import Simulation
 from sim.program.timeline import ProgramTimeline
 from topologies import parse_settings
+from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+from topologies.load import counts
+from topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
+from topologies.refitting import parted
 from topologies.units import format_duration
 
 MOST_ROWS = 64
@@ -62,10 +66,10 @@ def run(
     check_export(export, tuple(files))
     if len(jobs) > 1:
         _check_many(disturbances, drawn=bool(plot or trace or export))
-    hosts = placed(placement, [job.ranks for job in jobs])
-    count = max(map(max, hosts)) + 1
-    by_itself = len(jobs) == 1 and placement == ["packed"]
-    libraries = _libraries(library, cluster, settings, count, network, calibration, by_itself=by_itself)
+    placement = placement or [EVEN if len(jobs) == 1 else PACKED]
+    spread = placement[0] if len(jobs) == len(placement) == 1 and placement[0] in SPREADS else None
+    hosts = placed([PACKED] if spread else placement, [job.ranks for job in jobs])
+    libraries = _libraries(library, cluster, settings, max(map(max, hosts)) + 1, network, calibration, spread)
     made = [
         Job(program, own, roles(program) if fold else None)
         for program, own in zip(_proved(jobs, libraries, eager=eager, as_json=as_json), hosts, strict=True)
@@ -78,9 +82,12 @@ def run(
     else:
         _draw(found[0], plot, trace)
     lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
-    answers = list(zip(jobs, found, hosts, alone, strict=True))
+    shown = [_numbers(libraries)] if spread == EVEN else hosts
+    answers = list(zip(jobs, found, shown, alone, strict=True))
     if not as_json:
         where = f"{library} on {' '.join([cluster, *settings])}"
+        if spread:
+            console.print_comments(placement_told(jobs[0].ranks, spread, libraries.placed))
         for answer in answers:
             _print(*answer, where, several=len(jobs) > 1)
         if disturbed:
@@ -113,14 +120,25 @@ def _check_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
 
 def _libraries(
     library: str, cluster: str, settings: list[str], count: int, network: str, calibration: str,
-    *, by_itself: bool,
+    spread: str | None,
 ) -> Libraries:  # fmt: skip
-    """The library on the first ``count`` ranks of the cluster, or on all for jobs that are placed there."""
+    """The library on ``count`` ranks that are spread so, or on the cluster's for jobs placed there."""
     figures, found = parse_settings(settings), find_calibration(calibration, cluster)
-    if library == "nccl" and not by_itself:
-        # by itself NCCL spreads the ranks of a job over all machines
+    if library == "nccl" and spread is None:
         count = max(count, find_library("nccl", cluster, figures, calibration=found).ranks)
-    return Libraries(library, cluster, figures, count, network, found)
+    return Libraries(library, cluster, figures, count, network, found, spread or NUMBERED)
+
+
+def _numbers(libraries: Libraries) -> tuple[int, ...]:
+    """What the cluster calls the ranks of a job that is spread over its machines."""
+    name, _ = split(libraries.cluster)
+    if len(libraries.placed) == 1 or counts(name) != "nodes":
+        return tuple(range(libraries.ranks))
+    alone = parted(libraries.values)[2]  # one machine is on no fabric
+    room = find_library(libraries.name, f"{name}:1", alone, calibration=None).ranks
+    return tuple(
+        machine * room + rank for machine, share in enumerate(libraries.placed) for rank in range(share)
+    )
 
 
 def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bool) -> Iterator[Program]:

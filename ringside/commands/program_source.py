@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside import console
+from sim.engine.effort import consider_ranks
+from sim.engine.run import uncollected
 from sim.formats.goal_flatten import ScheduleOf
 from sim.formats.program_files import ProgramFile, holds_program, read
 from sim.libraries import gloo
@@ -12,6 +14,9 @@ from sim.program.libraries import Libraries
 from sim.program.operations import Call, Program
 from sim.program.script import program_of
 from sim.schedule import Schedule
+
+EVERY = 100
+"""Ranks from one sign of life to the next."""
 
 
 class Asked(NamedTuple):
@@ -29,12 +34,24 @@ class Asked(NamedTuple):
     def program(self, library: str, *, eager: bool) -> Program:
         """The job by the rules of a library."""
         if self.read is None:
-            return program_of(self.file, self.ranks, library, eager=eager)
+            return _written_down(program_of(self.file, self.ranks, library, eager=eager))
         if eager:
             raise ValueError(
                 f"--eager is how a script's groups are made, and {self.file} is none; leave it out"
             )
         return self.read.program(library)
+
+
+def _written_down(program: Program) -> Program:
+    """A script's job, whose ranks have all been asked; refused beforehand where that would take too long."""
+    ranks = program.ranks
+    with console.simulating("writing down", ranks) as bar, uncollected():
+        consider_ranks(ranks, max(len(program.operations(rank)) for rank in {0, ranks // 2, ranks - 1}))
+        for rank in range(ranks):
+            program.operations(rank)
+            if rank % EVERY == 0:
+                bar.moved(rank, f"writing down: rank {rank:,} of {ranks:,}")
+    return program
 
 
 def asked(file: Path, ranks: int | None) -> Asked:
@@ -67,6 +84,12 @@ def all_asked(file: Path | None, ranks: int | None, jobs: Sequence[str]) -> list
     if any(one.ranks < 1 for one in found):
         raise ValueError("a job of 0 ranks; write 1 or more")
     return found
+
+
+def library_of(jobs: Sequence[Asked]) -> str:
+    """The library that carries jobs of which none is named: the files' own, where they have the same."""
+    libraries = {job.read.library if job.read else "gloo" for job in jobs}
+    return libraries.pop() if len(libraries) == 1 else "gloo"
 
 
 def by_default(call: Call) -> Schedule:

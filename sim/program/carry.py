@@ -56,17 +56,25 @@ class Signal:
 class Parcel:
     """One message of a group, which both sides have asked for; ``deliver`` is told when it is there.
 
-    ``word`` is that of the receive, which the sender hears.
+    ``word`` is that of the receive, which the sender hears. Of what leaves at one moment the smaller ``key``
+    is first: (source rank, connection by first use, place in the source's program).
     """
 
-    __slots__ = ("deliver", "dst", "group", "nbytes", "src", "word")
+    __slots__ = ("deliver", "dst", "group", "key", "nbytes", "src", "word")
 
     def __init__(
-        self, group: Group, ends: tuple[int, int], nbytes: int, word: Signal, deliver: Callable[[], None]
+        self,
+        group: Group,
+        ends: tuple[int, int],
+        nbytes: int,
+        key: int,
+        word: Signal,
+        deliver: Callable[[], None],
     ) -> None:
         self.group = group
         self.src, self.dst = ends
         self.nbytes = nbytes
+        self.key = key
         self.word = word
         self.deliver = deliver
 

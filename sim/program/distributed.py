@@ -14,6 +14,7 @@ from sim.program import recorder
 from sim.program.groups import Groups
 from sim.program.mesh import DeviceMesh
 from sim.program.operations import (
+    HOST,
     Compute,
     Group,
     NewGroup,
@@ -24,7 +25,7 @@ from sim.program.operations import (
     Together,
     Wait,
 )
-from sim.program.recorder import LENGTH, NonMember, RankLostError, Recorder
+from sim.program.recorder import NUMBER, NonMember, RankLostError, Recorder
 from topologies.units import MAX_DURATION
 
 Main = Callable[["Distributed"], Any]
@@ -43,6 +44,7 @@ def record(
         dist = Distributed(groups, rank, eager=eager)
         with suppress(RankLostError):
             main(dist)
+            dist.end()
         groups.recorded = dist.recorded
         return dist.recorded
 
@@ -197,8 +199,19 @@ class Distributed(Recorder):
     def reduce_scatter(
         self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
     ) -> recorder.Work | None:
-        """Reduce, and give each a part of the result."""
-        return self._call("reduce_scatter", "reduce_scatter", nbytes, group, async_op, redop=op)
+        """Reduce, and give each a part of the result; with Gloo an all_reduce of each part."""
+        if self._nccl or isinstance(group, NonMember):
+            return self._call("reduce_scatter", "reduce_scatter", nbytes, group, async_op, redop=op)
+        parts = len(self._group(group).ranks)
+        size = self._size(nbytes) // parts
+        works = [
+            self._call("reduce_scatter", "all_reduce", size, group, True, redop=op) for _ in range(parts)
+        ]
+        work = self._all(works)
+        if async_op:
+            return work
+        work.wait()
+        return None
 
     def reduce_scatter_tensor(
         self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
@@ -231,45 +244,46 @@ class Distributed(Recorder):
         """Wait for all, and name who does not come; Gloo only."""
         if self._nccl:
             self._refuse("monitored_barrier is only implemented for GLOO backend")
-        self._call("monitored_barrier", "all_reduce", 0, group)
+        if not isinstance(group, NonMember):
+            self._monitored_barrier(group)
 
     # pickled objects: their lengths go ahead
 
     def all_gather_object(self, nbytes: int, group: Any = None) -> None:
         """all_gather of lengths, then of objects as long as the longest."""
-        self._call("all_gather_object", "all_gather", LENGTH, group)
+        self._call("all_gather_object", "all_gather", NUMBER, group)
         self._call("all_gather_object", "all_gather", nbytes, group)
 
     def gather_object(
         self, nbytes: int, dst: int | None = None, group: Any = None, group_dst: int | None = None
     ) -> None:
         """all_gather of lengths, then gather of objects as long as the longest."""
-        self._call("gather_object", "all_gather", LENGTH, group)
+        self._call("gather_object", "all_gather", NUMBER, group)
         self._call("gather_object", "gather", nbytes, group, False, dst, group_dst)
 
     def broadcast_object_list(
         self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
     ) -> None:
         """Broadcast of lengths, then of objects."""
-        self._call("broadcast_object_list", "broadcast", LENGTH, group, False, src, group_src)
+        self._call("broadcast_object_list", "broadcast", NUMBER, group, False, src, group_src)
         self._call("broadcast_object_list", "broadcast", nbytes, group, False, src, group_src)
 
     def scatter_object_list(
         self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
     ) -> None:
         """Broadcast of the longest length, then scatter of objects and of their lengths."""
-        self._call("scatter_object_list", "broadcast", LENGTH, group, False, src, group_src)
+        self._call("scatter_object_list", "broadcast", NUMBER, group, False, src, group_src)
         self._call("scatter_object_list", "scatter", nbytes, group, False, src, group_src)
-        self._call("scatter_object_list", "scatter", LENGTH, group, False, src, group_src)
+        self._call("scatter_object_list", "scatter", NUMBER, group, False, src, group_src)
 
     def send_object_list(self, nbytes: int, dst: int, group: Any = None) -> None:
         """A message of the length, then one of the object."""
-        self.send(LENGTH, dst, group)
+        self.send(NUMBER, dst, group)
         self.send(nbytes, dst, group)
 
     def recv_object_list(self, nbytes: int, src: int, group: Any = None) -> None:
         """A message of the length, then one of the object."""
-        self.recv(LENGTH, src, group)
+        self.recv(NUMBER, src, group)
         self.recv(nbytes, src, group)
 
     # messages
@@ -327,8 +341,12 @@ class Distributed(Recorder):
         """Work of so many seconds: on the host with Gloo, on the current stream with NCCL."""
         if not 0 <= seconds <= MAX_DURATION:
             raise ValueError(f"{self._where()}: compute({seconds!r}); write seconds, 0 to {MAX_DURATION:g}")
-        self._on_stream(Compute(float(seconds)), name, "compute", holds=False)
+        if self._nccl:
+            self._on_stream(Compute(float(seconds)), name, "compute", holds=False)
+        else:
+            self._post(Compute(float(seconds)), name, "compute", HOST, holds=True)
 
     def synchronize(self) -> None:
-        """The host waits for all that the rank has asked for, as torch.cuda.synchronize does."""
-        self._post(Wait(), "synchronize", "wait", None, tuple(range(len(self.recorded))), holds=True)
+        """The host waits for its GPU, as torch.cuda.synchronize does; with Gloo it has none."""
+        if self._nccl:
+            self._post(Wait(), "synchronize", "wait", None, tuple(range(len(self.recorded))), holds=True)

@@ -10,7 +10,19 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.program.operations import Call, Group, Join, Lost, Operation, Program, Raise, Recv, Send, Together
+from sim.program.operations import (
+    Call,
+    Drop,
+    Group,
+    Join,
+    Lost,
+    Operation,
+    Program,
+    Raise,
+    Recv,
+    Send,
+    Together,
+)
 from sim.program.play import INSTANT, Play
 from sim.program.roles import Ints, Lists
 
@@ -64,7 +76,9 @@ def _ends(program: Program, meetings: "_Meetings", *, serial: bool) -> bool:
 def _plain(lists: Lists) -> bool:
     """Whether roles tell all: nothing is refused, everything meets, in posting order and in equal sizes."""
     messages = lists.messages
-    if messages is None or any(isinstance(one, Raise | Lost) for one in lists.actions):
+    if messages is None or any(isinstance(one, Raise | Lost | Drop) for one in lists.actions):
+        return False
+    if any(isinstance(one, Together) and one.is_call for one in lists.actions):
         return False
     if not all(_in_order(one) for one in lists.kinds):
         return False

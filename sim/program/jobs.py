@@ -108,7 +108,7 @@ def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]
     if len(words) != len(counts):
         raise ValueError(
             f"{len(words)} placements of {len(counts)} jobs; write packed, interleaved, or --placement 0-3,8 "
-            "once for each"
+            "once for each; even is of one job"
         )
     found = [_ranks(text) for text in words]
     for hosts, count in zip(found, counts, strict=True):

@@ -1,8 +1,10 @@
 """The library of each group of a job: one library, bound to the part of the cluster that the group has."""
 
+from bisect import bisect
 from collections import Counter
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from sim.calibration import AUTO, Calibration
@@ -13,7 +15,8 @@ from sim.libraries.library import Library
 from sim.libraries.scheduled import Scheduled
 from topologies import Topology, load
 from topologies.catalogue import split
-from topologies.placement import place
+from topologies.load import counts
+from topologies.placement import EVEN, NUMBERED, place, spread_over
 from topologies.words import one_of
 
 RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
@@ -30,8 +33,10 @@ class Libraries:
     ranks: int
     network: str = "fifo"
     calibration: "Calibration | str | None" = AUTO
+    placement: str = EVEN
+    placed: Sequence[int] = ()
+    """How many ranks in a row share a machine."""
     _graph: "Topology | None" = None
-    _machines_in_all: int = 1
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
     """NCCL's, which cares for machines and how many ranks of each, not for which."""
@@ -39,18 +44,20 @@ class Libraries:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise ValueError(f"{self.name!r} carries out no program; write {one_of(RULES, self.name)}")
-        self._machines_in_all = self.of(tuple(range(self.ranks))).nodes
+        self.placed = self.of(tuple(range(self.ranks))).placed
 
     @classmethod
     def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
         """A library on a topology that is there, as it is: with no calibration."""
-        return cls(name, str(graph.graph.get("name", "topology")), {}, ranks, calibration=None, _graph=graph)
+        called = str(graph.graph.get("name", "topology"))
+        return cls(name, called, {}, ranks, calibration=None, placement=NUMBERED, _graph=graph)
 
     @property
     def graph(self) -> Topology:
-        """The whole cluster."""
+        """The whole cluster, whose first ranks are these."""
         if self._graph is None:
-            self._graph = load(self.cluster, self.values, ranks=self.ranks)
+            whole = load(self.cluster, self.values, ranks=self.ranks)
+            self._graph = spread_over(whole, self.ranks, self.placement)
         return self._graph
 
     @property
@@ -60,8 +67,8 @@ class Libraries:
 
     @property
     def machine(self) -> int:
-        """Ranks on each machine."""
-        return self.ranks // self._machines_in_all
+        """Ranks on each machine, or on the first, which has the most."""
+        return self.placed[0]
 
     @property
     def is_priced(self) -> bool:
@@ -122,20 +129,19 @@ class Libraries:
     def _scheduled(self, hosts: tuple[int, ...]) -> Library:
         here = len(hosts)
         graph = self.graph if hosts == tuple(range(here)) else place(self.graph, hosts)
-        return find_library(
-            self.name, graph, ranks=here, options=Options(network=self.network), calibration=self.calibration
-        )
+        options = Options(network=self.network, placement=NUMBERED)
+        return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
     def _nccl(self, hosts: tuple[int, ...]) -> Library:
         """NCCL of a group, which has as many ranks on each of its machines: which ones matters to nobody."""
-        options = Options(network=self.network)
+        options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:
             cluster = self.cluster
-        elif name.endswith((".yaml", ".yml")):
+        elif (counted := counts(name)) is None:
             raise ValueError(
                 f"a group of ranks {list(hosts)[:8]} of {self.cluster}: NCCL's model knows no part of a "
-                "cluster from a file; write a named cluster, or --library gloo"
+                "cluster that was drawn by hand; write a named cluster, or --library gloo"
             )
         else:
             held = self._machines(hosts)
@@ -145,7 +151,7 @@ class Libraries:
                     f"{max(held.values())} on another, of which NCCL's model knows nothing; write groups "
                     "with as many ranks on each of their machines"
                 )
-            cluster = f"{name}:{len(held)}"
+            cluster = f"{name}:{len(held)}" if counted == "nodes" else self.cluster
         shape = cluster, len(hosts)
         if shape not in self._shapes:
             self._shapes[shape] = find_library(
@@ -158,4 +164,4 @@ class Libraries:
         return Counter(map(self._machine, hosts))
 
     def _machine(self, host: int) -> int:
-        return host * self._machines_in_all // self.ranks
+        return bisect(list(accumulate(self.placed)), host)

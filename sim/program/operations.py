@@ -10,7 +10,7 @@ has ended. An operation begins when
 - and its group lets it: each member of a `Group` has a queue in posting order, of which only the first
   ``workers`` may run. None overtakes one that is not ready.
 
-The k-th call of a member of a group meets the k-th of every other. Messages meet by sender, receiver
+The k-th call of a member of a group meets the k-th of every other. Messages meet by group, sender, receiver
 and tag, in order. A program knows no time but that of compute, and no network.
 """
 
@@ -78,10 +78,15 @@ class Recv(NamedTuple):
 
 
 class Together(NamedTuple):
-    """Messages of one rank that are under way at once, as an NCCL group call's; it ends with its last."""
+    """Messages of one rank that are under way at once, as an NCCL group call's; it ends with its last.
+
+    ``is_call`` where it is one of its group's calls, numbered and queued among the collectives: an all-to-all
+    of unequal parts with Gloo.
+    """
 
     group: Group
     parts: tuple[Send | Recv, ...]
+    is_call: bool = False
 
 
 class Join(NamedTuple):
@@ -113,7 +118,16 @@ class Lost(NamedTuple):
     message: str
 
 
-Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise | Lost
+class Drop(NamedTuple):
+    """The rank lets go of messages without having waited for them, named by their places in its list.
+
+    Gloo forgets such a message: unless it had moved before, its other side waits for ever.
+    """
+
+    messages: tuple[int, ...]
+
+
+Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Raise | Lost | Drop
 
 
 class Operation(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sim.program.operations import (
     Call,
     Compute,
+    Drop,
     Group,
     NewGroup,
     Operation,
@@ -64,7 +65,8 @@ class Play:
 
     It is not told of actions of ``instant`` types: they end as they arrive. Hosts of ``late`` ranks post
     nothing until they `come`. In a ``serial`` play a rank's collectives run one after another whatever their
-    group, as on a GPU that has room for one kernel of NCCL.
+    group, as on a GPU that has room for one kernel of NCCL. In a ``stepwise`` one a host posts its next
+    operation when all that can begin has arrived.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Play:
         serial: bool = False,
         instant: frozenset[type] = frozenset(),
         late: Container[int] = (),
+        stepwise: bool = False,
     ) -> None:
         self.ranks = [RankState(program.operations(rank)) for rank in range(program.ranks)]
         self._arrived = arrived
@@ -82,9 +85,16 @@ class Play:
         self._device = Group("device", (), "nccl", 1) if serial else None
         self._agenda: deque[tuple[int, int]] = deque()
         self._hosts = deque(rank for rank in range(program.ranks) if rank not in late)
+        self._most = 1 if stepwise else sys.maxsize
+        self._stopped: set[int] = set()
+
+    def stop(self, rank: int) -> None:
+        """Have the host of a rank post nothing more until it is told to `come`."""
+        self._stopped.add(rank)
 
     def come(self, rank: int) -> None:
-        """Have the host of a rank that was late begin, with the next `run`."""
+        """Have the host of a rank that was late or stopped go on, with the next `run`."""
+        self._stopped.discard(rank)
         self._hosts.append(rank)
 
     def run(self) -> None:
@@ -98,7 +108,9 @@ class Play:
                 else:
                     arrived(rank, place)
             if hosts:
-                self.post(hosts.popleft())
+                rank = hosts.popleft()
+                if rank not in self._stopped and self.post(rank, self._most):
+                    hosts.appendleft(rank)
 
     def post(self, rank: int, most: int = sys.maxsize) -> bool:
         """Have a rank's host post its next operations, so many at most; False where it is held or done."""
@@ -160,8 +172,8 @@ class Play:
 
     def _queue(self, state: RankState, place: int, action: object) -> bool:
         """Put an operation into its group's queue; whether it has to wait there."""
-        if type(action) is Call:
-            state.number[place] = state.called[action.group] = state.called.get(action.group, -1) + 1
+        if is_call(action):
+            state.number[place] = state.called[action.group] = state.called.get(action.group, -1) + 1  # type: ignore[attr-defined]
         group = self._queue_of(action)
         if group is None:
             return False
@@ -180,13 +192,8 @@ class Play:
         return place < state.posted and not state.blockers[place]
 
     def _queue_of(self, action: object) -> Group | None:
-        """The group in whose queue an action stands: Gloo's messages stand in none."""
-        kind = type(action)
-        if kind is Call:
-            return self._device or action.group  # type: ignore[attr-defined]
-        if kind in _QUEUED and action.group.library == "nccl":  # type: ignore[attr-defined]
-            return action.group  # type: ignore[attr-defined,no-any-return]
-        return None
+        """The group in whose queue an action stands."""
+        return self._device if self._device and type(action) is Call else queue_of(action)
 
     def behind(self, rank: int, place: int) -> int:
         """The operation of the same rank that an operation in the end waits for: one that has arrived."""
@@ -212,7 +219,19 @@ class Play:
             self._agenda.append((rank, place))
 
 
-INSTANT = frozenset({Compute, Wait, NewGroup})
+def is_call(action: object) -> bool:
+    """Whether an action is one of its group's calls, of which the k-th of all members meet."""
+    return type(action) is Call or (type(action) is Together and action.is_call)
+
+
+def queue_of(action: object) -> Group | None:
+    """The group in whose queue an action stands: Gloo's messages stand in none."""
+    if is_call(action) or (type(action) in _QUEUED and action.group.library == "nccl"):  # type: ignore[attr-defined]
+        return action.group  # type: ignore[attr-defined,no-any-return]
+    return None
+
+
+INSTANT = frozenset({Compute, Wait, NewGroup, Drop})
 """What waits for nobody, where there is no time."""
 
 _QUEUED = frozenset({Call, Send, Recv, Together})

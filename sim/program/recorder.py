@@ -8,14 +8,14 @@ the job was initialised with a device (``eager``): then through their group's.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from sim.program.groups import Groups
 from sim.program.operations import (
     ANY,
-    HOST,
-    Compute,
+    Drop,
     Group,
     Join,
     Lost,
@@ -26,6 +26,7 @@ from sim.program.operations import (
     Together,
     Wait,
 )
+from sim.program.shapes import ROOTED
 
 STREAM = "compute"
 """The lane of the stream on which a rank computes."""
@@ -33,8 +34,8 @@ STREAM = "compute"
 UNEQUAL = -1
 """The tag of the messages of an all-to-all of unequal parts, which meet no others."""
 
-LENGTH = 8
-"""Bytes of the number that goes ahead of a pickled object, to say how long it is."""
+NUMBER = 8
+"""Bytes of a number that torch sends by itself: how long a pickled object is, who is at a barrier."""
 
 MOST_OPERATIONS = 2_000_000
 """Operations of one rank: more is taken for a loop without end."""
@@ -92,6 +93,12 @@ class Recorder:
         self._eager = eager
         self._nccl = groups.library == "nccl"
         self._made = 0
+        self._unwaited: dict[int, None] = {}
+        """Gloo's messages for which the rank has not waited."""
+        self._calls: Counter[Group] = Counter()
+        """How many collectives of each of Gloo's groups the rank has called."""
+        self._under_way: dict[int, Group] = {}
+        """Gloo's collectives for which it has not waited, nor a barrier of their group."""
         self._awaited: tuple[int, ...] = ()
         """What the current stream has to wait for before its next operation."""
         self._last: tuple[int, ...] = ()
@@ -121,25 +128,29 @@ class Recorder:
         return place
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
-        """An operation of the current stream; the host's own with Gloo, which then waits for it."""
-        if not self._nccl:
-            lane = HOST if isinstance(action, Compute) else None
-            return Work(self, (self._post(action, name, category, lane, holds=True),))
+        """An operation of NCCL's, or of a GPU's, on the current stream."""
         made = self._post(action, name, category, STREAM, self._awaited, holds=holds)
         self._last, self._awaited = (made,), ()
         return Work(self, self._last)
 
     def _beside(self, action: Any, name: str, category: str, lane: str) -> Work:
-        """An operation beside the current stream, which it comes after; beside everything with Gloo."""
-        if not self._nccl:
-            return Work(self, (self._post(action, name, category),))
+        """An operation of NCCL beside the current stream, which it comes after."""
         return Work(self, (self._post(action, name, category, lane, (*self._last, *self._awaited)),))
 
     def _wait(self, operations: tuple[int, ...]) -> None:
         if self._nccl:
             self._awaited = (*self._awaited, *operations)
-        else:
-            self._post(_WAIT, "wait", "wait", None, operations, holds=True)
+            return
+        for place in operations:
+            self._unwaited.pop(place, None)
+            self._under_way.pop(place, None)
+        self._post(_WAIT, "wait", "wait", None, operations, holds=True)
+
+    def end(self) -> None:
+        """The job has returned, and with it goes what it has kept of messages."""
+        if self._unwaited:
+            where = self.recorded[next(iter(self._unwaited))].place
+            self.recorded.append(Operation(Drop(tuple(self._unwaited)), name="drop", place=where))
 
     def _call(
         self, name: str, kind: str, nbytes: int, group: Any, async_op: bool = False, root: int | None = None,
@@ -153,22 +164,64 @@ class Recorder:
             group = self._group(group)
             self._connect(group)
             call = self._groups.call(
-                group, name, kind, self._size(nbytes), self._root(group, root, group_root), redop
+                group, name, kind, self._size(nbytes), self._root(group, name, kind, root, group_root), redop
             )
             self._asked[asked] = call
-        if async_op:
-            return self._beside(call, name, kind, call.group.name)
-        self._on_stream(call, name, kind, holds=name == "barrier")
-        return None
+        return self._start(call, name, kind, async_op)
+
+    def _start(self, action: Any, name: str, kind: str, async_op: bool) -> Work | None:
+        """A collective; what it gives back, unless it is waited for."""
+        if self._nccl:
+            if async_op:
+                return self._beside(action, name, kind, action.group.name)
+            self._on_stream(action, name, kind, holds=name == "barrier")
+            return None
+        self._calls[action.group] += 1
+        after: tuple[int, ...] = ()
+        if name == "barrier":  # ProcessGroupGloo::barrier waits for all that its group has under way
+            after = tuple(place for place, group in self._under_way.items() if group is action.group)
+            for place in after:
+                del self._under_way[place]
+        place = self._post(action, name, kind, None, after, holds=not async_op)
+        if not async_op:
+            return None
+        self._under_way[place] = action.group
+        return Work(self, (place,))
+
+    def _monitored_barrier(self, group: Any) -> None:
+        """Gloo's, by messages: the first rank hears from all, then tells all.
+
+        Their tags are the numbers of calls, as if it were two, and may be those of the job's own messages.
+        """
+        group = self._group(group)
+        self._connect(group)
+        first, *others = group.ranks
+        tag = self._calls[group]
+        self._calls[group] += 2
+        rounds: list[list[Any]]
+        if self._rank == first:
+            rounds = [[Recv(group, one, NUMBER, tag) for one in others]]
+            rounds += [[Send(group, one, NUMBER, tag + 1) for one in others]]
+        else:
+            rounds = [[Send(group, first, NUMBER, tag), Recv(group, first, NUMBER, tag + 1)]]
+        for messages in rounds:
+            self._wait(tuple(self._post(one, "monitored_barrier", "message") for one in messages))
+
+    def _all(self, works: Sequence[Work | None]) -> Work:
+        """What several give back, as one."""
+        return Work(self, tuple(place for work in works if work for place in work._operations))
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
         asked = (make, nbytes, peer, group, tag)
         action = self._known(asked)
         if action is None:
             action = self._asked[asked] = self._sound(make, nbytes, peer, group, tag, name)
-        if self._nccl or name[0] == "i":
+        if self._nccl:
             return self._beside(action, name, "message", action.group.name)
-        return Work(self, (self._post(action, name, "message", holds=True),))
+        place = self._post(action, name, "message", holds=name[0] != "i")
+        if name[0] == "i":
+            self._unwaited[place] = None
+        return Work(self, (place,))
 
     def _known(self, asked: tuple[Any, ...]) -> Any:
         """What was asked for before; nothing where it is none of the things that can be asked for."""
@@ -194,6 +247,8 @@ class Recorder:
                 self._refuse(f"{name} without a source; NCCL knows none")
             if not self._eager:
                 group, tag = self._groups.pair(group, self._rank, peer), 0
+        elif peer == ANY and not self._size(nbytes):
+            self._refuse(f"{name} of 0 bytes without a source, which Gloo does not take; name the source")
         self._connect(group)
         return make(group, peer, self._size(nbytes), tag)
 
@@ -216,6 +271,9 @@ class Recorder:
             self._refuse(f"parts for {len(given)} and {len(output)} ranks, in a group of {len(group.ranks)}")
         if sum(sizes[0]) != nbytes:
             self._refuse(f"parts of {sum(sizes[0])} bytes in all, of {nbytes}")
+        own = [some[group.ranks.index(self._rank)] for some in sizes]
+        if own[0] != own[1]:
+            self._refuse(f"a part of {own[0]} bytes to oneself, for which there is room for {own[1]}")
         self._connect(group)
         parts: tuple[Any, ...] = tuple(
             make(group, peer, size, UNEQUAL)
@@ -223,10 +281,8 @@ class Recorder:
             for peer, size in zip(group.ranks, some, strict=True)
             if peer != self._rank and (size or not self._nccl)
         )
-        if async_op:
-            return self._beside(Together(group, parts), "all_to_all_single", "all_to_all", group.name)
-        self._on_stream(Together(group, parts), "all_to_all_single", "all_to_all", holds=False)
-        return None
+        together = Together(group, parts, is_call=not self._nccl)
+        return self._start(together, "all_to_all_single", "all_to_all", async_op)
 
     def _connect(self, group: Group) -> None:
         """Have the members make their group; NCCL does so when it is first used, unless eager."""
@@ -248,11 +304,15 @@ class Recorder:
             self._refuse(f"rank {peer} is not in group {group.name}, which has ranks {list(group.ranks)}")
         return peer
 
-    def _root(self, group: Group, root: int | None, group_root: int | None) -> int:
-        """The root's place in the group."""
+    def _root(self, group: Group, name: str, kind: str, root: int | None, group_root: int | None) -> int:
+        """The root's place in the group; without a word rank 0 of the job, for what has such a default."""
+        if kind not in ROOTED:
+            return 0
         if group_root is not None:
             root = group.ranks[group_root] if 0 <= group_root < len(group.ranks) else -1
-        root = group.ranks[0] if root is None else root
+        elif root is None and name in ("broadcast", "reduce"):
+            self._refuse(f"{name} without a root; write {'src' if name == 'broadcast' else 'dst'}=RANK")
+        root = 0 if root is None else root
         if root not in group.members:
             self._refuse(f"rank {root} is not in group {group.name}, which has ranks {list(group.ranks)}")
         return group.ranks.index(root) if root != group.ranks[0] else 0

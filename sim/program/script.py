@@ -4,7 +4,7 @@ import linecache
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -78,11 +78,15 @@ def a_process(path: Path) -> Iterator[None]:
             yield
     finally:
         sys.argv, sys.path = arguments, places
-        new = set(sys.modules) - known
-        beside = {name for name in new if "." not in name and _lies_in(folder, sys.modules[name])}
-        for name in new:
-            if name.partition(".")[0] in beside:
-                del sys.modules[name]
+        for name in modules_beside(folder, known):
+            del sys.modules[name]
+
+
+def modules_beside(folder: Path, known: Collection[str]) -> list[str]:
+    """The imported modules that lie in the folder, or in packages that do, but for those ``known``."""
+    new = [name for name in sys.modules if name not in known]
+    beside = {name for name in new if "." not in name and _lies_in(folder, sys.modules[name])}
+    return [name for name in new if name.partition(".")[0] in beside]
 
 
 def _lies_in(folder: Path, module: ModuleType) -> bool:

@@ -8,6 +8,10 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Collectives in which one rank does something else than the others."""
 
 
+BARRIERS = ("barrier", "monitored_barrier")
+"""Calls by these names move nothing; only with NCCL they are an all_reduce."""
+
+
 def shape(action: Any) -> tuple[object, ...]:
     """What an action is, but for who the others are and which of its rank's groups it is in."""
     return (type(action), *_figures(action))

@@ -75,6 +75,8 @@ class Simulation:
         self._sends: dict[tuple[object, int, int], list[Side]] = {}
         self._receives: dict[tuple[object, int, int], list[Side]] = {}
         self._parts: dict[tuple[int, int], int] = {}
+        self._connections: dict[int, dict[tuple[object, int], int]] = {}
+        """By played rank, where its sends go, in order of first use."""
 
     def operations(self, index: int) -> Sequence[Operation]:
         """What the played rank of this number does."""
@@ -134,6 +136,8 @@ class Simulation:
                 self._parts[index, place] = len(parts)
                 for part in parts:
                     self._ask(index, place, part)
+                if not parts:
+                    self._end(index, place)
             case Join(group):
                 self._join(index, place, group)
             case _:
@@ -181,14 +185,17 @@ class Simulation:
         side = Side(index, place, peer, nbytes, word)
         target = peer if sends else own
         there = (self._receives if sends else self._sends).get((same, target, tag), [])
-        for number, other in enumerate(there):
-            if (sends and other.peer in (own, ANY)) or (
-                not sends and peer in (self.played[other.played], ANY)
-            ):
-                del there[number]
-                self._deliver(group, *((side, other) if sends else (other, side)))
-                return
-        (self._sends if sends else self._receives).setdefault((same, target, tag), []).append(side)
+        if sends:
+            fit = [number for number, other in enumerate(there) if other.peer in (own, ANY)]
+            # one that names its sender goes before those from anybody, as with Gloo
+            fit.sort(key=lambda number: there[number].peer == ANY)
+        else:
+            fit = [number for number, other in enumerate(there) if peer in (self.played[other.played], ANY)]
+        if fit:
+            other = there.pop(fit[0])
+            self._deliver(group, *((side, other) if sends else (other, side)))
+        else:
+            (self._sends if sends else self._receives).setdefault((same, target, tag), []).append(side)
 
     def _deliver(self, group: Group, send: Side, receive: Side) -> None:
         def ended() -> None:
@@ -201,7 +208,21 @@ class Simulation:
             self.start[side.played][side.place] = self._env.now
         src, dst = self.played[send.played], self.played[receive.played]
         word = receive.word or self._carrier.announce(group, dst, src)
-        self._carrier.send(Parcel(group, (src, dst), send.nbytes, word, ended))
+        key = src << 64 | self._connection(send.played, group, dst) << 32 | send.place
+        self._carrier.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
+
+    def _connection(self, index: int, group: Group, dst: int) -> int:
+        """The number of those to whom a rank sends before it first sends to this one."""
+        if index not in self._connections:
+            actions = (operation.action for operation in self.operations(index))
+            parts = (part for one in actions for part in (one.parts if isinstance(one, Together) else (one,)))
+            sends = (
+                (self._group(index, part.group), self.roles[part.peer])
+                for part in parts
+                if isinstance(part, Send)
+            )
+            self._connections[index] = {pair: number for number, pair in enumerate(dict.fromkeys(sends))}
+        return self._connections[index][self._group(index, group), dst]
 
     def _members(self, group: Group) -> int:
         """How many of a group's members are played."""

@@ -76,8 +76,8 @@ def _waits(play: Play, check: Meetings, rank: int, place: int) -> tuple[str, lis
 def _named(play: Play, rank: int, place: int) -> str:
     operation = play.ranks[rank].operations[place]
     match operation.action:
-        case Call(group, name):
-            what = f"{name} {play.ranks[rank].number[place]} of group {group.name}"
+        case Call(group) | Together(group, is_call=True):
+            what = f"{operation.name} {play.ranks[rank].number[place]} of group {group.name}"
         case Send(_, peer, nbytes, tag):
             what = f"{operation.name} of {nbytes} bytes to {peer}" + (f" with tag {tag}" if tag else "")
         case Recv(_, peer, _, tag):
@@ -96,8 +96,8 @@ def _partners(
 ) -> tuple[list[int], str]:
     """Whom an operation that has arrived waits for, and how that is said."""
     match operation.action:
-        case Call(group) | Join(group):
-            number = play.ranks[rank].number[place] if isinstance(operation.action, Call) else -1
+        case Call(group) | Together(group, is_call=True) | Join(group):
+            number = play.ranks[rank].number.get(place, -1)
             here = dict(check.meetings[group, number])
             missing = [member for member in group.ranks if member not in here]
             if missing:
@@ -120,8 +120,12 @@ def _partners(
 
 def _called(operation: Operation) -> str:
     action = operation.action
-    assert isinstance(action, Call)
-    return f"{action.name} of {action.collective.nbytes} bytes ({operation.where})"
+    assert isinstance(action, Call | Together)
+    if isinstance(action, Call):
+        nbytes = action.collective.nbytes
+    else:
+        nbytes = sum(part.nbytes for part in action.parts if isinstance(part, Send))
+    return f"{operation.name} of {nbytes} bytes ({operation.where})"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -10,7 +10,6 @@ words, of receives and of who comes to a collective, behind them.
 """
 
 from collections.abc import Callable
-from itertools import count
 
 import simpy
 
@@ -23,10 +22,9 @@ from sim.network.message import Message, Network
 from sim.parameters import preset_of
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Call, Group
+from sim.program.shapes import BARRIERS
 from topologies import Routes, Topology, ranks
 from topologies.graph import Hop
-
-BARRIERS = ("barrier", "monitored_barrier")
 
 EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives in which every rank does the same, so that all end with the last, or nearly so."""
@@ -62,7 +60,6 @@ class Transfers:
         self._nodes = ranks(graph)
         self._links: dict[tuple[int, int], tuple[int, ...]] = {}
         self._sockets: dict[tuple[Group, int, int], list[Signal]] = {}
-        self._keys = count()
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
         """Let a rank take part."""
@@ -95,7 +92,6 @@ class Transfers:
         links = self._links[src, dst]
         socket = self._sockets.setdefault((parcel.group, parcel.src, parcel.dst), [])
         passed = Signal()
-        key = next(self._keys)
 
         def arrived() -> None:
             socket.remove(passed)
@@ -107,7 +103,7 @@ class Transfers:
 
         def leave() -> None:
             socket.append(passed)
-            self.network.send(Message(links, parcel.nbytes, key, delivered), self.env.now)
+            self.network.send(Message(links, parcel.nbytes, parcel.key, delivered), self.env.now)
 
         parcel.word.then(leave)
 

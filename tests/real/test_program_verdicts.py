@@ -1,36 +1,109 @@
 """Programs that the proof judges are run on real Gloo, and what happens is what it said."""
 
+import random
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from real.program.trial import ENDED, FAILS, HANGS, Outcome, trial
-from sim.program.check import FAILS as FAILS_BY_PROOF
-from sim.program.check import HANGS as HANGS_BY_PROOF
+import pytest
+
+from real.program.trial import Outcome, trial
+from sim.program.check import PROVED, Verdict, check
+from sim.program.distributed import record
 from tests.sim.program.cases import CASES
+from tests.sim.program.random_programs import RandomProgram, random_program
 
-PATIENCE_S = 4.0
-AT_ONCE = 6
+PATIENCE_S = 2.0
+"""More than any program computes."""
+
+AT_ONCE = 4
 
 LAWLESS = {"send_to_nobody"}
 """Gloo looks for the peer past the end of its list: it waits for what it takes for one, or is killed."""
 
+NIGHT = 300
+"""Random programs of a night, which are those of its day."""
 
-def test_each_verdict_is_what_real_gloo_does() -> None:
-    def run(name: str) -> Outcome:
-        return trial(CASES[name].main, CASES[name].ranks, PATIENCE_S)
+
+class Run(NamedTuple):
+    """A program, what was said of it, and what became of it."""
+
+    program: Any
+    verdict: Verdict
+    outcome: Outcome
+
+    @property
+    def is_false(self) -> bool:
+        """Whether that is nothing that the verdict allows."""
+        return self.outcome.outcome not in self.verdict.outcomes
+
+
+@dataclass(frozen=True)
+class Hesitant:
+    """A random program whose ranks hesitate before they do something, so that others are first."""
+
+    program: RandomProgram
+    seed: int
+
+    def __call__(self, dist: Any) -> None:
+        """One rank's part."""
+        self.program(_Hesitation(dist, random.Random(f"{self.seed} {dist.get_rank()}")))
+
+    def __str__(self) -> str:
+        return f"random_program({self.seed}):\n{self.program.text}"
+
+
+class _Hesitation:
+    def __init__(self, dist: Any, draw: random.Random) -> None:
+        self._dist = dist
+        self._draw = draw
+
+    def __getattr__(self, name: str) -> Any:
+        time.sleep(self._draw.choice((0.0, 0.0, 0.0, 1e-3, 4e-3)))
+        return getattr(self._dist, name)
+
+
+def runs(programs: Iterable[tuple[Any, Callable[[Any], Any], int]]) -> list[Run]:
+    """Programs by a name, with their ranks, judged and run."""
+
+    def run(program: tuple[Any, Callable[[Any], Any], int]) -> Run:
+        name, main, ranks = program
+        return Run(name, check(record(main, ranks)), trial(main, ranks, PATIENCE_S))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        names = [name for name, case in CASES.items() if case.gloo]
-        outcomes = dict(zip(names, pool.map(run, names), strict=True))
-    expected = {HANGS_BY_PROOF: HANGS, FAILS_BY_PROOF: FAILS}
+        return list(pool.map(run, programs))
 
-    def wrong(found: dict[str, Outcome]) -> dict[str, Outcome]:
-        return {
-            name: outcome
-            for name, outcome in found.items()
-            if outcome.outcome != expected.get(str(CASES[name].gloo), ENDED)
-            and (name not in LAWLESS or outcome.outcome == ENDED)
-        }
 
-    # of six jobs at once on few cores one is sometimes late; alone it has the machine
-    assert not wrong({name: run(name) for name in wrong(outcomes)})
-    assert len(outcomes) >= 40
+def random_runs(seeds: Iterable[int]) -> list[Run]:
+    """Random programs of these seeds, run by ranks that hesitate."""
+    programs = [Hesitant(random_program(seed), seed) for seed in seeds]
+    return runs((program, program, program.program.ranks) for program in programs)
+
+
+def false(several: list[Run]) -> str:
+    """The runs that became what their verdict does not allow, with their programs."""
+    return "\n".join(
+        f"{run.program}\n{run.verdict.verdict}: {'; '.join(run.verdict.story)}\nreally {run.outcome}"
+        for run in several
+        if run.is_false
+    )
+
+
+def test_each_verdict_is_what_real_gloo_does() -> None:
+    found = runs((name, case.main, case.ranks) for name, case in CASES.items() if case.gloo)
+    assert not false([run for run in found if run.program not in LAWLESS])
+    assert len(found) >= 40
+
+
+def test_random_programs_become_what_is_said_of_them() -> None:
+    assert not false(random_runs(range(10)))
+
+
+@pytest.mark.proof
+def test_a_nights_random_programs_become_what_is_said_of_them() -> None:
+    first = int(time.time()) // 86_400 * NIGHT
+    found = random_runs(range(first, first + NIGHT))
+    assert not false(found)
+    assert sum(run.verdict.verdict == PROVED for run in found) > NIGHT / 3

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,18 @@ def test_a_group_that_nccls_model_does_not_know_is_refused(ringside, tmp_path):
     code, _, err = ringside("program", script, "-g", "16", *words)
     assert code == 2
     assert "write groups with as many ranks on each of their machines" in err
+
+
+def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypatch):
+    """What a rank costs tells what all cost, so nobody waits for minutes to learn that it takes hours."""
+    begin = time.monotonic()
+    code, _, err = ringside("program", HALO, "-g", 1_000_000)
+    assert (code, time.monotonic() - begin < 30) == (2, True)
+    assert "1,000,000 ranks of up to" in err
+    assert "write fewer ranks, or --force" in err
+    monkeypatch.setattr("sim.engine.effort.MAX_TRANSFERS", 10)
+    monkeypatch.setattr("sim.engine.effort.LONG_S", 0.0)
+    for where in ((), ("--cluster", "star:2")):
+        assert "to write down, some" in ringside("program", HALO, "-g", 2, *where)[2]
+    code, out, err = ringside("program", HALO, "-g", 2, "--force")
+    assert (code, "proved" in out, "2 ranks of up to" in err) == (0, True, True)

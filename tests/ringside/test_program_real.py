@@ -17,9 +17,10 @@ def main(dist):
     own = dist.new_group([0, 1])
     mesh = dist.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))
     dist.compute(0.02)
-    work = dist.irecv(4 * KiB, 1 - rank)
-    dist.isend(4 * KiB, 1 - rank)
-    work.wait()
+    works = dist.irecv(4 * KiB, 1 - rank), dist.isend(4 * KiB, 1 - rank)
+    for work in works:
+        work.wait()
+    dist.all_reduce(4 * KiB, async_op=True)
     dist.all_reduce(1 * MiB, group=own)
     dist.all_gather(4 * KiB, group=mesh.get_group("dp"))
     dist.all_to_all_single(8 * KiB)
@@ -47,12 +48,13 @@ def test_a_program_is_really_run_and_written_down(ringside, tmp_path):
         assert (category, name) == ("compute", "compute")
         assert end - begin >= 0.02
         names = [name for *_, name in operations]
-        assert names == ["compute", "irecv", "isend", "wait for irecv", "all_reduce", "all_gather",
-                         "all_to_all_single", "barrier", "wait for isend"]  # fmt: skip
+        assert names == ["compute", "irecv", "isend", "wait for irecv", "wait for isend", "all_reduce",
+                         "all_reduce", "all_gather", "all_to_all_single", "barrier",
+                         "wait for all_reduce"]  # fmt: skip
         assert all(begin <= end for begin, end, *_ in operations)
     trace = json.loads(Path("trace.json").read_text())["traceEvents"]
     assert {event["pid"] for event in trace} == {0, 1}
-    assert sum(event["ph"] == "X" for event in trace) == 18
+    assert sum(event["ph"] == "X" for event in trace) == 22
 
 
 @pytest.mark.gloo
@@ -65,6 +67,18 @@ def test_what_is_not_proved_is_run_with_a_time_limit_only(ringside, tmp_path):
     assert code == 1
     assert "Timed out waiting 2000ms" in err
     assert not Path("runs.jsonl").exists()
+
+
+@pytest.mark.gloo
+def test_what_a_script_drops_is_dropped(ringside, tmp_path):
+    """Gloo then forgets the message, as under plain torch, unless the receive was there before."""
+    script = "def main(dist):\n    if not dist.get_rank():\n        return dist.isend(4 * MiB, 1) and None\n"
+    script += "    dist.compute(0.5)\n    dist.recv(4 * MiB, 0)\n"
+    (tmp_path / "job.py").write_text(script, encoding="utf-8")
+    code, out, err = ringside(*"program job.py -g 2 --real -w 0 -n 1 --timeout 5".split())
+    assert (code, ": unsafe, " in out) == (1, True)
+    assert "rank 0 does not wait for its isend (job.py:3); Gloo forgets" in out
+    assert "Timed out waiting 5000ms" in err or "Connection closed by peer" in err
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def receive_from_anybody(dist: Any) -> None:
         dist.send(4, 0)
 
 
-@case(3, "hangs")
+@case(3, "unsafe")
 def receive_from_anybody_then_from_one(dist: Any) -> None:
     if dist.get_rank() == 0:
         dist.recv(4)
@@ -553,3 +553,236 @@ def all_to_all_of_unequal_parts_that_one_skips(dist: Any) -> None:
 @case(2, "fails", "fails")
 def all_to_all_of_too_few_parts(dist: Any) -> None:
     dist.all_to_all_single(8, [8], [8])
+
+
+@case(3, "unsafe")
+def named_receive_behind_one_from_anybody(dist: Any) -> None:
+    """Either may take what comes from rank 1; if it is the first, the other one waits for rank 1 in vain."""
+    if dist.get_rank() == 0:
+        for work in [dist.irecv(4), dist.irecv(4, 1)]:
+            work.wait()
+    else:
+        dist.send(4, 0)
+
+
+@case(3, "proved")
+def named_receive_that_loses_nothing_to_one_from_anybody(dist: Any) -> None:
+    """Both receives are there before rank 1 sends, and so the one that names it is first."""
+    rank = dist.get_rank()
+    works = [dist.irecv(4), dist.irecv(4, 1)] if rank == 0 else []
+    dist.barrier()
+    if rank == 0:
+        works[1].wait()
+        dist.send(4, 2)
+        works[0].wait()
+    elif rank == 1:
+        dist.send(4, 0)
+    else:
+        dist.recv(4, 0)
+        dist.send(4, 0)
+
+
+@case(4, "unsafe")
+def receive_from_anybody_behind_another_ones(dist: Any) -> None:
+    """Rank 2 can be first at rank 0 only once it has received from anybody itself."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.recv(4)
+        dist.recv(4, 1)
+    elif rank == 2:
+        dist.recv(4)
+        dist.send(4, 0)
+    else:
+        dist.send(4, 0 if rank == 1 else 2)
+
+
+@case(2, "fails")
+def receive_of_nothing_from_anybody(dist: Any) -> None:
+    dist.recv(0) if dist.get_rank() else dist.send(0, 1)
+
+
+@case(2, "unsafe", "proved")
+def isend_that_nobody_keeps(dist: Any) -> None:
+    dist.recv(BIG, 0) if dist.get_rank() else dist.isend(BIG, 1)
+
+
+@case(2, "unsafe", "proved")
+def isend_that_nobody_waits_for(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        work = dist.isend(BIG, 1)
+        assert work
+    else:
+        dist.compute(0.3)
+        dist.recv(BIG, 0)
+
+
+@case(2, "unsafe", "proved")
+def irecv_that_nobody_keeps(dist: Any) -> None:
+    """What comes for it blocks all that comes behind it from the same rank."""
+    if dist.get_rank() == 0:
+        dist.send(4, 1)
+    else:
+        dist.irecv(4, 0)
+    dist.barrier()
+
+
+@case(2, "unsafe")
+def irecv_of_too_little_that_nobody_keeps(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        dist.send(8, 1)
+    else:
+        dist.irecv(4, 0)
+
+
+@case(2, "unsafe", "proved")
+def batch_that_nobody_waits_for(dist: Any) -> None:
+    other = 1 - dist.get_rank()
+    dist.batch_isend_irecv([dist.P2POp(dist.irecv, BIG, other), dist.P2POp(dist.isend, BIG, other)])
+
+
+@case(3, "proved", "proved")
+def collectives_that_nobody_keeps(dist: Any) -> None:
+    for _ in range(5):
+        dist.all_reduce(BIG, async_op=True)
+
+
+@case(2, "proved", "hangs")
+def synchronize_which_waits_for_nothing_of_gloos(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        work = dist.irecv(4, 1)
+        dist.synchronize()
+        dist.send(4, 1)
+        work.wait()
+    else:
+        dist.recv(4, 0)
+        dist.send(4, 0)
+
+
+@case(2, "hangs", "unsafe")
+def barrier_that_meets_an_all_reduce(dist: Any) -> None:
+    dist.barrier() if dist.get_rank() else dist.all_reduce(4)
+
+
+@case(2, "hangs", "hangs")
+def barrier_that_meets_a_larger_all_reduce(dist: Any) -> None:
+    dist.barrier() if dist.get_rank() else dist.all_reduce(BIG)
+
+
+@case(2, "hangs", "hangs")
+def barrier_behind_what_never_ends(dist: Any) -> None:
+    """Gloo's barrier waits for all that its group has under way, though nobody else does."""
+    if dist.get_rank() == 0:
+        dist.all_reduce(4, async_op=True)
+    else:
+        dist.all_gather(4, async_op=True)
+    dist.barrier()
+
+
+@case(2, "hangs", "hangs")
+def all_to_all_of_unequal_parts_in_another_order(dist: Any) -> None:
+    calls = [
+        lambda: dist.all_to_all_single(96, [48, 48], [48, 48], async_op=True),
+        lambda: dist.all_reduce(96, async_op=True),
+    ]
+    for work in [call() for call in (calls if dist.get_rank() else calls[::-1])]:
+        work.wait()
+
+
+@case(3, "unsafe")
+def all_to_all_of_equal_parts_and_of_lists(dist: Any) -> None:
+    dist.all_to_all_single(96) if dist.get_rank() else dist.all_to_all_single(96, [32] * 3, [32] * 3)
+
+
+@case(2, "proved", "proved")
+def all_to_all_in_a_group_of_one(dist: Any) -> None:
+    group = dist.new_group([0])
+    if dist.get_rank() == 0:
+        dist.all_to_all_single(8, [8], [8], group=group)
+
+
+@case(2, "fails", "fails")
+def all_to_all_with_too_little_room_for_ones_own(dist: Any) -> None:
+    sizes = ([8, 8], [4, 8]) if dist.get_rank() == 0 else ([8, 8], [8, 8])
+    dist.all_to_all_single(16, sizes[1], sizes[0])
+
+
+@case(2, "unsafe", "hangs")
+def reduce_scatter_that_meets_all_reduces(dist: Any) -> None:
+    """Gloo reduces each part of a reduce_scatter by itself."""
+    if dist.get_rank() == 0:
+        dist.reduce_scatter(96)
+    else:
+        dist.all_reduce(48)
+        dist.all_reduce(48)
+
+
+@case(3, "unsafe", "hangs")
+def reduce_scatter_tensor_that_meets_an_all_reduce(dist: Any) -> None:
+    dist.all_reduce(96) if dist.get_rank() else dist.reduce_scatter_tensor(96)
+
+
+@case(2, "unsafe")
+def all_reduce_by_different_reductions(dist: Any) -> None:
+    dist.all_reduce(BIG, op="max" if dist.get_rank() else "sum")
+
+
+@case(2, "fails", "fails")
+def broadcast_without_a_root(dist: Any) -> None:
+    dist.broadcast(4)
+
+
+@case(2, "fails", "fails")
+def reduce_without_a_root(dist: Any) -> None:
+    dist.reduce(4)
+
+
+@case(3, "fails", "fails")
+def gather_to_rank_0_which_is_no_member(dist: Any) -> None:
+    group = dist.new_group([1, 2])
+    if dist.get_rank():
+        dist.gather(4, group=group)
+
+
+@case(3, "unsafe")
+def reduction_of_nothing_that_one_skips(dist: Any) -> None:
+    """Gloo returns at once where there is nothing to move."""
+    if dist.get_rank():
+        for call in (dist.all_reduce, dist.all_gather, dist.reduce_scatter_tensor):
+            call(0)
+
+
+@case(2, "hangs")
+def broadcast_of_nothing_that_one_skips(dist: Any) -> None:
+    if dist.get_rank():
+        dist.broadcast(0, 0)
+
+
+@case(2, "unsafe")
+def different_collectives_of_nothing(dist: Any) -> None:
+    dist.all_reduce(0) if dist.get_rank() else dist.all_gather(0)
+
+
+@case(3, "fails")
+def all_reduce_of_something_and_of_nothing(dist: Any) -> None:
+    """Really it hangs: nothing too large comes to anybody."""
+    dist.all_reduce(48 if dist.get_rank() else 0)
+
+
+@case(4, "fails", "hangs")
+def scatter_of_too_much_where_one_calls_another(dist: Any) -> None:
+    if dist.get_rank() == 0:
+        dist.all_gather(480)
+    else:
+        dist.scatter(480 if dist.get_rank() == 3 else 48, src=3)
+
+
+@case(2, "unsafe")
+def monitored_barrier_whose_message_another_receive_may_take(dist: Any) -> None:
+    """Gloo's tags of it count the calls of its group: here they are 0 and 1."""
+    if dist.get_rank() == 0:
+        work = dist.irecv(8)
+        dist.monitored_barrier()
+        work.wait()
+    else:
+        dist.monitored_barrier()
+        dist.send(8, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program.check import PROVED, _checked, check
+from sim.program.check import PROVED, check
 from sim.program.distributed import record
 from sim.program.fold import ends
 from sim.program.operations import Program
@@ -197,7 +197,7 @@ def test_representatives_say_what_all_ranks_say(
     program = record(_symmetric(steps, kinds), ranks, library)
     recorded = [program.operations(rank) for rank in range(ranks)]
     known = Program("known", ranks, recorded.__getitem__)
-    in_full = _checked(known).verdict
+    in_full = check(known).verdict
     few = len(set(roles(known))) <= ranks // 2
     if ends(known):
         assert in_full == PROVED

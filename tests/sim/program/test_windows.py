@@ -33,7 +33,7 @@ def received_s(nbytes: int, **settings: int) -> float:
 def broadcast_s(sent: int, **settings: int) -> float:
     """When rank 1 has rank 0's broadcast, to which it comes while it sends to rank 2."""
     broadcast = Operation(
-        Call(PAIR, "broadcast", Collective("broadcast", 2, NBYTES)), category="collective", name="all"
+        Call(PAIR, "broadcast", Collective("broadcast", 2, NBYTES)), category="collective", name="broadcast"
     )
     lists = (
         [broadcast],

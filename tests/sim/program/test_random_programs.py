@@ -1,0 +1,45 @@
+"""Random programs: each has a verdict, and what is proved comes to its end in a simulation."""
+
+import pytest
+
+from sim.program.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
+from sim.program.distributed import record
+from sim.program.jobs import Job, simulate
+from sim.program.libraries import Libraries
+from tests.sim.program.random_programs import random_program
+
+STAR = {"bandwidth": "1GB/s", "latency": "10us"}
+
+MAY = {PROVED: {ENDS}, HANGS: {HANGS, FAILS}, FAILS: {HANGS, FAILS}, UNSAFE: {ENDS, HANGS, FAILS}}
+"""The outcomes that each verdict allows, of which those of one program are some."""
+
+
+def prove_and_simulate(library: str, seeds: range) -> dict[str, int]:
+    """How often each verdict was found."""
+    cluster, figures = ("dgx-h100", {}) if library == "nccl" else ("star", STAR)
+    of = {ranks: Libraries(library, cluster, figures, ranks) for ranks in (2, 3, 4)}
+    counts = dict.fromkeys(MAY, 0)
+    for seed in seeds:
+        job = random_program(seed, library)
+        libraries = of[job.ranks]
+        program = record(job, job.ranks, libraries.rules, eager=library == "nccl" and seed % 2 == 0)
+        found = check(program)
+        counts[found.verdict] += 1
+        assert found.outcomes <= MAY[found.verdict], (seed, found)
+        assert found.outcomes
+        assert bool(found.story) == (found.verdict != PROVED), (seed, found)
+        if found.verdict == PROVED:
+            (timeline,) = simulate([Job(program, tuple(range(job.ranks)))], libraries)
+            assert timeline.makespan_s >= 0
+    return counts
+
+
+@pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
+def test_what_is_proved_is_simulated_to_its_end(library: str) -> None:
+    assert min(prove_and_simulate(library, range(300)).values()) >= 3
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
+def test_so_are_thousands(library: str) -> None:
+    assert min(prove_and_simulate(library, range(5000)).values()) >= 50
