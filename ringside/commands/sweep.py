@@ -82,6 +82,10 @@ def command(
     found = read(study)
     if workers and scheduler:
         raise ValueError("--workers are of this machine, --scheduler is another; leave one or the other out")
+    if scheduler is not None:
+        from ringside.studies.workers import check_address
+
+        check_address(scheduler)
     if dry_run:
         _foretell(found, workers, scheduler, as_json=json)
         return
@@ -141,19 +145,19 @@ def _tell(folder: "Folder", asked: int, html: Path | None, *, as_json: bool) -> 
     found = summary(study, rows)
     sentences = _sentences(found, rows)
     picture = folder.path / PICTURE
-    if found.effects:
-        draw_study(study, rows, found, picture)
     content = asdict(found) | {"asked_now": asked, "inputs": study.model_dump(mode="json", by_alias=True)}
     content["folder"] = str(folder.path)
-    page = html or folder.path / PAGE
-    write_page(
-        _page(study, rows, found, sentences, content),
-        page,
-        [folder.path / MANIFEST, *folder.parts[:1], picture],
-    )
-    where = (
-        f"{folder.path}: {len(folder.parts)} Parquet files{f', {PICTURE}' if found.effects else ''}; {page}"
-    )
+    where = f"{folder.path}: {len(folder.parts)} Parquet files"
+    if folder.unwritable:
+        where += f", only read, for nothing can be written there: {folder.unwritable}"
+    elif found.effects:
+        draw_study(study, rows, found, picture)
+        where += f", {PICTURE}"
+    page = html or (None if folder.unwritable else folder.path / PAGE)
+    if page:
+        raw = [folder.path / MANIFEST, *folder.parts[:1], picture]
+        write_page(_page(study, rows, found, sentences, content), page, raw)
+        where += f"; {page}"
     if as_json:
         console.print_json("sweep", content)
     else:

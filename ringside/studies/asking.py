@@ -6,18 +6,27 @@ from functools import cache
 from importlib import import_module
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
 from ringside import console
 from ringside.errors import message
+from ringside.studies.inputs import Inputs, noted
 from ringside.studies.study import ANSWERS, CLOCK, OWN, StudyError, filled
 
 Row = dict[str, Any]
 
 Point = tuple[int, dict[str, str]]
 """A point's number, and what stands in the holes there."""
+
+
+class Asked(NamedTuple):
+    """The rows of points that were asked together, in order, and the files that they were made from."""
+
+    rows: list[Row]
+    inputs: Inputs
+
 
 _Refused: Any = typer.BadParameter.__base__
 """What wrong words are refused with; typer has a click of its own, which it does not show."""
@@ -33,6 +42,17 @@ def row_of(ask: str, point: int, values: Mapping[str, str]) -> Row:
     taken = {*OWN, *values}
     named = {f"answer_{name}" if name in taken else name: value for name, value in answer.items()}
     return {"point": point, **values, **named, "error": error, CLOCK: perf_counter() - begun}
+
+
+def ask_for(ask: str, points: Sequence[Point], seconds: float) -> Asked:
+    """Ask some points, one at least; the rest is left where it takes longer than so many seconds."""
+    begun, rows = perf_counter(), []
+    with noted() as inputs:
+        for point in points:
+            rows.append(row_of(ask, *point))
+            if perf_counter() - begun > seconds:
+                break
+    return Asked(rows, inputs)
 
 
 def rows_of(ask: str, points: Sequence[Point]) -> list[Row]:

@@ -1,25 +1,22 @@
 """Asks the points of a study, by processes of this machine or of a Dask cluster, and keeps every row.
 
 Which points go together depends on the study alone, so that the same study makes the same rows whoever
-does the work.
+does the work; where answers take long the points of one file come in several.
 """
 
-import logging
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from itertools import groupby, islice
-from multiprocessing import resource_tracker
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-import dask
 from dask.system import CPU_COUNT
 
-from ringside.studies.asking import Point, Row, rows_of
+from ringside.studies.asking import Asked, Point, Row, ask_for, rows_of
 from ringside.studies.folder import Folder
+from ringside.studies.inputs import digests
 from ringside.studies.study import Study
+from ringside.studies.workers import client_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -30,14 +27,16 @@ PARTS = 64
 MOST_TOGETHER = 200
 """Points of one file; what an interrupt loses is what was not yet in one."""
 
+MOST_S = 60.0
+"""Seconds after which a process hands over the rows that it has, for a file of their own."""
+
 MOST_WAITING = 1000
 """Files whose points a scheduler knows of at once."""
 
 FIRST = 10
 """Points that are asked one after another for the first answer, which tells every file's columns."""
 
-_DEATHS = {"distributed.scheduler.allowed-failures": 1, "distributed.scheduler.worker-saturation": 1.0}
-"""What kills its process twice is not asked again; nothing waits there that would be blamed with it."""
+Result = TypeVar("Result")
 
 OnRows = Callable[[Sequence[Row]], None]
 
@@ -48,24 +47,31 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
     ``workers`` are processes of this machine; ``scheduler`` is a Dask cluster's address in place of them.
     """
     study, done = folder.study, folder.done()
+    left = study.count - len(done)
 
-    def keep(rows: Sequence[Row]) -> None:
-        folder.write(rows)
-        done.update(row["point"] for row in rows)
-        on_rows(rows)
+    def keep(asked: Asked) -> None:
+        folder.take(asked.inputs)
+        folder.write(asked.rows)
+        done.update(row["point"] for row in asked.rows)
+        on_rows(asked.rows)
 
-    if len(done) == study.count:
+    if scheduler is None or not left:
+        folder.check(digests(folder.inputs), finished=not left)
+    if not left:
         return
-    with _client(min(processes(workers), study.count - len(done)), scheduler) as client:
+    folder.check_writable()
+    with client_of(min(processes(workers), left), scheduler) as client:
+        if scheduler:
+            folder.check(_result(client.submit(digests, [*folder.inputs], pure=False)))
         for point in islice(_left(study, done), FIRST):
             if folder.columns:
                 break
-            (rows,) = _answers(client, study.ask, [[point]])
-            if rows[0]["error"] is None:
-                folder.learn(rows[0])
-            keep(rows)
-        for rows in _answers(client, study.ask, _batches(study, frozenset(done))):
-            keep(rows)
+            (asked,) = _answers(client, study.ask, [[point]])
+            if asked.rows[0]["error"] is None:
+                folder.learn(asked.rows[0])
+            keep(asked)
+        for asked in _answers(client, study.ask, _batches(study, frozenset(done))):
+            keep(asked)
 
 
 def estimate_s(study: Study, processes: int) -> float:
@@ -85,7 +91,7 @@ def processes(workers: int | None = None, scheduler: str | None = None) -> int:
     """How many would ask: those of this machine, one a core unless it is said, or a cluster's."""
     if scheduler is None:
         return workers or CPU_COUNT
-    with _client(0, scheduler) as client:
+    with client_of(0, scheduler) as client:
         return len(client.nthreads())
 
 
@@ -100,17 +106,19 @@ def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
         yield list(points)
 
 
-def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[list[Row]]:
-    """Rows of each batch as they come; where a worker dies of a batch its points are asked one by one."""
-    from distributed import KilledWorker, as_completed
-    from distributed.comm.core import CommClosedError
+def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[Asked]:
+    """Rows of each batch as they come, in parts where it takes long.
 
-    asked: dict[Future[list[Row]], list[Point]] = {}
+    Where a worker dies of a batch its points are asked one by one.
+    """
+    from distributed import KilledWorker, as_completed
+
+    asked: dict[Future[Asked], list[Point]] = {}
     coming = as_completed(loop=client.loop)
 
     def submit(some: Iterable[list[Point]]) -> None:
         for batch in some:
-            future = client.submit(rows_of, ask, batch, pure=False)
+            future = client.submit(ask_for, ask, batch, MOST_S, pure=False)
             asked[future] = batch
             coming.add(future)
 
@@ -118,60 +126,25 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
     submit(islice(waiting, MOST_WAITING))
     for future in coming:
         batch = asked.pop(future)
-        submit(islice(waiting, 1))
         try:
-            rows = future.result()
-        except (CancelledError, CommClosedError):  # the second while rows are fetched
-            raise RuntimeError(
-                "the Dask cluster is gone; the same command goes on where this one was"
-            ) from None
+            answer = _result(future)
         except KilledWorker:
             if len(batch) > 1:
                 submit([point] for point in batch)
                 continue
             ((number, values),) = batch
             what = "the process that asked it died, perhaps for want of memory"
-            rows = [{"point": number, **values, "error": what}]
-        yield rows
+            answer = Asked([{"point": number, **values, "error": what}], {})
+        left = batch[len(answer.rows) :]
+        submit([left] if left else islice(waiting, 1))
+        yield answer
 
 
-@contextmanager
-def _client(workers: int, scheduler: str | None) -> Iterator["Client"]:
-    """Who does the work: a cluster that is there, or processes that go with us."""
-    from distributed import Client, LocalCluster
-    from distributed.utils import silence_logging_cmgr
+def _result(future: "Future[Result]") -> Result:
+    """What a worker has found."""
+    from distributed.comm.core import CommClosedError
 
-    if scheduler:
-        try:
-            client = Client(scheduler, timeout="10s", set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"--scheduler {scheduler}: no Dask scheduler there ({error}); write tcp://HOST:PORT"
-            ) from None
-        with silence_logging_cmgr(logging.CRITICAL), client:
-            yield client
-        return
-    with dask.config.set(_DEATHS):
-        with _uninterrupted():
-            cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-            )
-        with cluster, Client(cluster, set_as_default=False) as client:
-            yield client
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """What is started herein leaves Ctrl-C, which a terminal sends to every process, to this one.
-
-    A blocked signal stays blocked in threads and processes that are begun, from their first moment.
-    """
-    resource_tracker.ensure_running()  # which unblocks it where it has to be started itself
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return future.result()
+    except (CancelledError, CommClosedError):  # the second while it is fetched
+        raise RuntimeError("the Dask cluster is gone; the same command goes on where this one was") from None

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,12 +17,13 @@ pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
 
 import pandas as pd
-from distributed import LocalCluster
+from distributed import Client, LocalCluster, Security
 
 import ringside as package
 from ringside import console
 from ringside.commands.sweep import EXAMPLE
 from ringside.studies.study import loads, made
+from tests.processes import listening
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweep.md").read_text(encoding="utf-8")
 
@@ -184,6 +186,18 @@ def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file)
     assert package.sweep(file, "one").equals(one)
 
 
+def test_rows_that_take_long_are_kept_before_their_file_is_full(tmp_path, monkeypatch):
+    from ringside.studies import run
+
+    study = {"ask": "simulate all_reduce --cluster star:4 --size {n}K", "grid": {"n": list(range(70))}}
+    usual = package.sweep(study, tmp_path / "usual", workers=1)
+    monkeypatch.setattr(run, "MOST_S", 0.0)
+    slow = package.sweep(study, tmp_path / "slow", workers=2)
+    assert slow.drop(columns="elapsed_s").equals(usual.drop(columns="elapsed_s"))
+    parts = [len(list((tmp_path / name).glob("*.parquet"))) for name in ("usual", "slow")]
+    assert parts == [1 + 35, 70]
+
+
 def test_kills_lose_and_double_nothing(tmp_path):
     study, folder = tmp_path / "study.yaml", tmp_path / "out"
     study.write_text(LONGER, encoding="utf-8")
@@ -206,32 +220,58 @@ def test_kills_lose_and_double_nothing(tmp_path):
     assert {file.suffix for file in folder.iterdir()} <= {".parquet", ".json", ".svg", ".html", ""}
 
 
-def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path):
-    study, folder = tmp_path / "study.yaml", tmp_path / "out"
+@pytest.mark.parametrize(
+    ("number", "kill", "says"),
+    [
+        (signal.SIGINT, os.killpg, "interrupted"),  # as a terminal does
+        (signal.SIGTERM, os.killpg, "terminated"),  # as a scheduler does
+        (signal.SIGTERM, os.kill, "terminated"),
+    ],
+)
+def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path, number, kill, says):
+    study, folder, temporary = tmp_path / "study.yaml", tmp_path / "out", tmp_path / "temporary"
+    study.write_text(LONGER, encoding="utf-8")
+    temporary.mkdir()
+    process = start(study, "-o", folder, "--workers", 2, env=os.environ | {"TMPDIR": str(temporary)})
+    wait_for_parts(folder, 3, process)
+    kill(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert out == ""
+    assert re.search(rf"ringside: {says}; \d+ files are written and whole, in .*out", err)
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+    assert 3 <= len(rows(folder)) < 200
+    assert not os.listdir(temporary)
+
+
+def starting(folder, study, count):
+    """A study whose processes, so many at least, are at their imports."""
     study.write_text(LONGER, encoding="utf-8")
     process = start(study, "-o", folder, "--workers", 2)
-    wait_for_parts(folder, 3, process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
-    assert re.search(r"ringside: interrupted; \d+ files are written and whole, in .*out", err)
-    assert "Traceback" not in err
-    assert 3 <= len(rows(folder)) < 200
-
-
-def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path):
-    study = tmp_path / "study.yaml"
-    study.write_text(LONGER, encoding="utf-8")
-    process = start(study, "-o", tmp_path / "out", "--workers", 2)
     workers, end = [], time.monotonic() + 60
-    while len(workers) < 2 and process.poll() is None and time.monotonic() < end:
+    while len(workers) < count and process.poll() is None and time.monotonic() < end:
         every = [Path(f"/proc/{name}") for name in os.listdir("/proc") if name.isdecimal()]
-        workers = [one for one in every if _is_worker_of(process.pid, one)]
-    os.killpg(process.pid, signal.SIGINT)
+        workers = [int(one.name) for one in every if _is_worker_of(process.pid, one)]
+    assert len(workers) >= count
+    return process, workers
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path, number):
+    process, _ = starting(tmp_path / "out", tmp_path / "study.yaml", 2)
+    os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
-    assert len(workers) == 2
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
+    assert re.fullmatch(r"(ringside: .*\n)+", err)
+
+
+def test_a_process_that_is_killed_while_it_starts_is_told_as_one(tmp_path):
+    process, workers = starting(tmp_path / "out", tmp_path / "study.yaml", 1)
+    os.kill(workers[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "ringside: a process died while it started (" in err
+    assert "the same command goes on where this one was" in err
     assert re.fullmatch(r"(ringside: .*\n)+", err)
 
 
@@ -326,6 +366,22 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
         ("sweep study.yaml -o out --workers 2 --scheduler tcp://localhost:1", "leave one or the other out"),
         ("sweep study.yaml -o out --scheduler tcp://localhost:1", "no Dask scheduler there"),
         ("sweep study.yaml -o out --scheduler nowhere://x", "write tcp://HOST:PORT"),
+        *(
+            (
+                f"sweep study.yaml -o out --scheduler {other}",
+                "no address of a Dask scheduler; write tcp://HOST",
+            )
+            for other in (
+                "nonsense",
+                "tcp://host",
+                "tcp://:8786",
+                "tcp://host:port",
+                "tcp://a:99999",
+                "a:b:1",
+            )
+        ),
+        ("sweep study.yaml --dry-run --scheduler nonsense", "no address of a Dask scheduler"),
+        ("sweep study.yaml -o out --scheduler tls://localhost:1", "TLS needs certificates; set distributed"),
         ("sweep study.yaml --example", "--example prints a study; leave the others out"),
     ],
 )
@@ -334,6 +390,52 @@ def test_wrong_words_are_refused(ringside, file, words, message):
     assert (code, out) == (2, ""), err
     assert message in " ".join(re.sub(r"[│╭╰─╮╯]", " ", err).split())
     assert not list(Path().rglob("*.parquet"))
+
+
+def test_what_is_no_address_is_refused_before_anything_is_begun(ringside, file):
+    begun = time.monotonic()
+    assert ringside("sweep", file, "-o", "out", "--scheduler", "nonsense")[0] == 2
+    assert time.monotonic() - begun < 10
+    assert os.listdir() == ["study.yaml"]
+    with pytest.raises(ValueError, match="nonsense: no address of a Dask scheduler"):
+        package.sweep(file, "out", scheduler="nonsense")
+
+
+def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monkeypatch):
+    from ringside.studies import workers
+
+    monkeypatch.setattr(workers, "CONNECT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        code, out, err = ringside("sweep", file, "-o", "out", "--scheduler", address)
+    assert (code, out) == (2, "")
+    assert "no Dask scheduler there (" in err
+    assert "defect" not in err
+
+
+def test_nobody_else_can_give_work_to_the_processes_of_a_study(tmp_path):
+    from ringside.studies.workers import client_of
+
+    with client_of(1, None) as ours:
+        assert ours.submit(sum, [1, 2]).result() == 3
+        place = ours.scheduler.address.partition("://")[2]
+        for address, keys in ((f"tcp://{place}", None), (f"tls://{place}", Security.temporary())):
+            with pytest.raises(
+                OSError, match=r"Timed out|Connection reset by peer|certificate does not match"
+            ):
+                Client(address, security=keys, timeout=2, set_as_default=False)
+
+
+def test_what_a_study_listens_on_is_this_machines_alone(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text(LONGER, encoding="utf-8")
+    process = start(study, "-o", tmp_path / "out", "--workers", 2)
+    wait_for_parts(tmp_path / "out", 1, process)
+    addresses = listening(process.pid)
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert sum(map(bool, addresses.values())) == 3  # the scheduler's process, and two workers
+    assert set().union(*addresses.values()) == {"127.0.0.1"}
 
 
 def test_the_pages_studies_can_be_made():

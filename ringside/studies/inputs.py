@@ -1,0 +1,153 @@
+"""Which files answers are made from, each by name, with a digest of what was in it when it was opened.
+
+A question names a cluster's file, a script or a model; that one imports or reads others; and Ringside
+itself may be a checkout that is edited. So nothing is looked for in the question: noted is what a process
+opens to read while it answers, and the modules of Ringside that it holds.
+
+A name is a path, relative to the folder that the command runs in where it lies there; after ``ringside:`` it
+is relative to where Ringside is installed. What belongs to Python, to its other packages or to the system is
+left out.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from hashlib import file_digest
+from importlib.util import source_from_cache
+from pathlib import Path
+from stat import S_ISREG
+from sysconfig import get_path
+from types import ModuleType
+from typing import Any
+
+from ringside.errors import ROOMS
+
+Inputs = dict[str, str]
+"""Names of files, and the digests of what was in them."""
+
+CHANGING = ""
+"""In place of a digest: the file was opened several times, and was not the same each time."""
+
+OURS = "ringside:"
+"""What the name of a file of Ringside's own begins with."""
+
+_HOME = str(Path(__file__).parents[2])
+
+_PACKAGES = {"site-packages", "dist-packages"}
+
+_OF_THE_SYSTEM = tuple(
+    f"{folder}/" for folder in ("/dev", "/etc", "/proc", "/run", "/sys", get_path("stdlib"))
+)
+
+_notes: dict[int, Inputs] = {}
+"""Those under way, one for each thread that answers."""
+
+_held: Inputs = {}
+"""Those of Ringside's own files that this process may answer from without opening them again."""
+
+_own = threading.local()
+
+
+@contextmanager
+def noted() -> Iterator[Inputs]:
+    """The files that this process answers from while the block lasts; known at its end."""
+    _listen()
+    inputs: Inputs = {}
+    _notes[id(inputs)] = inputs
+    try:
+        yield inputs
+    finally:
+        del _notes[id(inputs)]
+        for name in filter(_is_temporary, list(inputs)):
+            del inputs[name]
+        _add_held(inputs)
+
+
+def digests(names: Iterable[str]) -> dict[str, str | None]:
+    """What is in the files now; None where one is gone."""
+    return {name: _digest(_path(name)) for name in names}
+
+
+@cache
+def _listen() -> None:
+    """Hear of every file that Python opens, for as long as this process lives."""
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not _notes or getattr(_own, "reads", False):
+        return
+    path, _, flags = arguments
+    if isinstance(path, int) or flags & (os.O_WRONLY | os.O_RDWR):
+        return
+    _own.reads = True
+    try:
+        name = _name(os.fsdecode(path))
+        digest = _digest(_path(name)) if name else None
+        if name and digest:
+            for inputs in list(_notes.values()):
+                inputs[name] = digest if inputs.get(name, digest) == digest else CHANGING
+    finally:
+        _own.reads = False
+
+
+def _add_held(inputs: Inputs) -> None:
+    """Add Ringside's own files that this process need not open again: its modules, and what it remembers."""
+    modules = {_name(file) for file in map(_file_of, list(sys.modules.values())) if file}
+    for name in filter(None, modules - _held.keys()):
+        digest = _digest(_path(name)) if name.startswith(OURS) else None
+        if digest:
+            _held[name] = digest
+    for name in filter(lambda name: name.startswith(OURS), inputs):
+        _held.setdefault(name, inputs[name])
+    inputs.update({**_held, **inputs})
+
+
+def _file_of(module: ModuleType) -> str | None:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else None
+
+
+def _is_temporary(name: str) -> bool:
+    return not os.path.exists(_path(name))
+
+
+def _name(path: str) -> str | None:
+    """What a file is called, that of its source where it was made from one; None where it is none of ours."""
+    path = os.path.abspath(path)
+    if "__pycache__" in path:
+        try:
+            path = source_from_cache(path)
+        except ValueError:  # what was compiled otherwise
+            return None
+    if path.startswith(f"{_HOME}/") and path[len(_HOME) + 1 :].partition("/")[0] in ROOMS:
+        return OURS + path[len(_HOME) + 1 :]
+    if path.startswith(_OF_THE_SYSTEM) or not _PACKAGES.isdisjoint(path.split("/")):
+        return None
+    near = os.path.relpath(path)
+    return path if near.split("/")[0] == ".." else near
+
+
+def _path(name: str) -> str:
+    return os.path.join(_HOME, name.removeprefix(OURS)) if name.startswith(OURS) else name
+
+
+def _digest(path: str) -> str | None:
+    """Of what is in a file; None where there is none that has an end."""
+    try:
+        known = os.stat(path)
+        if not S_ISREG(known.st_mode):
+            return None
+        return _digest_of(path, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(path: str, *_: int) -> str:
+    """Of a file that is known by more than its path, so that each state of it is read once."""
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()[:16]

@@ -1,0 +1,133 @@
+"""Who answers a study's points: processes of this machine, or a Dask cluster that is there."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import dask
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
+
+CONNECT_S = 10.0
+"""Seconds that a Dask scheduler has to answer."""
+
+_OWN_CLUSTER = {
+    "distributed.scheduler.allowed-failures": 1,
+    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""What kills its process twice is not asked again; nothing waits there that would be blamed with it.
+
+Its pages, which Dask shows to every user of the machine, are left out.
+"""
+
+
+def check_address(scheduler: str) -> None:
+    """Refuse what is no address of a Dask scheduler, before anything is asked of it."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+    from distributed.comm.registry import get_backend
+
+    try:
+        scheme, place = parse_address(scheduler)
+        get_backend(scheme).get_connector()
+        host, port = parse_host_port(place)
+    except (TypeError, ValueError):  # the first where only the name of a protocol is known
+        host, port = "", 0
+    if not host or not 0 < port < 2**16:
+        raise ValueError(f"--scheduler {scheduler}: no address of a Dask scheduler; write tcp://HOST:PORT")
+
+
+async def _identity(scheduler: str) -> str:
+    """What answers there: a scheduler, if all is well."""
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    keys = Security().get_connection_args("client")
+    async with rpc(scheduler, timeout=CONNECT_S, connection_args=keys) as there:
+        return str((await asyncio.wait_for(there.identity(), CONNECT_S + 1))["type"])
+
+
+def _check_scheduler(scheduler: str) -> None:
+    """Refuse an address where no scheduler answers; a client that meets none stays for half a minute."""
+    from distributed.utils import LoopRunner
+
+    check_address(scheduler)
+    try:
+        kind = LoopRunner(asynchronous=False).run_sync(_identity, scheduler)
+        problem = "" if kind == "Scheduler" else f"a {kind} answers"
+    except TypeError:
+        problem = "TLS needs certificates; set distributed.comm.tls in Dask's configuration"
+    except (OSError, ValueError) as error:
+        problem = str(error) or f"nothing of Dask's answers within {CONNECT_S:.0f} s"
+    if problem:
+        raise ValueError(
+            f"--scheduler {scheduler}: no Dask scheduler there ({problem}); write tcp://HOST:PORT"
+        )
+
+
+@contextmanager
+def client_of(workers: int, scheduler: str | None) -> Iterator["Client"]:
+    """Who does the work: a cluster that is there, or processes that go with us."""
+    from distributed import Client
+    from distributed.utils import silence_logging_cmgr
+
+    if scheduler:
+        _check_scheduler(scheduler)
+        with (
+            silence_logging_cmgr(logging.CRITICAL),
+            Client(scheduler, timeout=CONNECT_S, set_as_default=False) as client,
+        ):
+            yield client
+        return
+    with _own_cluster(workers) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@contextmanager
+def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
+    """Processes of this machine that nobody but us can give work to, for every user may open its ports."""
+    import cryptography  # noqa: F401 - which Dask needs for that, and does not ask for by this name
+    from distributed import LocalCluster
+
+    with (
+        TemporaryDirectory(prefix="ringside-") as scratch,
+        dask.config.set({**_OWN_CLUSTER, "temporary-directory": scratch}),
+    ):
+        try:
+            with _uninterrupted():
+                cluster = LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    security=True,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(
+                f"a process died while it started ({error}), perhaps for want of memory; the same command "
+                "goes on where this one was"
+            ) from None
+        with cluster:
+            yield cluster
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started herein leaves signals that are sent to every process of a job to this one.
+
+    A terminal sends Ctrl-C so, a scheduler SIGTERM. A blocked signal stays blocked in threads and processes
+    that are begun, from their first moment.
+    """
+    resource_tracker.ensure_running()  # which unblocks them where it has to be started itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
