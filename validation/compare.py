@@ -11,7 +11,7 @@ from sim.libraries.find import shipped_for
 from sim.libraries.nccl.cluster import is_machine
 from sim.network.message import check_network
 from sim.record import Record, digest
-from topologies.catalogue import split
+from topologies.load import in_catalogue
 from validation.fallback import as_run
 from validation.machines import check_one_cluster
 from validation.measured.observed import is_observable
@@ -150,7 +150,7 @@ def compare(
 def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
     """What is shipped of the machine to the library that made the records."""
     if any(record.library == "mpi" for record in records):
-        found = shipped(split(cluster)[0])
+        found = shipped(in_catalogue(cluster))
         return found if found and found.mpi else None
     return shipped_for(cluster, settings)[0]
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from sim.calibration import BOXES
 from sim.record import Record, RecordError
-from topologies import MAKERS, described, load, make, num_machines, ranks
+from topologies import MAKERS, load, make, num_machines, ranks
 from topologies.catalogue import split
+from topologies.load import counts, in_catalogue
 
 _A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
 _H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"
@@ -51,7 +52,7 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
 
 def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     """The GPUs of the records that the named cluster's machines do not have."""
-    machine = split(cluster)[0]
+    machine = in_catalogue(cluster)
     if machine not in GPUS:
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
@@ -65,7 +66,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     clusters = sorted({record.cluster for record in records})
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name, _ = split(cluster)
+    name = in_catalogue(cluster)
     if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
@@ -88,8 +89,9 @@ def with_nodes(cluster: str, nodes: int) -> str:
     machine = split(cluster)[0]
     if not nodes:
         return machine
-    if not machine.endswith((".yaml", ".yml")) or described.is_file(machine):
-        return f"{machine}:{nodes}"
+    counted = counts(machine)
+    if counted is not None:
+        return f"{machine}:{nodes}" if counted == "nodes" else machine
     drawn = num_machines(load(machine))
     if drawn != nodes:
         raise RecordError(

@@ -99,14 +99,14 @@ class SlowPair:
 class Verdict:
     """What stands out; ``untold`` are nodes that no matrix can tell from their links.
 
-    ``failed`` are runs that were begun and gave no row: both nodes, and in which file.
+    ``failed`` are runs that were begun and gave no row: both nodes, if known, and in which file.
     """
 
     matrices: tuple[Matrix, ...]
     nodes: tuple[SlowNode, ...]
     pairs: tuple[SlowPair, ...]
     untold: tuple[str, ...]
-    failed: tuple[tuple[tuple[str, str], str], ...] = ()
+    failed: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def judge_files(files: Sequence[Path], ranks: int = 2) -> Verdict:

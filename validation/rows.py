@@ -14,6 +14,9 @@ from sim.parameters import Parameters
 from sim.record import Record, RecordError, collective_of
 from sim.schedule import Schedule
 from topologies import Routes, Topology, load, ranks
+from topologies.catalogue import split
+from topologies.load import counts
+from topologies.placement import EVEN, NUMBERED, PACKED, spread_over
 from validation.machines import with_nodes
 
 
@@ -25,14 +28,19 @@ class SizedCluster:
 
     @cached_property
     def graph(self) -> Topology:
-        """Its topology; raise `RecordError` where more ranks were measured than it has."""
-        graph = load(self.cluster, self.settings, ranks=self.ranks, nodes=self.nodes)
+        """Its topology, whose first ranks are those measured: evenly over the nodes that a record names.
+
+        Raise `RecordError` where more ranks were measured than it has.
+        """
+        counts_nodes = self.nodes and counts(split(self.cluster)[0]) == "nodes"
+        cluster = with_nodes(self.cluster, self.nodes or 0) if counts_nodes else self.cluster
+        graph = load(cluster, self.settings, ranks=self.ranks, nodes=self.nodes)
         if self.ranks > len(ranks(graph)):
             raise RecordError(
                 f"{self.ranks} ranks were measured, but {self.cluster} has {len(ranks(graph))}; "
                 f"write a larger cluster"
             )
-        return graph
+        return spread_over(graph, self.ranks, EVEN if self.nodes else PACKED)
 
     @cached_property
     def routes(self) -> Routes:
@@ -110,7 +118,7 @@ def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library
     """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
     name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
     algorithm = "auto" if name == "gloo" else _algorithm(record)
-    options = Options(algorithm, network=network)
+    options = Options(algorithm, network=network, placement=NUMBERED)
     return find_library(name, graph, ranks=record.ranks, options=options, calibration=None)
 
 

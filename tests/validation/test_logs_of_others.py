@@ -1,13 +1,15 @@
 """Tables as READMEs and issues quote them, and the JSON of other tools."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.collective import KINDS
 from sim.record import RecordError
-from validation.readers import read
+from validation.readers import Reading, read
 
 SIZES = (8, 1024, 2**20, 2**26, 2**30)
 
@@ -164,3 +166,62 @@ def test_the_iterations_of_all_processes_do_not_disturb(tmp_path: Path) -> None:
             result["out_of_place_per_iter"]["per_process_max_times_us"] = [[35.5, 36.0], [35.4, 36.1]]
     record = read(of(tmp_path, json.dumps(output), "out.json")).records[0]
     assert (round(record.min_s * 1e6, 2), round(record.p95_s * 1e6, 2)) == (35.5, 41.5)
+
+
+def listing(ranks: Sequence[int], machine: int = 8) -> str:
+    """The lines that nccl-tests prints of these ranks, so many on each host."""
+    return "".join(
+        f"#  Rank {rank:2} Group  0 Pid {100 + rank} on host{rank // machine} device  {rank % machine} "
+        f"[0000:{rank % machine:02}:00] NVIDIA H100\n"
+        for rank in ranks
+    )
+
+
+def taken_or_refused(path: Path, complaint: str) -> Reading | None:
+    """The file's records, None where it is refused for this."""
+    try:
+        return read(path)
+    except RecordError as error:
+        told = str(error)
+    assert complaint in told
+    return None
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_a_list_that_was_cut_makes_a_run_no_smaller(kind: str, named: bool, tmp_path: Path) -> None:
+    """Of any part of the list the ranks, nodes and collective are those of the whole, or it is refused."""
+    random = np.random.default_rng(len(kind))
+    taken = 0
+    for _ in range(60):
+        nodes = int(random.integers(1, 9))
+        ranks = 8 * nodes
+        whole = range(ranks)
+        few = int(random.integers(1, ranks // 2))  # more in a row could be all, as far as bandwidths tell
+        part = random.choice([0, 1, 2])
+        kept = [whole[:few], whole[-few:], sorted(random.permutation(ranks)[:few].tolist())][part]
+        inits = f"host0:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks {ranks} cudaDev 0\n"
+        head = listing(kept) + (inits if named else "") + f"# Collective test starting: {kind}_perf\n"
+        path = of(tmp_path, head + table(kind, ranks, hashes=True), "cut.txt")
+        reading = taken_or_refused(path, "the list was cut; list all ranks")
+        if reading is None:
+            assert not named
+            continue
+        taken += 1
+        assert {(one.collective, one.ranks) for one in reading.records} == {(kind, ranks)}
+        assert {one.num_nodes for one in reading.records} <= {0, nodes}
+        assert {one.fingerprint["ranks_listed"] for one in reading.records} == {str(len(kept))}
+        assert reading.notes[0].endswith(f": {ranks} ranks, of which {len(kept)} are listed")
+    assert taken > 20
+
+
+def test_a_whole_list_says_nothing_of_itself(tmp_path: Path) -> None:
+    reading = read(of(tmp_path, listing(range(16)) + "all_reduce_perf\n" + table("all_reduce", 16), "a.txt"))
+    assert {(one.ranks, one.num_nodes) for one in reading.records} == {(16, 2)}
+    assert not reading.notes
+    assert "ranks_listed" not in reading.records[0].fingerprint
+
+
+def test_bandwidths_that_tell_no_ranks_leave_those_that_are_listed(tmp_path: Path) -> None:
+    reading = read(of(tmp_path, listing(range(4)) + "broadcast_perf\n" + table("broadcast", 16), "b.txt"))
+    assert {(one.ranks, one.num_nodes) for one in reading.records} == {(4, 1)}

@@ -178,3 +178,29 @@ def test_a_run_on_one_node_is_refused(tmp_path: Path) -> None:
         read_pairs([DATA / "data" / "v2.0_all_reduce.log"])
     with pytest.raises(RecordError, match="no file in it ends in"):
         read_pairs([tmp_path])
+
+
+def test_a_run_that_crashed_is_evidence_and_refuses_no_folder(tmp_path: Path, logs: Path) -> None:
+    random = np.random.default_rng(27)
+    whole = sorted(logs.glob("*.log"))
+    expected = {file: read_pairs([file]).measured for file in whole[:4]}
+    for _ in range(40):
+        cut = whole[int(random.integers(4))]
+        content = cut.read_bytes()
+        for file in whole[:4]:
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        (tmp_path / cut.name).write_bytes(content[: int(random.integers(len(content)))])
+        found = read_pairs([tmp_path])
+        others = [pair for file in whole[:4] if file != cut for pair in expected[file]]
+        assert set(others) <= set(found.measured) <= {*others, *expected[cut]}
+        # whole as far as it goes, or told by both of its nodes
+        nodes = tuple(cut.stem.split("_")[-2:])
+        assert len(found.measured) > len(others) or (nodes, str(tmp_path / cut.name)) in found.failed
+
+
+def test_a_crashed_run_of_unknown_nodes_is_told_by_its_file(tmp_path: Path, logs: Path) -> None:
+    crashed = tmp_path / "slurm.out"
+    crashed.write_text("srun: error: Unable to allocate resources\n")
+    found = read_pairs([*sorted(logs.glob("*.log"))[:1], crashed])
+    assert found.measured
+    assert found.failed[-1] == ((), str(crashed))

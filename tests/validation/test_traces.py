@@ -263,6 +263,37 @@ def test_groups_of_some_ranks_meet_apart(tmp_path):
     assert replay(traced, "dgx-h100:1", "nccl").timeline.makespan_s > 0
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(("all_gather", "reduce_scatter")), st.integers(1, 8), st.integers(1, 4),
+    st.integers(1, 1000), st.booleans(),
+)  # fmt: skip
+def test_a_group_that_is_not_named_has_as_many_ranks_as_its_sizes_say(kind, size, times, nelems, in_args):
+    rank = Rank(0, size * times, in_args=in_args)
+    unnamed = {"Group size": -1, "Process Group Name": "", "Process Group Ranks": "[...]"}
+    sizes = (nelems, nelems * size) if kind == "all_gather" else (nelems * size, nelems)
+    rank.collective(kind, *sizes, "Float", 100, 50, **unnamed)
+    rank.collective("all_reduce", nelems, nelems, "Float", 300, 50, **unnamed)
+    with TemporaryDirectory() as folder:
+        analysis = analyse(read_traces([rank.write(Path(folder))]))
+    found = {row.kind: (row.ranks, row.nbytes) for row in analysis.rows}
+    assert found == {kind: (size, nelems * size * 4), "all_reduce": (size * times, nelems * 4)}
+
+
+def test_groups_of_some_ranks_that_are_not_named_meet_by_their_comms_id_alone(tmp_path):
+    for told in (True, False):
+        ranks = [Rank(number, 4) for number in range(4)]
+        for rank in ranks:
+            unnamed = {"Group size": -1, "Process Group Name": "", "Process Group Ranks": "[...]"}
+            own = {"Comms Id": rank.rank // 2} if told else {}
+            rank.collective("all_gather", 8, 16, "Float", 100 + rank.rank, 50, **unnamed, **own)
+        found = pair(tmp_path, *ranks)
+        met = sorted(tuple(one.arrivals) for one in found.meetings)
+        assert met == ([(0, 1), (2, 3)] if told else [])
+        assert found.matched.alone == (0 if told else 4)
+        assert {row.ranks for row in found.rows} == {2}
+
+
 def test_ranks_without_a_trace_are_taken_alike(tmp_path):
     ranks = [Rank(number, 8) for number in (2, 5)]
     for rank in ranks:

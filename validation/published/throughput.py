@@ -178,12 +178,13 @@ def _judge(source: Source, series: Series, spread: float) -> Iterable[Comparison
     base = series.rows[0]
     cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
     factor = pace(
-        _workload(series, base), _group(series, base), base.samples_per_s, _job(cap_mb, base),
+        _workload(series, base), _group(series, base), base.samples_per_s, _job(source, cap_mb, base),
         _costs(series, base, spread),
     )  # fmt: skip
     for row in series.rows:
         work = at_pace(_workload(series, row), factor)
-        step = simulate_step(work, _group(series, row), _job(cap_mb, row), _costs(series, row, spread))
+        job, costs = _job(source, cap_mb, row), _costs(series, row, spread)
+        step = simulate_step(work, _group(series, row), job, costs)
         linear = base.samples_per_s / base.gpus * row.gpus
         limit = _limit(series, row, linear, step) if row is not base else "sets compute"
         yield Comparison(source.source, series.id, row, step.throughput, linear, limit)
@@ -207,8 +208,11 @@ def _costs(series: Series, row: PublishedStep, spread: float) -> Costs:
     return replace(costs, contention=taken)
 
 
-def _job(cap_mb: float | None, row: PublishedStep) -> DataParallel:
-    return DataParallel(bucketing=Bucketing(cap_mb), accumulation=row.accumulation, broadcast_buffers=False)
+def _job(source: Source, cap_mb: float | None, row: PublishedStep) -> DataParallel:
+    return DataParallel(
+        bucketing=Bucketing(cap_mb), accumulation=row.accumulation, no_sync=source.no_sync,
+        broadcast_buffers=False,
+    )  # fmt: skip
 
 
 def _workload(series: Series, row: PublishedStep) -> Workload:

@@ -20,7 +20,7 @@ from validation.readers.nccl_tests.text import read_text
 from validation.readers.pico import is_pico, read_pico
 from validation.readers.published import read_published
 from validation.readers.rccl_tests import is_row, read_rccl_tests
-from validation.readers.reading import EXPECTED, Reading, sound
+from validation.readers.reading import EXPECTED, CutOffError, Reading, sound
 
 _ARRAY = re.compile(r"\[\s*\{")
 _ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")
@@ -46,7 +46,8 @@ def read_all(paths: Iterable[Path]) -> Reading:
     """All measurements in several files together."""
     readings = [read(path) for path in paths]
     records = tuple(record for reading in readings for record in reading.records)
-    return Reading(records, sum(reading.skipped for reading in readings))
+    notes = tuple(note for reading in readings for note in reading.notes)
+    return Reading(records, sum(reading.skipped for reading in readings), notes)
 
 
 def text_of(path: Path) -> str:
@@ -58,7 +59,7 @@ def text_of(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; {EXPECTED}") from None
     if not content.strip():
-        raise RecordError(f"{path}: empty; {EXPECTED}")
+        raise CutOffError(f"{path}: empty; {EXPECTED}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

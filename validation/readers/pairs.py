@@ -18,8 +18,8 @@ from sim.record import RecordError
 from validation.readers import json_of, text_of
 from validation.readers.nccl_tests.json import run_of
 from validation.readers.nccl_tests.run import BenchmarkRun, RankDevice
-from validation.readers.nccl_tests.text import reading, runs
-from validation.readers.reading import Reading
+from validation.readers.nccl_tests.text import hosts_of, reading, runs
+from validation.readers.reading import CutOffError, Reading
 
 _NEEDED = ("node_a", "node_b", "size_bytes")
 _MEASURED = ("time_us", "bandwidth_GBps")
@@ -39,29 +39,36 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What was measured, and what was begun and gave no row: nodes, and in which file."""
+    """What was measured, and what was begun and gave no row: nodes, none if unknown, and in which file."""
 
     measured: tuple[Pair, ...]
-    failed: tuple[tuple[tuple[str, str], str], ...] = ()
+    failed: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def read_pairs(files: Sequence[Path], ranks: int = 2) -> Pairs:
     """The pairs in all files, a folder standing for its logs; raise `RecordError` if there are none.
 
-    ``ranks`` are a run's, on both nodes together, for files that do not say it.
+    A log that ends before its rows do is a run that failed, which is evidence of its own. ``ranks`` are a
+    run's, on both nodes together, for files that do not say it.
     """
     if ranks < 2 or ranks % 2:
         raise ValueError(
             f"--ranks {ranks}: half of them on each of two nodes; write 2, or twice the GPUs of a node"
         )
     measured: list[Pair] = []
-    failed: list[tuple[tuple[str, str], str]] = []
+    failed: list[tuple[tuple[str, ...], str]] = []
+    ended: CutOffError | None = None
     for path in (file for given in files for file in _files(given)):
-        found = _read(path, ranks // 2)
+        try:
+            found = _read(path, ranks // 2)
+        except CutOffError as error:
+            ended = ended or error
+            failed.append((_begun_on(path), str(path)))
+            continue
         measured += found.measured
         failed += found.failed
     if not measured:
-        raise RecordError(
+        raise ended or RecordError(
             "no pair was measured in what was given; expected nccl-tests logs of two nodes each"
         )
     return Pairs(tuple(measured), tuple(failed))
@@ -87,7 +94,7 @@ def _read(path: Path, each: int) -> Pairs:
         run, rows = run_of(json_of(text, path), path)
         return _pairs(run, run.reading(rows))
     measured: list[Pair] = []
-    failed: list[tuple[tuple[str, str], str]] = []
+    failed: list[tuple[tuple[str, ...], str]] = []
     for run, cells in runs(text, path):
         named = run if run.devices else replace(run, devices=_by_name(path, each))
         if cells:
@@ -95,6 +102,17 @@ def _read(path: Path, each: int) -> Pairs:
         else:
             failed.append((_nodes(named), str(path)))
     return Pairs(tuple(measured), tuple(failed))
+
+
+def _begun_on(path: Path) -> tuple[str, ...]:
+    """The nodes of a run of which the log is cut off, by its rank lines or its name; none if neither says."""
+    hosts = hosts_of(path.read_bytes().decode("utf-8", "replace"))
+    if len(hosts) == 2:
+        return tuple(hosts)
+    try:
+        return tuple(sorted({device.host for device in _by_name(path, 1)}))
+    except RecordError:
+        return ()
 
 
 def _pairs(run: BenchmarkRun, found: Reading) -> Pairs:

@@ -24,12 +24,17 @@ _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "char": "
 _SHOWN = 3
 
 
+class CutOffError(RecordError):
+    """A log that ends before its measurements do, as that of a run that crashed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of a file, and how many of its rows held no usable time."""
+    """The records of a file, how many of its rows held no usable time, and what it leaves out besides."""
 
     records: tuple[Record, ...]
     skipped: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def sound(record: Record, place: str) -> Record:

@@ -46,9 +46,11 @@ def world(trace: Trace) -> int | None:
 
 
 def group_size(trace: Trace, one: Traced) -> int | None:
-    """How many ranks a collective has, as the trace says or as `world` takes it to be."""
+    """How many ranks a collective has: as the trace says, by its sizes, or as `world` takes it to be."""
     if one.group.size is not None:
         return one.group.size
+    if one.ranks is not None and one.ranks <= (trace.ranks or one.ranks):
+        return one.ranks
     if one.kind in MESSAGES or one.group.name is not None:
         return None
     return world(trace)
@@ -67,8 +69,7 @@ def match(traces: Sequence[Trace]) -> Matched:
     traced = [trace.rank for trace in traces]
     for key, members in sorted(by_key.items(), key=lambda item: min(_when(*one) for one in item[1].values())):
         trace, first = next(iter(members.values()))
-        wanted = [rank for rank in traced if first.group.ranks is None or rank in first.group.ranks]
-        if key[:-1] in lost or len(members) < len(wanted):
+        if key[:-1] in lost or len(members) != _wanted(trace, first, traced):
             alone += len(members)
         elif text := _disagree(members):
             mismatches.append(f"{_place(key)}: {text}; it and what follows there are left out")
@@ -77,6 +78,19 @@ def match(traces: Sequence[Trace]) -> Matched:
         else:
             matches.append(_made(members))
     return Matched(matches, mismatches, alone)
+
+
+def _wanted(trace: Trace, one: Traced, traced: Sequence[int | None]) -> int:
+    """How many of the traced ranks meet in a collective; all of them where the trace does not say which.
+
+    A group of fewer ranks than the job has, of which no trace says which, is told by its ``Comms Id`` alone.
+    """
+    if one.group.ranks is not None:
+        return sum(rank in one.group.ranks for rank in traced)
+    size = group_size(trace, one)
+    if size is None or one.group.name is not None or size >= (trace.ranks or size):
+        return len(traced)
+    return size if one.identity is not None and one.sequence is None else 0
 
 
 def _uncounted(by_key: Mapping[Key, Mapping[int, object]]) -> tuple[set[Key], list[str]]:

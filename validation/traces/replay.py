@@ -13,6 +13,7 @@ from sim.program.jobs import Job, simulate
 from sim.program.libraries import Libraries
 from sim.program.timeline import ProgramTimeline
 from sim.record import Record, RecordError
+from topologies.placement import EVEN
 from validation.machines import infer_machine
 from validation.readers.kineto import Trace, TraceError
 from validation.traces.analysis import Analysis, Row
@@ -59,6 +60,7 @@ def what_if(
     values: Mapping[str, Any] | None = None,
     network: str = "fifo",
     calibration: Calibration | str | None = AUTO,
+    placement: str = EVEN,
 ) -> WhatIf:
     """Play the traces again; raise `TraceError` if they hold nothing that could be."""
     first = analysis.traces[0]
@@ -71,7 +73,8 @@ def what_if(
     own, why = _own(traced, first)
     other = None
     if cluster is not None:
-        other = replay(traced, cluster, library or default_library(cluster), values, network, calibration)
+        name = library or default_library(cluster)
+        other = replay(traced, cluster, name, values, network, calibration, placement)
     return WhatIf(
         traced, as_recorded(traced), own, why, other,
         max(len(trace.steps) for trace in analysis.traces),
@@ -104,10 +107,11 @@ def replay(
     values: Mapping[str, Any] | None = None,
     network: str = "fifo",
     calibration: Calibration | str | None = AUTO,
+    placement: str = EVEN,
 ) -> Replay:
-    """The program on a cluster's first ranks."""
+    """The program on a cluster, whose machines have its ranks as ``placement`` says."""
     ranks = traced.program.ranks
-    libraries = Libraries(library, cluster, values or {}, ranks, network, calibration)
+    libraries = Libraries(library, cluster, values or {}, ranks, network, calibration, placement)
     job = Job(traced.program, tuple(range(ranks)), traced.roles)
     return Replay(cluster, library, libraries, simulate([job], libraries)[0])
 

@@ -15,6 +15,7 @@ from sim.training.fsdp.fully_shard import FullyShard
 from sim.training.fsdp.policy import FullyShardPolicy
 from sim.training.layers import Exchange, Pass, RankLayer, Work
 from sim.training.mesh import DATA, Communicators
+from sim.training.modules import arriving
 from sim.training.pipeline.messages import Messages
 from sim.training.pipeline.program import find_runtime, prepare
 from sim.training.pipeline.schedules import tables
@@ -70,7 +71,7 @@ def _redundant(job: TrainingJob, rank: RankList) -> None:
     """DistributedDataParallel's step, and a broadcast of each parameter by whose optimizer stepped on it."""
     layers = [part for layer in _layers(job) for part in _arriving(job, layer)]
     group = rank.communicators.along(rank.rank, "replicate")
-    plan = plan_of_layers("replica", layers, job.replicate, DataParallel(), Costs())
+    plan = plan_of_layers("replica", layers, job.replicate, DataParallel(no_sync=job.no_sync), Costs())
     sharing = ZeroRedundant(rank, plan, group)
     Stage(rank, layers, sharing).pass_all(job.micro_batches)
     sharing.after_step()
@@ -82,10 +83,10 @@ _WHOLE = {"fsdp": _whole, "zero_redundancy": _redundant}
 
 
 def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
-    """A sleeping layer as its gradients come: its row's at once, its column's, then that of its input."""
+    """A layer as its gradients come: a sleeping one's row at once, its column, then that of its input."""
     model = job.model
     if not isinstance(model, Sleeping):
-        return (layer,)
+        return tuple(arriving((layer,)))
     column, row = layer.parameters
     half = (Work(model.backward_s / 2),)
     return (
@@ -126,7 +127,7 @@ def _sharing(
         reshard_of={"root": False},
         param_dtype=job.param_dtype,
         reduce_dtype=job.reduce_dtype,
-        sync_every_micro_batch=job.sync_each,
+        no_sync=job.no_sync,
     )
     return FullyShard(
         rank, layers, policy, inputs_need_gradient=inputs_need_gradient, defers=job.pipeline > 1

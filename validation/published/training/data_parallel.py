@@ -22,10 +22,12 @@ from sim.training.ddp.job import Costs
 from sim.training.ddp.usual import OPERATOR_S, SPREAD
 from sim.training.layout import Layout
 from sim.training.memory import find_optimizer
+from sim.training.parallel.decoder import parts_of_decoder
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.parts import parts_of
 from sim.training.parallel.simulate import simulate_parallel
 from sim.workload.architecture import Architecture, workload
+from sim.workload.decoder import decoder
 from sim.workload.devices import GIB, Device, device
 from sim.workload.models import architecture
 from validation.pace import parallel_pace
@@ -88,13 +90,15 @@ def _job(run: Run) -> tuple[ParallelJob, Libraries]:
     gpu = TITAN_RTX if is_titan else device("v100")
     batch = 4 if is_titan else 32
     strategy = "ddp" if run.strategy == "alone" else run.strategy
-    model = architecture("gpt2") if is_titan else _encoder()
-    work = workload(model, gpu, batch, "float16")
-    libraries = Libraries("ideal" if is_titan else "nccl", run.cluster, dict(run.settings), run.gpus)
     layout = Layout(strategy=strategy, micro_batch=batch)
+    if is_titan:
+        parts = parts_of_decoder(decoder("gpt2"), layout, gpu.roofline("float16"), "float32")
+    else:
+        parts = parts_of(workload(_encoder(), gpu, batch, "float16"), units=strategy == "fsdp1")
+    libraries = Libraries("ideal" if is_titan else "nccl", run.cluster, dict(run.settings), run.gpus)
     job = ParallelJob(
-        parts=parts_of(work, units=strategy == "fsdp1"), layout=layout, mesh=layout.mesh(run.gpus, run.gpus),
-        batch=batch, optimizer=find_optimizer("adam"),
+        parts=parts, layout=layout, mesh=layout.mesh(run.gpus, run.gpus), batch=batch,
+        optimizer=find_optimizer("adam"),
         costs=Costs(memory_bandwidth=gpu.streaming, operator_s=OPERATOR_S, spread=SPREAD),
     )  # fmt: skip
     return job, libraries

@@ -41,7 +41,8 @@ class LaidOut:
     """A decoder on ``gpus`` GPUs of machines alike; ``batch`` are the samples of all in a step.
 
     Products are of type ``dtype``; parameters are ``stored``, and gradients summed, in the other.
-    Gradients are summed in one bucket when all passes are over, as Megatron-LM did before it overlapped.
+    Gradients are summed in one bucket when all passes are over (``no_sync``), as Megatron-LM did before it
+    overlapped.
     """
 
     decoder: Decoder
@@ -86,7 +87,7 @@ class LaidOut:
         pace = Roofline(whole.flops_per_s * efficiency, whole.bytes_per_s, whole.itemsize)
         job = ParallelJob(
             parts=parts_of_decoder(self.decoder, self.layout, pace, self.stored),
-            layout=self.layout,
+            layout=replace(self.layout, no_sync=True),
             mesh=self.mesh,
             batch=micro_batches * self.layout.micro_batch,
             optimizer=find_optimizer("adam"),

@@ -47,11 +47,12 @@ class Series(_Strict):
 
 
 class Source(_Strict):
-    """One publication."""
+    """One publication; ``no_sync`` says that accumulated gradients were reduced once a step."""
 
     source: str
     framework: str
     hardware: str = ""
+    no_sync: bool = False
     notes: str
     series: tuple[Series, ...]
 

@@ -1,10 +1,15 @@
-"""The traces that a command line names: files, folders, gzip, tar archives, each as one text."""
+"""The traces that a command line names: files, folders, gzip, tar archives, each as one text.
+
+Some kilobytes of gzip may unpack to more than a machine holds: nothing is unpacked beyond `MAX_BYTES`.
+"""
 
 import gzip
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import IO, Any
 
 from topologies.disk import regular
 from validation.readers.kineto.trace import TraceError
@@ -13,6 +18,14 @@ EXPECTED = "expected a trace of the PyTorch profiler: .json, .json.gz, .tar or .
 _TARS = (".tar", ".tar.gz", ".tgz")
 _NAMES = (".json", ".json.gz", *_TARS)
 _GZIP = b"\x1f\x8b"
+
+_BLOCK = 2**20
+
+MAX_BYTES = 2**31
+"""Bytes of one trace, unpacked, that are read."""
+
+MAX_ARCHIVE = 2**36
+"""Bytes of an archive, unpacked, of which traces are read one after another."""
 
 
 def texts(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -33,19 +46,20 @@ def _files(path: Path) -> list[Path]:
 
 def _texts_of(path: Path) -> Iterator[tuple[Path, str]]:
     try:
-        if path.name.endswith(_TARS):
-            yield from _members(path)
-            return
-        content = regular(path).read_bytes()
-        yield path, _text(path, gzip.decompress(content) if content.startswith(_GZIP) else content)
+        with regular(path).open("rb") as packed:
+            if path.name.endswith(_TARS):
+                yield from _members(path, packed)
+            else:
+                yield path, _text(path, _unpacked(path, packed))
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file; {EXPECTED}") from None
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise TraceError(f"{path}: cannot be read, or is cut off: {error}; {EXPECTED}") from None
 
 
-def _members(path: Path) -> Iterator[tuple[Path, str]]:
-    with tarfile.open(regular(path)) as archive:
+def _members(path: Path, packed: IO[bytes]) -> Iterator[tuple[Path, str]]:
+    bounded: Any = _Bounded(path, packed)
+    with tarfile.open(fileobj=bounded, mode="r:") as archive:
         names = 0
         for member in archive:
             file = archive.extractfile(member) if member.isfile() else None
@@ -53,11 +67,61 @@ def _members(path: Path) -> Iterator[tuple[Path, str]]:
             if file is None or own.startswith("._") or not own.endswith((".json", ".json.gz")):
                 continue
             names += 1
-            content = file.read()
             inside = path / member.name
-            yield inside, _text(inside, gzip.decompress(content) if content.startswith(_GZIP) else content)
+            if member.size > MAX_BYTES:
+                raise _too_large(inside, MAX_BYTES)
+            yield inside, _text(inside, _unpacked(inside, BytesIO(file.read())))
     if not names:
         raise TraceError(f"{path}: an archive without a trace; {EXPECTED}")
+
+
+def _opened(packed: IO[bytes]) -> Any:
+    """The bytes of a file, or those that it packs, as a file."""
+    is_packed = packed.read(len(_GZIP)) == _GZIP
+    packed.seek(0)
+    return gzip.GzipFile(fileobj=packed) if is_packed else packed
+
+
+def _unpacked(path: Path, packed: IO[bytes]) -> bytes:
+    """All bytes of a trace, which are counted before any of them is kept."""
+    content = _opened(packed)
+    count = 0
+    while block := content.read(_BLOCK):
+        count += len(block)
+        if count > MAX_BYTES:
+            raise _too_large(path, MAX_BYTES)
+    content.seek(0)
+    unpacked: bytes = content.read()
+    return unpacked
+
+
+class _Bounded:
+    """An archive's bytes, unpacked, as a file of which no more is read than is allowed."""
+
+    def __init__(self, path: Path, packed: IO[bytes]) -> None:
+        self._path = path
+        self._file = _opened(packed)
+        self.tell = self._file.tell
+
+    def seek(self, position: int) -> int:
+        """Go on at a position; what is packed is unpacked up to there."""
+        if position > MAX_ARCHIVE:
+            raise _too_large(self._path, MAX_ARCHIVE)
+        where: int = self._file.seek(position)
+        return where
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; headers of an archive say themselves of how many they are."""
+        if size > MAX_BYTES:
+            raise _too_large(self._path, MAX_BYTES)
+        content: bytes = self._file.read(size)
+        return content
+
+
+def _too_large(path: Path, most: int) -> TraceError:
+    return TraceError(
+        f"{path}: more than {most:,} bytes when it is unpacked; allowed: up to that; profile fewer steps"
+    )
 
 
 def _text(path: Path, content: bytes) -> str:

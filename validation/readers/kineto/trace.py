@@ -84,6 +84,21 @@ class Traced:
         return got if given is None else given
 
     @property
+    def ranks(self) -> int | None:
+        """How many ranks its group has, where the kind has one part a rank: parts in the whole.
+
+        By what goes in and comes out; None where that is not known, or parts are uneven.
+        """
+        given, got = self.in_bytes, self.out_bytes
+        if self.kind in ("reduce_scatter", "scatter"):
+            given, got = got, given
+        elif self.kind not in ("all_gather", "gather"):
+            return None
+        if not given or not got or got % given or self.is_uneven:
+            return None
+        return got // given
+
+    @property
     def duration_s(self) -> float | None:
         """From its begin to its end on this rank, waiting for others included."""
         return None if self.end_s is None else self.end_s - self.begin_s

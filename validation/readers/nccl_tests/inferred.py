@@ -78,11 +78,11 @@ def ranks_of(rows: list[Cells], kind: str, per_process: int, place: str) -> int:
     counts = fitting(rows, kind, per_process)
     if len(counts) == 1:
         return counts[0]
-    if per_process > 1 and per_process in counts and not _tells(kind):
+    if per_process > 1 and per_process in counts and not tells(kind):
         return per_process
     if not counts:
         found = f"its bandwidths fit no number of ranks of {kind}"
-    elif _tells(kind):
+    elif tells(kind):
         found = f"its bandwidths fit {counts[0]} to {counts[-1]} ranks"
     else:
         found = f"bandwidths of {kind} do not tell how many"
@@ -107,7 +107,8 @@ def _bare(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _tells(kind: str) -> bool:
+def tells(kind: str) -> bool:
+    """Whether a collective's bus bandwidth depends on the number of ranks."""
     return KINDS[kind].busbw_factor(2) != KINDS[kind].busbw_factor(3)
 
 

@@ -88,8 +88,9 @@ class BenchmarkRun:
     """What holds for all rows of one run.
 
     One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
-    ``variables`` are the NCCL_* variables that are known to have been set. ``ranks`` is how many there are
-    where no device is listed.
+    ``variables`` are the NCCL_* variables that are known to have been set. ``named`` is the number of ranks
+    that NCCL's own lines name, 0 where they do not; ``ranks`` how many there are where fewer devices are
+    listed, or none.
     """
 
     place: str
@@ -102,6 +103,7 @@ class BenchmarkRun:
     tests: str = ""
     iterations: int = 0
     variables: dict[str, str] = field(default_factory=dict)
+    named: int = 0
     ranks: int = 0
 
     @property
@@ -115,6 +117,8 @@ class BenchmarkRun:
         kind = kind_at(self.place, self.collective)
         gpu = " + ".join(sorted({device.gpu for device in self.devices}))
         print_ = {"gpu": gpu, "nccl_tests": self.tests, **launched(self.threads, self.gpus), **self.variables}
+        if self.is_cut:
+            print_["ranks_listed"] = str(len(self.devices))
         shared = Record(
             source=self.source,
             cluster=gpu,
@@ -134,7 +138,35 @@ class BenchmarkRun:
         )
         found = [row.record(shared) for row in rows]
         records = tuple(record for record in found if record is not None)
-        return Reading(records, len(found) - len(records))
+        told = f"{self.place}: {ranks} ranks, of which {len(self.devices)} are listed"
+        return Reading(records, len(found) - len(records), (told,) if self.is_cut else ())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether devices of fewer ranks are listed than took part."""
+        return bool(self.devices) and not self.is_split and len(self.devices) < self.world()[0]
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a process before the last is not listed, so that others may be missing behind it."""
+        processes = {device.rank // self.per_process for device in self.devices}
+        return len(processes) <= max(processes)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the ranks form several communicators."""
+        return len({device.group for device in self.devices}) > 1
+
+    def _nodes(self, ranks: int) -> int:
+        """Machines of so many ranks, one filled after another: the number that the list allows, else 0."""
+        steps = range(self.per_process, ranks + 1, self.per_process)
+        found = [ranks // each for each in steps if ranks % each == 0 and self._fills(each)]
+        return found[0] if len(found) == 1 else 0
+
+    def _fills(self, each: int) -> bool:
+        """Whether the listed ranks may stand on machines of so many."""
+        pairs = {(device.rank // each, device.host) for device in self.devices}
+        return len(pairs) == len({place for place, _ in pairs}) == len({host for _, host in pairs})
 
     def world(self) -> tuple[int, int]:
         """Ranks and nodes of the communicator that rank 0 belongs to, whose times count; 0 is unknown."""
@@ -153,11 +185,15 @@ class BenchmarkRun:
             )
         group = min(self.devices, key=lambda device: device.rank).group
         mine = [device for device in self.devices if device.group == group]
-        nodes = len({device.host for device in mine})
+        hosts = len({device.host for device in mine})
         if len(mine) < len(self.devices):
-            return len(mine), nodes
+            return len(mine), hosts
         # a process's list of devices is cut off where it grows long (MAX_LINE in nccl-tests), its first never
-        return -(-(max(numbers) + 1) // self.per_process) * self.per_process, nodes
+        listed = -(-(max(numbers) + 1) // self.per_process) * self.per_process
+        ranks = max(self.ranks, listed)
+        if len(mine) == ranks:
+            return ranks, hosts
+        return ranks, self._nodes(ranks)
 
 
 def launched(threads: int, gpus: int) -> dict[str, str]:

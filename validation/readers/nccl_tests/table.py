@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sim.record import RecordError
 from validation.readers.nccl_tests.run import BenchmarkRow, Timing
-from validation.readers.reading import seconds
+from validation.readers.reading import CutOffError, seconds
 
 _ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
 _REST = re.compile(r"[\s\d.+\-eE/NAainf]+")
@@ -116,7 +116,7 @@ class Table:
         if self._begun is not None:
             place, text = self._begun
             columns = [*self._head, *self._half, *self._half, *self._stamp]
-            raise RecordError(
+            raise CutOffError(
                 f"{place}: a row of {len(text.split())} columns, cut off or mixed with other output; "
                 f"expected {len(columns)}: {' '.join(columns)}"
             )

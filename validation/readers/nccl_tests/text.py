@@ -2,7 +2,8 @@
 
 A file may hold several runs after one another. What stands above a table describes it: the ranks,
 the program, versions, and the NCCL_* variables that a shell or NCCL printed. Markdown may have
-taken the ``#`` from its lines, and a table may stand alone, without its ranks. A log that ends
+taken the ``#`` from its lines, and a table may stand alone, without its ranks, or with some of them
+where the list was cut: then NCCL's ``nranks`` or the bandwidths tell how many there are. A log that ends
 within a row is refused; one that ends between rows (a run that died or was stopped, a table pasted
 without its footer) counts with the rows that it has, which are each complete in themselves.
 
@@ -15,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sim.collective import kind_of
+from sim.collective import KINDS, kind_of
 from sim.record import RecordError
-from validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of
+from validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of, tells
 from validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from validation.readers.nccl_tests.table import Cells, Table, header
-from validation.readers.reading import EXPECTED, Reading
+from validation.readers.reading import EXPECTED, CutOffError, Reading, kind_at
 
 _RANK = re.compile(
     r"(?:#|\b)\s*Rank\s+(?P<rank>\d{1,9})\s+(?:Group\s+(?P<group>\d{1,9})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)"
@@ -36,6 +37,7 @@ _FACTS = (
     re.compile(r"\bnThreads?:? (?P<threads>\d{1,4}) nGpus:? (?P<gpus>\d{1,4})\b"),
     re.compile(r"nThreads?:? .*?(?<!warmup )(?<!agg )\biters: (?P<iterations>\d{1,9})\b"),
     re.compile(r"\bNCCL version (?P<nccl>\d+(?:\.\d+)+)"),
+    re.compile(r"\bncclCommInitRank.*\bcomm \S+ rank \d+ nranks (?P<named>\d{1,9})\b"),
 )
 _VARIABLE = re.compile(
     r"(?P<export>\bexport\s+)?\b(?P<name>NCCL_[A-Z0-9_]+)(?:=| set by environment to )"
@@ -101,6 +103,7 @@ class _Above:
             tests=facts.get("tests", ""),
             variables=self.exported | self.variables,
             iterations=int(facts.get("iterations", 0)),
+            named=int(facts.get("named", 0)),
         )
         self.facts, self.devices, self.variables = {}, [], {}
         return run
@@ -110,7 +113,8 @@ def read_text(text: str, path: Path) -> Reading:
     """All rows of all runs in a log."""
     readings = [reading(run, rows, path) for run, rows in runs(text, path)]
     records = tuple(record for found in readings for record in found.records)
-    return Reading(records, sum(found.skipped for found in readings))
+    notes = tuple(note for found in readings for note in found.notes)
+    return Reading(records, sum(found.skipped for found in readings), notes)
 
 
 def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
@@ -132,7 +136,7 @@ def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
     if table:
         table.close()
     if not tables:
-        raise RecordError(f"{path}: no table of measurements in {len(text.splitlines())} lines; {EXPECTED}")
+        raise CutOffError(f"{path}: no table of measurements in {len(text.splitlines())} lines; {EXPECTED}")
     return [(run, table.rows) for run, table in tables]
 
 
@@ -141,15 +145,41 @@ def reading(run: BenchmarkRun, rows: list[Cells], path: Path) -> Reading:
     if not rows:
         raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
 
-    def fits(kind: str) -> bool:
-        return factor_fits(kind, rows, run.world()[0]) if run.devices else bool(fitting(rows, kind, each))
+    each, listed = run.per_process, run.world()[0] if run.devices else 0
+    cut = listed > 0 and not any(factor_fits(kind, rows, listed) for kind in KINDS)
 
-    each = run.per_process
+    def fits(kind: str) -> bool:
+        return factor_fits(kind, rows, listed) if listed and not cut else bool(fitting(rows, kind, each))
+
     if not run.collective:
         run = replace(run, collective=infer_kind(rows, fits, run.place, path.stem))
     if not run.devices:
         run = replace(run, ranks=ranks_of(rows, kind_of(run.collective), each, run.place))
+    elif not run.is_split:
+        run = replace(run, ranks=_all_ranks(run, rows))
     return run.reading(cells.row() for cells in rows)
+
+
+def _all_ranks(run: BenchmarkRun, rows: list[Cells]) -> int:
+    """How many ranks took part where the list of them may be cut off: by NCCL's lines, or by bandwidths."""
+    listed, _ = run.world()
+    kind = kind_at(run.place, run.collective)
+    if run.named > listed:
+        return run.named
+    if factor_fits(kind, rows, listed) and not (run.has_gaps and tells(kind)):
+        return listed
+    counts = [count for count in fitting(rows, kind, run.per_process) if count >= listed]
+    if len(counts) > 1:
+        raise RecordError(
+            f"{run.place}: {len(run.devices)} ranks are listed above, and bandwidths of {kind} fit "
+            f"{counts[0]} to {counts[-1]}: the list was cut; list all ranks, or keep NCCL's line with nranks"
+        )
+    return counts[0] if counts else listed
+
+
+def hosts_of(text: str) -> list[str]:
+    """The hosts that a log's rank lines name, whether a table stands below them or not."""
+    return sorted({match["host"] for match in _RANK.finditer(text)})
 
 
 def _lines(text: str) -> Iterator[_Line]:

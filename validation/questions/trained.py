@@ -1,0 +1,77 @@
+"""A training on a device, at its pace: what ``train`` simulates, as a command and as a function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sim.libraries.library import Library
+from sim.training.ddp.job import Costs
+from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from sim.training.groups import ProcessGroup, process_group
+from sim.training.memory import find_optimizer
+from sim.training.pace import ALONE, at_pace
+from sim.workload.devices import Device
+from sim.workload.workload import Workload
+from validation.questions.training import Training, peak_s, sized_workload
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A training on a device: ``sized`` is the workload of a rank's batch, None for the one asked for.
+
+    ``precision`` is what products are computed in, None where layers are timed. ``costs_on`` are the
+    overheads on the ranks of a library.
+    """
+
+    sized: Callable[[int | None], Workload]
+    precision: str | None
+    costs_on: Callable[[Library], Costs]
+
+
+def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precision: str) -> str:
+    """The complaint about a throughput at which GPUs would compute ``share`` times what they can."""
+    samples_per_s, ranks = measured
+    return (
+        f"{samples_per_s:g} samples/s on {counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
+        f"peak in {precision}; write what was measured, or another --precision or --device"
+    )
+
+
+def counted(ranks: int) -> str:
+    """So many ranks, in words."""
+    return f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+
+
+def trained(training: Training, gpu: Device, library: Callable[[int], Library]) -> Trained:
+    """What is trained, at its pace; ``library`` binds the ranks on which a throughput was measured."""
+    sized, precision = sized_workload(training, gpu)
+    work = sized(None)
+    usual_spread = 0.0 if precision is None else SPREAD
+    costs = Costs(
+        memory_bandwidth=gpu.streaming, slowdown=training.slowdown,
+        spread=usual_spread if training.spread is None else training.spread,
+        operator_s=OPERATOR_S,
+        optimizer_s=find_optimizer(training.optimizer).time_s(work, gpu.streaming),
+    )  # fmt: skip
+
+    def costs_on(found: Library) -> Costs:
+        if found.ranks == 1:
+            return replace(costs.alone, slowdown=costs.slowdown)
+        usual = contention(found, gpu) if training.contention is None else training.contention
+        return replace(costs, contention=usual)
+
+    if training.measured is not None:
+        from validation.pace import pace
+
+        samples_per_s, ranks = training.measured
+        if precision is not None:
+            share = samples_per_s / ranks * peak_s(training, gpu, precision)
+            if share > 1:
+                raise ValueError(beyond_peak(training.measured, share, gpu, precision))
+        group: ProcessGroup = ALONE
+        alike = costs.alone
+        if ranks > 1:
+            found = library(ranks)
+            group, alike = process_group(found), replace(costs_on(found), slowdown={})
+        factor = pace(work, group, samples_per_s, training.ddp, alike)
+        return Trained(lambda batch: at_pace(sized(batch), factor), precision, costs_on)
+    return Trained(sized, precision, costs_on)
