@@ -10,7 +10,7 @@ from real.emulate import Host, Network, emulate
 from real.emulate.queues import BURST, MTU, SEND_WINDOW
 from real.launch.follow import RankJob, Row
 from real.launch.forks import Forks
-from real.launch.torchrun import Agent, run_agents
+from real.launch.torchrun import TORCHRUN, Agent, run_agents
 from sim.record import Record
 from topologies.file import dumps
 from topologies.graph import Topology, ranks
@@ -126,7 +126,8 @@ def _agents(network: Network, hosts: Sequence[Host]) -> list[Agent]:
     return [
         Agent(
             [
-                *["--nnodes", str(len(nodes)), "--node-rank", str(number), "--nproc-per-node", str(share)],
+                *[*TORCHRUN, "--nproc-per-node", str(share)],
+                *["--nnodes", str(len(nodes)), "--node-rank", str(number)],
                 *["--master-addr", nodes[0].address, "--master-port", str(_PORT)],
             ],
             network.inside(node.rank),

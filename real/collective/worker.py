@@ -8,7 +8,6 @@ import json
 import sys
 import time
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from real.collective.ping_pong import PingPong
 from real.collective.schedule_program import GlooProgram, NcclProgram
 from real.host import fingerprint, own_device
 from real.launch.follow import show_life
+from real.launch.loopback import join
 from real.launch.rank import live
 from real.machine import run_first
 from sim.algorithms import schedule
@@ -45,11 +45,7 @@ def carry_out(order: Path, rows: Path) -> None:
     device = own_device(job.backend)
     if job.backend == "gloo":
         run_first()
-    dist.init_process_group(
-        job.backend,
-        timeout=timedelta(seconds=job.timeout_s),
-        device_id=device if device.type == "cuda" else None,
-    )
+    join(job.backend, job.timeout_s, device if device.type == "cuda" else None)
     gun = StartingGun(device)
     try:
         for nbytes in job.sizes:

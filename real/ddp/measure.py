@@ -13,7 +13,7 @@ from real.ddp.job import DdpJob
 from real.ddp.profile import parameters_of, profile
 from real.emulate import Network
 from real.launch.follow import START_S, MeasureError, Row, last_lines
-from real.launch.torchrun import Agent, started, watched
+from real.launch.torchrun import Agent, local_agent, started, watched
 from sim.training.ddp.buckets import Bucket
 from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from sim.workload.file import dumps
@@ -91,7 +91,8 @@ def measure_ddp(
         file.touch()
         job.write(folder / "job.json")
         worker = ["-m", "real.ddp.worker", str(folder / "job.json"), str(file)]
-        agents = _hosts(worker, ranks, network) if network else [_torchrun(worker, ranks, folder)]
+        outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
+        agents = _hosts(worker, ranks, network) if network else [local_agent(ranks, *outputs, *worker)]
         _run(agents, file, START_S + job.timeout_s + pass_s, keep)
     return _measured(bare, rows, job.workers)
 
@@ -179,13 +180,6 @@ def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) 
         name = views[0].get("name", f"bucket {index}")
         runs.append(Reduction(name, "all_reduce", nbytes, ready, launch, start, finish, finish))
     return runs
-
-
-def _torchrun(worker: list[str], ranks: int, folder: Path) -> Agent:
-    outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
-    return Agent(
-        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *outputs, *worker]
-    )
 
 
 def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:

@@ -31,6 +31,7 @@ from real.ddp.job import DdpJob
 from real.ddp.sleeping import Sleeping
 from real.host import fingerprint, own_device
 from real.launch.follow import show_life
+from real.launch.loopback import join
 from real.launch.rank import live
 from real.machine import run_first
 from real.model.user_model import loss
@@ -244,7 +245,7 @@ def carry_out(order: Path, rows: Path) -> None:
     if job.realtime:
         run_first()
     device = own_device(job.backend)
-    dist.init_process_group(job.backend, timeout=timedelta(seconds=job.timeout_s))
+    join(job.backend, job.timeout_s)
     try:
         _train(job, rows, device)
     finally:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from real.elastic.job import ElasticJob
 from real.elastic.killer import Kill, Killer
 from real.launch.follow import MeasureError, Row
-from real.launch.torchrun import Agent, run_agents
+from real.launch.torchrun import local_agent, run_agents
 from real.machine import begun_first, machine_fingerprint
 from sim.goodput.elastic import ElasticRun, Restarted
 
@@ -42,10 +42,8 @@ def measure_elastic(job: ElasticJob, ranks: int, kills: Sequence[Kill]) -> Elast
     """
     rows: list[Row] = []
     logs: list[str] = []
-    agent = Agent(
-        ["--standalone", "--nproc-per-node", str(ranks), "--max-restarts", str(len(kills))],
-        place=begun_first(),
-        environment=_ENVIRONMENT,
+    agent = local_agent(
+        ranks, "--max-restarts", str(len(kills)), place=begun_first(), environment=_ENVIRONMENT
     )
     with Killer(kills) as killer:
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from real.emulate.plan import address, plan
+from topologies.extras import install
 from topologies.graph import Node, Topology
 
 
@@ -99,7 +100,7 @@ def available() -> str | None:
     if sys.platform != "linux":
         return f"network namespaces need Linux, this is {sys.platform}"
     if find_spec("pyroute2") is None:
-        return "pyroute2 is not installed; write pip install 'ringside[net]'"
+        return f"pyroute2 is not installed; {install('net')}"
     from real.emulate import build, stopping
 
     with stopping.deferred():

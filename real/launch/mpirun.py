@@ -11,6 +11,7 @@ from pathlib import Path
 
 from real.launch.follow import START_S, MeasureError, RankJob, Row, last_lines
 from real.launch.torchrun import started, watched
+from topologies.extras import install
 
 
 def check_mpi() -> str:
@@ -19,8 +20,8 @@ def check_mpi() -> str:
     missing = [name for name, there in (("mpirun", found), ("mpi4py", find_spec("mpi4py"))) if not there]
     if missing or found is None:
         raise ValueError(
-            f"MPI needs {' and '.join(missing)}, which this Python does not have; install "
-            "'ringside[mpi]', or Debian's openmpi-bin and python3-mpi4py"
+            f"MPI needs {' and '.join(missing)}, which this Python does not have; {install('mpi')}, or "
+            "install Debian's openmpi-bin and python3-mpi4py"
         )
     return found
 

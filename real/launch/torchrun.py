@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from real.launch.follow import (
     LAST_LINES,
@@ -30,7 +31,12 @@ from real.launch.follow import (
 
 _ASK_S = 20.0
 
-__all__ = ["Agent", "MeasureError", "Row", "WorldSpec", "run", "run_agents"]
+LOOPBACK = "127.0.0.1"
+"""The address that no other machine reaches."""
+
+TORCHRUN = ("-m", "torch.distributed.run")
+
+__all__ = ["Agent", "MeasureError", "Row", "WorldSpec", "local_agent", "run", "run_agents"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class WorldSpec:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One torchrun: its arguments, the place that it is started in, and what it adds to the environment."""
+    """One torchrun: Python's arguments, the place that it is started in, what it adds to the environment."""
 
     arguments: Sequence[str]
     place: AbstractContextManager[None] = field(default_factory=nullcontext)
@@ -61,9 +67,29 @@ def run(job: RankJob, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
 
     Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
     """
-    if world.endpoint:
+    if world.endpoint is None:
+        agent = local_agent(world.per_node)
+    else:
         _check_endpoint(world)
-    run_agents(job, [Agent(["--nproc-per-node", str(world.per_node), *_meeting(world)])], on_row)
+        agent = _agent_of_several(world, world.endpoint)
+    run_agents(job, [agent], on_row)
+
+
+def local_agent(ranks: int, *options: str, endpoint: str = f"{LOOPBACK}:0", **more: Any) -> Agent:
+    """An agent of ranks that are all on this machine, and listen where no other machine reaches them.
+
+    ``options`` are torchrun's, ``more`` is of `Agent`. A variable that tells Gloo its interface is honoured.
+    """
+    meeting = ["--rdzv-backend", "loopback", "--rdzv-endpoint", endpoint, "--rdzv-id", "ringside"]
+    interface = os.environ.get("GLOO_SOCKET_IFNAME") or ("lo" if sys.platform == "linux" else "lo0")
+    return Agent(
+        [
+            *["-m", "real.launch.loopback", *meeting, "--local-addr", LOOPBACK],
+            *["--nproc-per-node", str(ranks), *options],
+        ],
+        environment={"GLOO_SOCKET_IFNAME": interface, **more.pop("environment", {})},
+        **more,
+    )
 
 
 def run_agents(
@@ -87,7 +113,7 @@ def run_agents(
             processes = []
             for agent, log in zip(agents, logs, strict=True):
                 command = [
-                    *[sys.executable, "-m", "torch.distributed.run", *agent.arguments],
+                    *[sys.executable, *agent.arguments],
                     *["--log-dir", str(log), "--redirects", "3"],
                     *["-m", job.worker, str(job_file), str(rows_file)],
                 ]
@@ -102,13 +128,14 @@ def run_agents(
             on_log(log.with_suffix(".log").read_text(encoding="utf-8", errors="replace"))
 
 
-def _meeting(world: WorldSpec) -> list[str]:
-    if world.endpoint is None:
-        return ["--standalone"]
-    return [
-        *["--nnodes", str(world.nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", world.endpoint],
-        *["--rdzv-id", "ringside", "--rdzv-conf", f"join_timeout={int(START_S)}"],
-    ]
+def _agent_of_several(world: WorldSpec, endpoint: str) -> Agent:
+    """The agent of this node; nodes that meet at a loopback address are all this machine."""
+    options = ["--nnodes", str(world.nodes), "--rdzv-conf", f"join_timeout={int(START_S)}"]
+    host, _, port = endpoint.rpartition(":")
+    if host in (LOOPBACK, "localhost"):
+        return local_agent(world.per_node, *options, endpoint=f"{LOOPBACK}:{port}")
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "ringside"]
+    return Agent([*TORCHRUN, *meeting, "--nproc-per-node", str(world.per_node), *options])
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
+from sim.program.script import modules_beside
+
 EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
 """What a model of the user's own looks like."""
 
@@ -45,22 +47,32 @@ def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def _imported(file: Path) -> ModuleType:
-    """The file as a module, whatever other modules are called; its neighbours are its own to import."""
+    """The file as a module, whatever other modules are called; its neighbours are its own to import.
+
+    It is read again each time, and so are they: they may have changed, or another file's have their names.
+    """
+    for old in _neighbours:
+        sys.modules.pop(old, None)
+    known = set(sys.modules)
     name = f"{file.stem} of {file.parent}"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, file)
-        assert spec
-        assert spec.loader
-        sys.modules[name] = module = module_from_spec(spec)
-        sys.path.insert(0, str(file.parent))
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        finally:
-            sys.path.remove(str(file.parent))
-    return sys.modules[name]
+    spec = spec_from_file_location(name, file)
+    assert spec
+    assert spec.loader
+    sys.modules[name] = module = module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(file.parent))
+        _neighbours[:] = modules_beside(file.parent, {*known, name})
+    return module
+
+
+_neighbours: list[str] = []
+"""Modules from beside the last file, which its functions may still import."""
 
 
 def _functions(file: ModuleType) -> str:

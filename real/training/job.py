@@ -146,11 +146,10 @@ class TrainingJob:
     """``iterations`` steps of a model on a mesh of ranks, after ``warmup`` untimed ones.
 
     Parameters are dealt out by FSDP2 along ``shard``, and copied along ``replicate``, unless the ``strategy``
-    is another one of `STRATEGIES`; where ``pipeline`` is
-    above 1 a ``schedule`` passes micro-batches through ``virtual`` stages a rank. ``context`` ranks share the
-    tokens of each sequence, or a sleeping layer's rows, by ``context_method``; FSDP deals out along them too.
-    Otherwise ``micro_batches``
-    are accumulated, and gradients summed after the last alone unless ``sync_each``. ``reshard`` is FSDP2's
+    is another one of `STRATEGIES`; where ``pipeline`` is above 1 a ``schedule`` passes micro-batches through
+    ``virtual`` stages a rank. ``context`` ranks share the tokens of each sequence, or a sleeping layer's
+    rows, by ``context_method``; FSDP deals out along them too. Otherwise ``micro_batches`` are accumulated,
+    their gradients reduced in every backward, or with ``no_sync`` in the last alone. ``reshard`` is FSDP2's
     ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks deal `Experts` out.
     ``realtime`` as `real.ddp.job.DdpJob`'s.
     """
@@ -170,7 +169,7 @@ class TrainingJob:
     virtual: int = 1
     micro_batches: int = 1
     reshard: bool = True
-    sync_each: bool = False
+    no_sync: bool = False
     param_dtype: str = "float32"
     reduce_dtype: str = "float32"
     sequence_parallel: bool = False
@@ -201,6 +200,11 @@ class TrainingJob:
         self._check_model()
         if self.mesh.degree(*DATA) == 1:
             self._check_not_of_fsdp("no ranks here share parameters")
+        if self.no_sync and (self.mesh.degree(*DATA) == 1 or self.pipeline > 1):
+            raise ValueError(
+                "--no-sync is of ranks that share parameters, and a pipeline has them reduce once a step "
+                "anyway; leave it out"
+            )
 
     @property
     def mesh(self) -> Mesh:
@@ -245,11 +249,10 @@ class TrainingJob:
             )
 
     def _check_not_of_fsdp(self, why: str) -> None:
-        usual = {"reshard": True, "sync_each": False, "param_dtype": "float32", "reduce_dtype": "float32"}
+        usual = {"reshard": True, "param_dtype": "float32", "reduce_dtype": "float32"}
         if any(getattr(self, name) != value for name, value in usual.items()):
             raise ValueError(
-                "--keep-gathered, --sync-each, --param-dtype and --reduce-dtype are FSDP2's, and "
-                f"{why}; leave them out"
+                f"--keep-gathered, --param-dtype and --reduce-dtype are FSDP2's, and {why}; leave them out"
             )
 
     def _check_pipeline(self) -> None:
@@ -259,6 +262,11 @@ class TrainingJob:
         if self.context > 1:
             raise ValueError("context parallelism is trained here without a pipeline; leave --pp or --cp out")
         tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)
+        if self.schedule == "1f1b" and self.micro_batches < self.pipeline:
+            raise ValueError(
+                f"{self.micro_batches} micro-batches, but torch's 1f1b on {self.pipeline} ranks begins with "
+                f"{self.pipeline} or more; write --micro-batches {self.pipeline}"
+            )
         deal_layers(self.model.layers, self.stages)
 
     def _check_model(self) -> None:
@@ -322,7 +330,7 @@ class TrainingJob:
 
 _NOT_OF_EXPERTS = {
     "--tp": "tensor", "--cp": "context", "--pp": "pipeline", "--shard": "shard", "--schedule": "schedule",
-    "--virtual": "virtual", "--keep-gathered": "reshard", "--sync-each": "sync_each",
+    "--virtual": "virtual", "--keep-gathered": "reshard", "--no-sync": "no_sync",
     "--sequence-parallel": "sequence_parallel",
     "--param-dtype": "param_dtype", "--reduce-dtype": "reduce_dtype",
 }  # fmt: skip

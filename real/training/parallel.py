@@ -1,5 +1,6 @@
 """A job's model, spread over the ranks of its mesh by torch's own means, and what one step of it is."""
 
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -68,7 +69,8 @@ class Whole:
         """Pass all micro-batches, one after another."""
         for number, inputs in enumerate(self._inputs, start=1):
             if isinstance(self._module, FSDPModule):
-                self._module.set_requires_gradient_sync(self._job.sync_each or number == len(self._inputs))
+                last = number == len(self._inputs)
+                self._module.set_requires_gradient_sync(last or not self._job.no_sync)
             _loss(self._module(inputs)).backward()  # type: ignore[no-untyped-call]
 
     def forget(self) -> None:
@@ -81,14 +83,15 @@ class Redundant:
 
     def __init__(self, job: TrainingJob, device: Device) -> None:
         self._inputs = _all_inputs(job)
+        self._no_sync = job.no_sync
         part = _module(job, range(job.model.layers), device)
         self._model = DistributedDataParallel(part)
         self._optimizer = ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
 
     def step(self) -> None:
-        """Pass all micro-batches, all but the last without a sum, then have the optimizer step."""
+        """Pass all micro-batches, then have the optimizer step."""
         *others, last = self._inputs
-        with self._model.no_sync():
+        with self._model.no_sync() if self._no_sync else nullcontext():
             for inputs in others:
                 _loss(self._model(inputs)).backward()  # type: ignore[no-untyped-call]
         _loss(self._model(last)).backward()  # type: ignore[no-untyped-call]

@@ -4,13 +4,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
-from typing import ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
 from real.training.job import TrainingJob
 from sim.record import TRAINING_SCHEMA, RecordError, read_steps
 from sim.training.ddp.record import MeasuredNetwork
+from sim.training.mesh import DATA
 
 
 class Said(NamedTuple):
@@ -48,13 +49,28 @@ def length(step: Step) -> float:
     return max(rank.end_s for rank in step)
 
 
+def _in_todays_words(job: Any) -> Any:
+    """A job as files hold it: ``sync_each`` of earlier ones, false by default, is ``no_sync`` turned around.
+
+    It said nothing where no micro-batch followed another, where a pipeline reduced, and of experts.
+    """
+    if not isinstance(job, dict) or "sync_each" not in job:
+        return job
+    today = {name: value for name, value in job.items() if name != "sync_each"}
+    model = job.get("model")
+    accumulates = job.get("micro_batches", 1) > 1 and job.get("pipeline", 1) == 1
+    shares = any(job.get(name, 1) > 1 for name in DATA)
+    routes = isinstance(model, dict) and model.get("kind") == "experts"
+    return today | {"no_sync": not job["sync_each"] and accumulates and shares and not routes}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
     """Steps of one job, and what ran them; ``wires`` are there where the network was emulated."""
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
-    job: TrainingJob
+    job: Annotated[TrainingJob, BeforeValidator(_in_todays_words)]
     steps: tuple[Step, ...]
     fingerprint: dict[str, str]
     wires: MeasuredNetwork | None = None

@@ -7,7 +7,6 @@ the first of them began.
 
 import json
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch.distributed as dist
 from real.clock import StartingGun
 from real.host import fingerprint
 from real.launch.follow import show_life
+from real.launch.loopback import join
 from real.launch.rank import live
 from real.machine import run_first
 from real.training.job import TrainingJob
@@ -38,7 +38,7 @@ def carry_out(order: Path, rows: Path) -> None:
     torch.manual_seed(0)
     if job.realtime:
         run_first()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=job.timeout_s))
+    join("gloo", job.timeout_s)
     try:
         if dist.get_world_size() != job.mesh.ranks:
             raise SystemExit(f"{dist.get_world_size()} ranks train a job of {job.mesh.ranks}")

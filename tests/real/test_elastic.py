@@ -31,7 +31,8 @@ def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum(tmp_path, capsys):
     assert restart["import_s"] > 0.1
     assert len(line["steps_s"]) == 30 + line["redone"]
     assert 0 <= line["redone"] < 10
-    assert len(line["saves_s"]) in (2, 3)  # of a save before whose note its rank was killed nothing is known
+    # killed between a save and its note, the ranks do nothing anew, and of the save nothing is known
+    assert (len(line["saves_s"]), line["redone"]) == (2, 0) or len(line["saves_s"]) == 3
     assert line["wall_s"] > row["first_start_s"] + after_s + sum(restart.values())
     assert 0 < line["goodput"] < 1
 

@@ -92,4 +92,4 @@ def test_a_missing_pyroute2_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyroute2", None)
     reason = available()
     assert reason is not None
-    assert "ringside[net]" in reason
+    assert "'.[net]'" in reason

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import descendants, listening
+
 pytest.importorskip("torch")
 from real.collective.measure import Measurement, measure
 from real.launch.follow import MeasureError
@@ -98,7 +100,7 @@ def test_measure_adds_checked_records_to_a_file(forks, tmp_path):
     measure(Measurement(collective="all_gather", world=WorldSpec(2), sizes=[1024]), before.append, forks)
     write(before, tmp_path / "out.jsonl")
     words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 64K -f 4 -n 5 --algorithm double_binary_tree"
-    code, out, err = finish(start(tmp_path, words, GLOO_SOCKET_IFNAME="lo"))
+    code, out, err = finish(start(tmp_path, words))
     assert code == 0, err
     first, *rows = records(tmp_path)
     assert [first] == before
@@ -136,13 +138,31 @@ def test_two_agents_on_loopback_measure_together(tmp_path):
         port = server.getsockname()[1]
     words = f"measure all_reduce -g 2 --nnodes 2 --rdzv-endpoint 127.0.0.1:{port} --size 64K -n 3 -o"
     both = [start(tmp_path, f"{words} {name}.jsonl") for name in "ab"]
+    addresses = set()
+    while not all(len(descendants(process.pid)) == 3 for process in both):
+        addresses |= {
+            address for process in both for found in listening(process.pid).values() for address in found
+        }
     ends = [finish(process) for process in both]
     assert [code for code, _, _ in ends] == [0, 0], ends
+    assert addresses == {"127.0.0.1"}
     files = [file for file in tmp_path.iterdir() if file.suffix == ".jsonl"]
     assert len(files) == 1, "only the node of rank 0 writes"
     (row,) = read_lines(files[0].read_text(), "")
     assert (row.num_nodes, row.ranks) == (2, 4)
     assert sum("rank 0 runs on another node" in out for _, out, _ in ends) == 1
+
+
+def test_two_that_measure_into_one_file_keep_all_records_of_both(tmp_path):
+    both = [
+        start(tmp_path, f"measure {kind} -g 1 -o out.jsonl -b 64 -e 16M -n 1 -w 0")
+        for kind in ("all_reduce", "broadcast")
+    ]
+    ends = [finish(process) for process in both]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    sizes = [2**power for power in range(6, 25)]
+    for kind in ("all_reduce", "broadcast"):
+        assert [row.nbytes for row in records(tmp_path) if row.collective == kind] == sizes
 
 
 def test_a_rank_that_dies_is_reported_and_nothing_is_left(tmp_path):

@@ -230,6 +230,24 @@ def test_a_model_file_may_be_called_like_any_module(tmp_path: Path) -> None:
         architecture_of(f"{tmp_path / 'none.py'}:model")
 
 
+def test_models_with_neighbours_of_one_name_have_each_their_own_as_they_are_now(
+    tmp_path: Path,
+) -> None:
+    def counts(folder: str) -> list[int]:
+        return [one.count for one in architecture_of(f"{tmp_path / folder / 'net.py'}:model").parameters]
+
+    for folder, width in (("one", 3), ("other", 5)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "parts.py").write_text(f"WIDTH = {width}\ndef width(): return WIDTH\n")
+        (tmp_path / folder / "net.py").write_text(
+            "from torch import nn, randn\nfrom parts import WIDTH\n"
+            "def model():\n    import parts\n    return nn.Linear(WIDTH, parts.width()), randn(2, WIDTH)\n"
+        )
+    assert [counts("one"), counts("other"), counts("one")] == [[9, 3], [25, 5], [9, 3]]
+    (tmp_path / "one" / "parts.py").write_text("WIDTH = 14\ndef width(): return WIDTH\n")
+    assert counts("one") == [196, 14]
+
+
 def test_a_module_that_does_not_fit_its_inputs_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="Linear does not run with these inputs: mat1 and mat2 shapes"):
         architecture(nn.Linear(3, 3), torch.randn(2, 4))

@@ -98,7 +98,8 @@ def test_what_is_missing_is_said_with_what_to_install(
         assert mpirun.check_mpi() == "/bin/mpirun"
         return
     with pytest.raises(
-        ValueError, match=rf"MPI needs {words}.* install 'ringside\[mpi\]', or Debian's openmpi"
+        ValueError,
+        match=rf"MPI needs {words}.* install -e '.\[mpi\]' in .*checkout, or .*openmpi",
     ):
         mpirun.check_mpi()
 
@@ -137,7 +138,7 @@ def test_ranks_of_mpi_are_told_to_run_mpis_worker(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(
     not (find_spec("mpi4py") and which("mpirun", path=f"{Path(sys.executable).parent}:/usr/bin")),
-    reason="mpi4py or mpirun is not installed: pip install 'ringside[mpi]'",
+    reason="mpi4py or mpirun is not installed: pip install -e '.[mpi]'",
 )
 @pytest.mark.parametrize(
     ("kind", "algorithm"), [*((kind, "library") for kind in KINDS), ("all_reduce", "rabenseifner")]

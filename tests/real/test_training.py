@@ -1,5 +1,6 @@
 """Really trained steps: who says what is what the program of the job says, and what is wrong is told."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from real.training.job import Decoder, Experts, Sleeping, TrainingJob
 from real.training.measure import measure_training
 from real.training.record import RankStep, Said, TrainingRecord, read
 from sim.record import RecordError
+from sim.training.mesh import DATA
 from validation.training.compare import Asked, compare_training, planned, seen
 from validation.training.program import program_of
 
@@ -17,6 +19,7 @@ TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_
 ROUTED = Experts(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)
 JOBS = {
     "fsdp": TrainingJob(model=Decoder(), shard=2, micro_batches=2),
+    "fsdp under no_sync": TrainingJob(model=TINY, shard=2, micro_batches=3, no_sync=True),
     "fsdp kept": TrainingJob(model=TINY, shard=2, reshard=False, param_dtype="bfloat16"),
     "1f1b": TrainingJob(model=TINY, pipeline=2, micro_batches=3),
     "zbv": TrainingJob(model=TINY, pipeline=2, micro_batches=4, schedule="zbv", virtual=2),
@@ -31,6 +34,9 @@ JOBS = {
     "experts in pairs": TrainingJob(model=replace(ROUTED, skew=0.5), replicate=4, expert=2),
     "experts on each rank": TrainingJob(model=ROUTED, replicate=2),
     "zero redundancy": TrainingJob(model=TINY, strategy="zero_redundancy", replicate=3, micro_batches=2),
+    "zero redundancy under no_sync": TrainingJob(
+        model=TINY, strategy="zero_redundancy", replicate=2, micro_batches=3, no_sync=True
+    ),
     "zero redundancy of a decoder": TrainingJob(model=Decoder(), strategy="zero_redundancy", replicate=2),
 }
 
@@ -127,6 +133,21 @@ def test_any_other_order_and_any_other_size_is_told():
     assert "nothing, where the program has reduce_scatter" in cut.differences[0]
 
 
+@pytest.mark.parametrize("sync_each", [True, False])
+@pytest.mark.parametrize("name", JOBS)
+def test_records_of_before_say_how_they_were_run(name, sync_each, tmp_path):
+    """They had ``sync_each``, false unless asked, which said nothing where nothing is accumulated."""
+    job = replace(JOBS[name], no_sync=False)
+    written = json.loads(made_up(job).dumps())
+    del written["job"]["no_sync"]
+    written["job"]["sync_each"] = sync_each
+    file = tmp_path / "steps.json"
+    file.write_text(json.dumps(written))
+    accumulates = job.micro_batches > 1 and job.pipeline == 1 and job.mesh.degree(*DATA) > 1
+    expected = accumulates and not sync_each and job.model.kind != "experts"
+    assert read(file).job == replace(job, no_sync=expected)
+
+
 def test_a_message_names_its_other_end():
     step = (RankStep(0, 1, (Said("send", 8, "float32", (0, 1), 1, 0, 1),)),)
     assert seen(step) == ((Asked("send", 8, (1,)),),)
@@ -138,7 +159,7 @@ def test_a_message_names_its_other_end():
     [
         ({}, "one rank shares nothing"),
         ({"pipeline": 2, "schedule": "zb"}, "'zb' is no schedule of torch's; write one of gpipe"),
-        ({"pipeline": 4, "micro_batches": 3}, "1f1b on 4 ranks needs 4 or more"),
+        ({"pipeline": 4, "micro_batches": 3}, "torch's 1f1b on 4 ranks begins with 4 or more"),
         ({"pipeline": 2, "schedule": "zbv", "micro_batches": 4}, "zbv has 2 on each rank and not 1"),
         ({"pipeline": 2, "virtual": 2, "micro_batches": 4}, "1f1b has 1 on each rank and not 2"),
         ({"pipeline": 16, "micro_batches": 16}, "8 layers on 16 stages leave some without a layer"),
@@ -154,7 +175,7 @@ def test_a_message_names_its_other_end():
         ({"replicate": 3, "expert": 2, "model": ROUTED}, "2 expert-parallel ranks do not divide 3"),
         ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
         ({"replicate": 2, "tensor": 2, "model": ROUTED}, "--tp is not known of layers of experts"),
-        ({"replicate": 2, "sync_each": True, "model": ROUTED}, "--sync-each is not known of layers"),
+        ({"replicate": 2, "no_sync": True, "model": ROUTED}, "--no-sync is not known of layers"),
         (
             {"replicate": 2, "strategy": "zero4"},
             "'zero4' is no known strategy; write fsdp or zero_redundancy",
