@@ -12,7 +12,7 @@ from topologies.fabric import MAX_LINKS
 from topologies.graph import Topology, TopologyError, check
 from topologies.refitting import FABRICS, keys_of, parted, refitted
 from topologies.strict_yaml import complaints
-from topologies.units import format_duration, format_rate, shown
+from topologies.units import format_setting, shown
 from topologies.words import one_of
 
 __all__ = ["MAKERS", "MAX_LINKS", "made", "make", "maker_of", "parse_settings", "settings", "split"]
@@ -82,7 +82,7 @@ def settings(name: str) -> dict[str, str]:
 def defaults(maker: Callable[..., Topology]) -> dict[str, str]:
     """A maker's keys behind its count, each with its default as text."""
     return {
-        key: _text(key, parameter.default)
+        key: format_setting(key, parameter.default)
         for key, parameter in list(inspect.signature(maker).parameters.items())[1:]
     }
 
@@ -92,7 +92,11 @@ def make(name: str, count: int | str | None = None, values: Mapping[str, Any] | 
 
     Values may be text with units. Every complaint about them comes at once, in one `TopologyError`.
     """
-    return made(name, maker_of(name), count, values)
+    maker = maker_of(name)
+    graph = made(name, maker, count, values)
+    counted = {} if count is None else {next(iter(inspect.signature(maker).parameters)): count}
+    graph.graph["recipe"] = {"maker": name, **counted, **(values or {})}
+    return graph
 
 
 def made(
@@ -180,12 +184,6 @@ def maker_of(name: str) -> Callable[..., Topology]:
         known = one_of(MAKERS, name, also=", or a YAML file's name")
         raise TopologyError(f"{name!r} is no known cluster; write {known}")
     return MAKERS[name]
-
-
-def _text(key: str, value: Any) -> str:
-    if isinstance(value, float):
-        return format_duration(value) if "latency" in key else format_rate(value)
-    return str(value)
 
 
 def parse_settings(texts: list[str]) -> dict[str, str]:

@@ -112,8 +112,10 @@ def topology(
     if KEY in values:
         raise TopologyError(f"{source}: {KEY} is what the file is known by; change it in the file")
     kept = {key: value for key, value in content.items() if count is None or key != "nodes"}
-    graph = made(source, cluster, count, {"name": Path(source).stem, **kept, **values})
+    recipe = {"name": Path(source).stem, **kept, **values}
+    graph = made(source, cluster, count, recipe)
     graph.graph.pop("settings", None)
+    graph.graph["recipe"] = recipe if count is None else {**recipe, "nodes": count}
     return graph
 
 

@@ -2,16 +2,19 @@
 
 A regular file changes at once, by a rename in its own folder; it keeps its permissions, and a symbolic
 link to it stays a link. What is no regular file, such as ``/dev/null``, ``/dev/stdout`` or a named
-pipe, is never replaced: it is written into.
+pipe, is never replaced: it is written into. A file of lines to which several processes may add grows by
+`add_lines`; one that a process writes again and again is `held` by it.
 """
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _written: dict[Path, None] = {}
@@ -69,12 +72,75 @@ def write_file(path: Path, content: str | bytes) -> None:
     note_written(path)
 
 
+def add_lines(path: Path, lines: str) -> None:
+    """Append whole lines, all of them or none; raise `OutputError` where that cannot be.
+
+    Several processes may do so at the same time. Where the file ends in the middle of a line, the new ones
+    begin on a line of their own.
+    """
+    _check_writable(path)
+    try:
+        with path.open("ab+", buffering=0) as file:
+            with suppress(OSError):  # a disk without locks still appends each write as a whole
+                fcntl.flock(file, fcntl.LOCK_EX)
+            end = file.seek(0, os.SEEK_END)
+            is_torn = end and os.pread(file.fileno(), 1, end - 1) != b"\n"
+            left = memoryview((b"\n" if is_torn else b"") + lines.encode("utf-8"))
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            finally:
+                if left:  # the disk is full
+                    file.truncate(end)
+    except OSError as error:
+        raise _refusal(path, error.strerror) from None
+    note_written(path)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """A file that this process alone writes while the block lasts; refuse one that another process holds."""
+    if is_stream(path):
+        yield
+        return
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(f".{real.name}.lock")  # the file itself is replaced, and its lock with it
+    try:
+        lock = _locked(beside)
+    except BlockingIOError:
+        raise _refusal(path, "another process writes it") from None
+    except OSError as error:
+        raise _refusal(path, error.strerror) from None
+    with open(lock, "wb"):
+        try:
+            yield
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> int:
+    """The descriptor of a lock file, which is locked and is the one that the path leads to."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise
+        except OSError:  # a disk without locks
+            return lock
+        with suppress(FileNotFoundError):  # whoever had it has just taken it away
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
+        os.close(lock)
+
+
 def check_folder(path: Path) -> None:
     """Refuse a folder that could not be made, or that has something in it."""
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise _refusal(path, "it is there already and not an empty folder")
-    if not (target.parent.is_dir() and os.access(target.parent, os.W_OK)):
+    if not _takes_files(target.parent):
         raise _refusal(path, f"{target.parent} is no folder that can be written to")
 
 
@@ -82,7 +148,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Make a folder of files, which is there with all of them or not at all."""
     check_folder(path)
     target = Path(os.path.realpath(path))
-    beside = target.with_name(f".ringside.{os.getpid()}")
+    beside = _beside(target)
     try:
         beside.mkdir()
         try:
@@ -122,12 +188,26 @@ def _check_writable(path: Path) -> None:
         raise _refusal(path, "it is a disk")
     if path.exists() and not os.access(path, os.W_OK):
         raise _refusal(path, "it is write-protected")
-    if not is_stream(path) and not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if not is_stream(path) and not _takes_files(folder):
         raise _refusal(path, f"{folder} is no folder that can be written to")
 
 
+def _beside(target: Path) -> Path:
+    """A new name in the target's folder; `tempfile` would let nobody but the owner read what it makes."""
+    return target.with_name(f".ringside.{os.urandom(8).hex()}")
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether files can be made in a folder; tried, for the rights of ``/proc`` promise root too much."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 def _replace(target: Path, data: bytes) -> None:
-    beside = target.with_name(f".ringside.{os.getpid()}")
+    beside = _beside(target)
     with beside.open("xb") as file:
         try:
             file.write(data)

@@ -1,6 +1,9 @@
 """Networks of switches that join ranks: functions that return plain graphs, as networkx generators do."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, ParamSpec
 
 import networkx as nx
 from pydantic import Field, PositiveFloat
@@ -12,7 +15,23 @@ from topologies.graph import Topology, TopologyError, add_cable
 from topologies.hardware import facts
 from topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
 from topologies.structure import Hosts
-from topologies.units import BytesPerSecond, Seconds
+from topologies.units import BytesPerSecond, Seconds, format_setting
+
+P = ParamSpec("P")
+
+
+def _remembered(maker: Callable[P, Topology]) -> Callable[P, Topology]:
+    """The maker, whose graphs say as `topologies.recipe` how they were made: no drawing tells the routes."""
+
+    @wraps(maker)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Topology:
+        graph = maker(*args, **kwargs)
+        call = inspect.signature(maker).bind(*args, **kwargs).arguments
+        values: dict[str, Any] = {key: format_setting(key, value) for key, value in call.items()}
+        graph.graph["recipe"] = {"maker": maker.__name__.replace("_", "-"), **values}
+        return graph
+
+    return made
 
 
 def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) -> Topology:
@@ -61,6 +80,7 @@ def leaf_spine(
     return graph
 
 
+@_remembered
 def fat_tree(
     ranks: int,
     radix: Radix = 64,
@@ -82,6 +102,7 @@ def fat_tree(
     return _plugged("fat-tree", fabric, bandwidth, latency, hop_latency)
 
 
+@_remembered
 def rail_optimized(
     ranks: int,
     rails: Count = 8,
@@ -106,6 +127,7 @@ def rail_optimized(
     return _plugged("rail-optimized", fabric, bandwidth, latency, hop_latency, ranks)
 
 
+@_remembered
 def torus(
     ranks: int,
     dimensions: Dimensions = "auto",
@@ -125,6 +147,7 @@ def torus(
     return _plugged("torus", fabric, 2 * len(sides) * bandwidth, latency, hop_latency)
 
 
+@_remembered
 def dragonfly(
     ranks: int,
     hosts_per_router: Count = 4,

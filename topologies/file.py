@@ -17,13 +17,16 @@ cable once (``one_way: true`` for a link that has no way back)::
     cables:
       - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
       - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
-    device: a100                                    # optional, as all below; see `topologies.graph`
+    recipe: {maker: star, ranks: 2}                 # optional, as all below: what made it, if not a hand
+    device: a100                                    # see `topologies.graph`
     compute_capability: 80
     cpu: intel
     transport: {segment: 64KiB, window: 256KiB}
 
 Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
-may take any way, through other hosts too; see `topologies.routing`.
+may take any way, through other hosts too; see `topologies.routing`. As long as the graph is what its
+recipe makes (`topologies.recipe`), the file is that cluster; where a hand has changed it, it is the graph,
+whose messages still go as they did where these ways are left.
 """
 
 from pathlib import Path
@@ -34,11 +37,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from topologies import described, strict_yaml
-from topologies.catalogue import MAKERS, make
+from topologies.catalogue import MAKERS
 from topologies.disk import regular, write_file
 from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from topologies.recipe import is_same, made_of
 from topologies.strict_yaml import complaints
-from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size, shown
+from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
 
 _HARDWARE = ("device", "compute_capability", "cpu")
 
@@ -75,6 +79,7 @@ class _File(_Strict):
     compute_capability: int | None = None
     cpu: str | None = None
     transport: _Transport | None = None
+    recipe: dict[str, Any] | None = None
 
 
 def read(path: Path) -> Topology:
@@ -106,15 +111,8 @@ def loads(text: str, source: str) -> Topology:
     if not all(isinstance(key, str) for key in content):
         allowed = ", ".join(_File.model_fields)
         raise TopologyError(f"{source}: keys must be text; allowed: maker, machine, or {allowed}")
-    if described.KEY in content:
-        return described.topology(content, source)
-    if "maker" in content:
-        maker = content.pop("maker")
-        if not isinstance(maker, str):
-            raise TopologyError(
-                f"{source}: maker {shown(maker)} is no known cluster; write one of {', '.join(MAKERS)}"
-            )
-        return make(maker, None, content)
+    if described.KEY in content or "maker" in content:
+        return made_of(content, source)
     return _graph(content, source)
 
 
@@ -145,6 +143,7 @@ def dumps(graph: Topology) -> str:
     content = {
         "name": graph.graph.get("name", "topology"),
         "machines": graph.graph.get("nodes", 1),
+        **({"recipe": dict(recipe)} if (recipe := graph.graph.get("recipe")) else {}),
         "nodes": {node: dict(data) for node, data in graph.nodes(data=True)},
         "cables": cables,
     }
@@ -187,4 +186,15 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
         else:
             add_cable(graph, *cable.ends, **link)
     check(graph)
+    return graph if file.recipe is None else _remade(graph, file.recipe, source)
+
+
+def _remade(graph: Topology, recipe: dict[str, Any], source: str) -> Topology:
+    """What the recipe makes if that is the graph; else the graph, with the ways that the recipe has."""
+    made = made_of(recipe, f"{source}: recipe")
+    if is_same(made, graph):
+        return made
+    for key in ("structure", "recipe"):
+        if key in made.graph:
+            graph.graph[key] = made.graph[key]
     return graph

@@ -12,7 +12,7 @@ edge     ``latency``  seconds that a message's head spends on the link, 0 to `un
 graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``settings``  optional: what of the catalogue's figures was changed, by name
-graph    ``file``     optional: what NCCL or nvidia-smi wrote, from which the machines were read
+graph    ``recipe``   optional: what made it, see `topologies.recipe`; a file keeps it
 graph    ``structure``  optional: how it was built, `topologies.structure`; routes follow it
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90

@@ -100,6 +100,13 @@ def format_duration(seconds: float, digits: int | None = None) -> str:
     return _format(seconds, (("s", 0), ("ms", -3), ("us", -6), ("ns", -9)), digits)
 
 
+def format_setting(key: str, value: Any) -> str:
+    """Exact text of a setting, which reads as it does: a latency, a rate, a ratio, a count or a word."""
+    if isinstance(value, float) and key != "oversubscription":
+        return format_duration(value) if "latency" in key else format_rate(value)
+    return str(value)
+
+
 def format_span(seconds: float, digits: int = 3) -> str:
     """A long duration, rounded, in the unit that people would say it in: s, min, h or d."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):

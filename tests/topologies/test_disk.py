@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from topologies.disk import OutputError, check_outputs, is_stream, regular, write_file
+from topologies.disk import (
+    OutputError,
+    add_lines,
+    check_outputs,
+    held,
+    is_stream,
+    regular,
+    write_file,
+    write_folder,
+)
 
 
 def test_a_file_is_made_and_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
@@ -136,3 +145,119 @@ def test_what_may_have_no_end_is_not_read(tmp_path: Path) -> None:
     assert regular(tmp_path / "file").read_text() == "x"
     with pytest.raises(FileNotFoundError):
         regular(tmp_path / "missing").read_text()
+
+
+def test_what_a_killed_process_of_the_same_number_left_hinders_nobody(tmp_path: Path) -> None:
+    (tmp_path / f".ringside.{os.getpid()}").write_text("half")
+    write_file(tmp_path / "out.txt", "text")
+    write_folder(tmp_path / "out", {"a": b"a"})
+    assert ((tmp_path / "out.txt").read_text(), (tmp_path / "out/a").read_text()) == ("text", "a")
+
+
+def test_what_is_new_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "whole", "text")
+        add_lines(tmp_path / "grown", "text\n")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("whole", "grown")] == [0o640] * 2
+
+
+ADDING = """
+import sys
+from pathlib import Path
+from topologies.disk import add_lines
+for number in range(200):
+    add_lines(Path("out.jsonl"), f"{sys.argv[1]} {number} {'x' * 9000}\\n")
+"""
+
+
+def test_processes_that_add_lines_at_once_lose_none(tmp_path: Path) -> None:
+    adding = [subprocess.Popen([sys.executable, "-c", ADDING, name], cwd=tmp_path) for name in "abcd"]
+    assert [process.wait() for process in adding] == [0] * 4
+    lines = [line.split() for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for name in "abcd":
+        assert [int(number) for who, number, _ in lines if who == name] == list(range(200))
+    assert {len(rest) for _, _, rest in lines} == {9000}
+
+
+def test_a_line_is_begun_after_one_that_has_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    for before, after in (("", "new\n"), ("old\n", "old\nnew\n"), ("old", "old\nnew\n")):
+        path.write_text(before)
+        add_lines(path, "new\n")
+        assert path.read_text() == after
+
+
+CUT = """
+import resource, signal
+from pathlib import Path
+from topologies.disk import OutputError, add_lines
+path = Path("out.jsonl")
+add_lines(path, "first\\n")
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    add_lines(path, "a line that is longer than what is left\\n")
+except OutputError as error:
+    print(error)
+"""
+
+
+def test_a_line_for_which_there_is_no_room_is_not_there_in_part(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CUT], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "out.jsonl: cannot be written: File too large; write another path\n"
+    assert (tmp_path / "out.jsonl").read_text() == "first\n"
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from topologies.disk import held, write_file
+with held(Path("out.json")):
+    write_file(Path("out.json"), "mine")
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_file_that_another_process_writes_is_refused_until_it_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    for end in (lambda process: process.communicate("\n"), subprocess.Popen.kill):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDING],
+            cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        says = "cannot be written: another process writes it; write another path"
+        with pytest.raises(OutputError, match=says), held(path):
+            pass
+        end(process)
+        process.communicate()
+        with held(path):
+            write_file(path, "ours")
+        assert (path.read_text(), os.listdir(tmp_path)) == ("ours", ["out.json"])
+
+
+def test_of_those_who_want_a_file_at_once_one_has_it(tmp_path: Path) -> None:
+    path, holders, most = tmp_path / "out", [0], [0]
+
+    def want() -> None:
+        for _ in range(200):
+            try:
+                with held(path):
+                    holders[0] += 1
+                    most[0] = max(most[0], holders[0])
+                    holders[0] -= 1
+            except OutputError:
+                continue
+
+    threads = [threading.Thread(target=want) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]

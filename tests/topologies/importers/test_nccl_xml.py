@@ -246,7 +246,8 @@ def test_a_file_is_known_by_its_content_wherever_a_cluster_is_named(tmp_path: Pa
         ("mine", {"nic": "1GB/s"}, "nic: is not known; allowed: nodes, gpus, nvlink_latency"),
         ("mine", {"network_latency": "fast"}, "network_latency: 'fast' is not a duration"),
         ("lonely:2", {}, "no network card, so 2 machines cannot be joined"),
-        ("mine.yaml:2", {}, "a YAML file holds all its machines"),
+        ("mine.yaml:2", {}, "a file of nodes and cables .* holds all its machines"),
+        ("mine.yaml", {"bandwidth": "1GB/s"}, "a file of nodes and cables has no settings"),
     ],
 )
 def test_what_a_file_cannot_be_asked_is_refused(
@@ -255,6 +256,6 @@ def test_what_a_file_cannot_be_asked_is_refused(
     monkeypatch.chdir(tmp_path)
     Path("mine").write_text(dgx_h100())
     Path("lonely").write_text(system(cpu(gpu(0) + gpu(1))))
-    Path("mine.yaml").write_text("maker: star\nranks: 2\n")
+    Path("mine.yaml").write_text("nodes: {a: {kind: gpu, rank: 0}}\ncables: []\n")
     with pytest.raises(TopologyError, match=message):
         load(cluster, values)
