@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sim.calibration import AUTO, Calibration, CalibrationError, find_calibration, shipped, why_not
 from topologies.catalogue import split
+from topologies.load import in_catalogue
 
 
 def calibration_of(
@@ -25,7 +26,8 @@ def _scaled(
     from validation.readers import read
 
     machine = split(cluster)[0]
-    found = shipped(machine) if calibration == AUTO else calibration
+    known = in_catalogue(cluster)
+    found = shipped(known) if calibration == AUTO else calibration
     if not isinstance(found, Calibration):
-        raise CalibrationError(f"nothing to scale by {log}: {why_not(machine)}; write --calibration")
+        raise CalibrationError(f"nothing to scale by {log}: {why_not(known)}; write --calibration")
     return anchored(found, read(log).records, machine, values)

@@ -5,10 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
-from real.model.find import Training
-from ringside.laid_out import LayoutWords, laid_out
 from ringside.searched import TOP, Layouts, find_layouts
-from ringside.trained import trained
 from sim import pick as picking
 from sim.calibration import Calibration
 from sim.collective import kind_of
@@ -30,8 +27,12 @@ from sim.training.parallel.step import ParallelStep
 from sim.training.step import TrainingStep
 from sim.workload.devices import device as find_device
 from sim.workload.devices import device_of
+from topologies.placement import EVEN, PACKED
 from validation import readers
 from validation.pairs import Verdict, judge_files
+from validation.questions.laid_out import LayoutWords, laid_out
+from validation.questions.trained import trained
+from validation.questions.training import Training, batch_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,6 +51,8 @@ def pick(
     network: str = "fifo",
     calibration: Calibration | str | None = "auto",
     by: str = "pair",
+    ranks: int | None = None,
+    placement: str = EVEN,
 ) -> list[Pick]:
     """The quickest algorithm on each count of machines (or of ranks) and at each size in bytes.
 
@@ -57,13 +60,20 @@ def pick(
     NCCL on machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` goes by the
     measurements that are shipped of the machine, ``None`` by what NCCL's tuner believes.
     ``network`` is `sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest protocol.
+    There are ``ranks`` on each count of machines, all by default, which stand there by ``placement``: as
+    many on every machine (``even``), or one machine full after another (``packed``).
     """
     name = library or default_library(cluster)
     check_pickable(name)
     kind = kind_of(collective)
     libraries = {
         count: find_library(
-            name, f"{cluster}:{count}", settings, options=Options(network=network), calibration=calibration
+            name,
+            f"{cluster}:{count}",
+            settings,
+            ranks=ranks,
+            calibration=calibration,
+            options=Options(network=network, placement=placement),
         )
         for count in nodes
     }
@@ -78,7 +88,7 @@ def pick(
 
 
 class Laid(TypedDict, total=False):
-    """How a training is laid out over ranks, in the words of ``ringside train`` (`ringside.laid_out`)."""
+    """How a training is laid out over ranks, in the words of ``ringside train``."""
 
     strategy: str
     tp: int
@@ -93,7 +103,9 @@ class Laid(TypedDict, total=False):
     checkpointing: str
     sequence_parallel: bool
     clip: bool
-    sync_each: bool
+    overlap_grad_reduce: bool
+    overlap_param_gather: bool
+    no_sync: bool
     ep: int
     ep_imbalance: float
     capacity_factor: float | None
@@ -117,6 +129,7 @@ class Trains(TypedDict, total=False):
     spread: float | None
     contention: float | None
     network: str
+    placement: str
     calibration: Calibration | str | None
 
 
@@ -151,6 +164,7 @@ def train(
     spread: float | None = None,
     contention: float | None = None,
     network: str = "fifo",
+    placement: str = EVEN,
     calibration: Calibration | str | None = "auto",
     **layout: Unpack[Laid],
 ) -> TrainingStep | ParallelStep:
@@ -162,17 +176,18 @@ def train(
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
     ranks together) and the ranks it was measured on, which then sets the pace of compute. ``slowdown``
-    are stragglers: the factor by which a rank takes longer; ``spread`` and
-    ``contention`` are `real.model.find.Training`'s. ``network`` and ``calibration`` are as `pick`'s.
+    are stragglers: the factor by which a rank takes longer; ``spread`` and ``contention`` are
+    `validation.questions.training.Training`'s. ``network``, ``placement`` and ``calibration`` are as
+    `pick`'s.
     """
     gpu = find_device(device or device_of(cluster, settings))
     check_words("train", layout)
     words = LayoutWords(**layout)
 
-    def group(count: int | None) -> Library:
+    def group(count: int | None, spread: str = PACKED) -> Library:
         return find_library(
             None if library == "auto" else library, cluster, settings, ranks=count,
-            options=Options(network=network), calibration=calibration,
+            options=Options(network=network, placement=spread), calibration=calibration,
         )  # fmt: skip
 
     training = Training(
@@ -181,11 +196,12 @@ def train(
         ddp=ddp or DataParallel(), slowdown=slowdown or {}, spread=spread,
         contention=contention,
     )  # fmt: skip
-    found = group(ranks)
+    found = group(ranks, placement)
+    words = words.resolved(lambda: batch_of(training, gpu))
     if words.is_parallel:
         libraries = Libraries(
             default_library(cluster) if library == "auto" else library, cluster, dict(settings or {}),
-            found.ranks, network, calibration,
+            found.ranks, network, calibration, placement,
         )  # fmt: skip
         meant = words.layout()
         return simulate_parallel(laid_out(training, gpu, libraries, meant).job(meant), libraries)
@@ -218,18 +234,19 @@ def search(
     spread: float | None = None,
     contention: float | None = None,
     network: str = "fifo",
+    placement: str = EVEN,
     calibration: Calibration | str | None = "auto",
     global_batch: int | None = None,
     top: int = TOP,
-    reserve: int = 0,
+    reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
     **said: Unpack[Laid],
 ) -> Layouts:
     """The ``top`` quickest layouts of a training on all ranks of a cluster, as ``ringside train --search``.
 
     Words of a layout that are ``said`` are held. All layouts have ``global_batch`` samples a step, and leave
-    ``reserve`` bytes of each GPU free. ``tell`` is told how far it is; Control-C ends the search with what
-    it knows. All else is as in `train`.
+    ``reserve`` bytes of each GPU free, those of `sim.training.room` where None. ``tell`` is told how far it
+    is; Control-C ends the search with what it knows. All else is as in `train`.
     """
     check_words("search", said)
     gpu = find_device(device or device_of(cluster, settings))
@@ -240,7 +257,7 @@ def search(
     name = default_library(cluster) if library == "auto" else library
     if ranks is None:
         ranks = find_library(name, cluster, settings, calibration=calibration).ranks
-    libraries = Libraries(name, cluster, dict(settings or {}), ranks, network, calibration)
+    libraries = Libraries(name, cluster, dict(settings or {}), ranks, network, calibration, placement)
     return find_layouts(
         training, gpu, libraries, said, global_batch=global_batch, top=top, reserve=reserve, tell=tell
     )
@@ -316,8 +333,11 @@ def sweep(
     from ringside.studies.run import run
     from ringside.studies.study import made
     from ringside.studies.study import read as read_study
+    from ringside.studies.workers import check_address
 
     found = made(study, "study") if isinstance(study, Mapping) else read_study(Path(study))
+    if scheduler is not None:
+        check_address(scheduler)
     with opened(Path(folder), found) as at:
         run(at, lambda _: None, workers=workers, scheduler=scheduler)
         return at.read()

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ringside.door import door, plain
 from ringside.errors import exit_code, message
 
 _Refused: Any = typer.BadParameter.__base__
@@ -58,16 +59,23 @@ def main() -> None:
 
     With RINGSIDE_DEBUG=1 in the environment its traceback is shown before its message.
     """
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in _ENDING:
+        signal.signal(number, _interrupt)
+    with door():
+        _run()
+
+
+def _run() -> None:
     try:
         try:
             app()
         finally:
             if sys.stdout:
                 sys.stdout.flush()  # while what goes wrong with it can still be said
-    except _Interrupted:
-        _complain(f"interrupted; {_kept()}")
-        raise
+    except _Interrupted as end:
+        number = end.args[0]
+        _complain(f"{_ENDING[number]}; {_kept()}")
+        sys.exit(128 + number)
     except BrokenPipeError:
         _stop_writing()
     except SystemExit as end:
@@ -218,12 +226,23 @@ def _stop_writing() -> None:
     sys.exit(0)
 
 
-class _Interrupted(SystemExit):
-    """Control-C, which leaves by the way that cleans up; the command-line library would swallow its own."""
+_ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+"""Signals of a terminal, and of who ends jobs; Slurm and systemd send the second."""
+
+
+class _Interrupted(BaseException):
+    """Such a signal, by its number, leaves by the way that cleans up.
+
+    Nobody takes it for his own: neither the command-line library, which swallows KeyboardInterrupt, nor those
+    who run a user's code and tell of its SystemExit.
+    """
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise _Interrupted(128 + number)
+    signal.signal(
+        signal.SIGTERM, lambda *_: None
+    )  # one sent to a whole job may come twice: what cleans up goes on
+    raise _Interrupted(number)
 
 
 def _kept() -> str:
@@ -240,5 +259,5 @@ def _kept() -> str:
 
 def _complain(text: str) -> None:
     with suppress(OSError):  # where even this cannot be written nobody can be told
-        for line in text.splitlines():
+        for line in plain(text).split("\n"):
             print(f"ringside: {line}", file=sys.stderr, flush=True)

@@ -13,8 +13,10 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 
+from ringside.door import behind, one_line, plain
 from sim.engine.effort import watched
 from topologies.catalogue import split
 from topologies.units import parse_size
@@ -69,6 +71,7 @@ def print_table(
     ``--all``, which a comment says. Drawn by hand, for rich.table cuts or folds cells instead, and knows no
     ``#`` by which awk and gnuplot tell heads from rows.
     """
+    heads = [(one_line(name), one_line(unit)) for name, unit in heads]
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, [*head, *(row[i] for row in texts)])) for i, head in enumerate(heads)]
     shown = len(heads) if _ALL.get() else _that_fit(widths)
@@ -91,6 +94,7 @@ def print_comments(comments: Iterable[str]) -> None:
 
 def print_wrapped(text: str, onward: str = "    ") -> None:
     """A line; without ``--all`` one that is wider than `WIDTH` is parted, and goes on after ``onward``."""
+    text = plain(text).replace("\n", " ").replace("\t", " ")
     if not _ALL.get():
         text = textwrap.fill(
             text, WIDTH, subsequent_indent=onward, break_long_words=False, break_on_hyphens=False
@@ -150,8 +154,10 @@ def check_sizes(context: typer.Context) -> None:
         raise ValueError("--size is one size, -b, -e and -f are several; leave one or the other out")
 
 
-def left_out(rows: int) -> None:
-    """Say how many rows of what was read had no usable time, if any."""
+def left_out(rows: int, notes: Iterable[str] = ()) -> None:
+    """Say how many rows of what was read had no usable time, if any, and what else files leave out."""
+    for note in notes:
+        print(f"ringside: {note}", file=sys.stderr)
     if rows:
         what = "1 row without a usable time was" if rows == 1 else f"{rows} rows without a usable time were"
         print(f"ringside: {what} left out", file=sys.stderr)
@@ -160,9 +166,9 @@ def left_out(rows: int) -> None:
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator["Ticker"]:
     """A bar on a terminal, nothing in a pipe; ``total`` says of how many parts, if that is known."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(file=behind(sys.stderr), highlight=False, soft_wrap=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        yield Ticker(bar, bar.add_task(what, total=total), what)
+        yield Ticker(bar, bar.add_task(_shown(what), total=total), what)
 
 
 @contextmanager
@@ -206,13 +212,13 @@ class Ticker:
         """One more is finished; ``what`` comes next or was last."""
         self.text = self._what = what
         self._simulated()
-        self._bar.update(self._task, advance=1, description=what)
+        self._bar.update(self._task, advance=1, description=_shown(what))
 
     def moved(self, done: int, what: str) -> None:
         """So many are finished; ``what`` says how it stands."""
         self.text = self._what = what
         self._simulated()
-        self._bar.update(self._task, completed=done, description=what)
+        self._bar.update(self._task, completed=done, description=_shown(what))
 
     def show(self, done: int, total: int) -> None:
         """So many transfers of one simulation are finished, of so many in all; a bar of its own shows it."""
@@ -237,7 +243,12 @@ class Ticker:
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(f"ringside: {text}", markup=False)
+        self._bar.console.print(f"ringside: {one_line(text)}", markup=False)
+
+
+def _shown(what: str) -> str:
+    """What a bar says, which reads brackets as marks."""
+    return escape(one_line(what))
 
 
 def _that_fit(widths: Sequence[int]) -> int:
@@ -249,7 +260,7 @@ def _that_fit(widths: Sequence[int]) -> int:
 def _text(cell: Cell) -> str:
     """Two decimals, fewer where a number has more than three digits before them, as in nccl-tests."""
     if not isinstance(cell, float):
-        return str(cell)
+        return one_line(str(cell))
     if not math.isfinite(cell):
         raise ArithmeticError(f"a figure is {cell}, which is no answer")
     precise = (f"{cell:.2f}", f"{cell:.1f}")

@@ -21,7 +21,7 @@ ROOMS = frozenset({"topologies", "sim", "real", "validation", "ringside"})
 
 OPTIONAL = {
     **{"torch": "real", "pyroute2": "net"},
-    **dict.fromkeys(("dask", "distributed", "pandas", "pyarrow"), "sweep"),
+    **dict.fromkeys(("cryptography", "dask", "distributed", "pandas", "pyarrow"), "sweep"),
 }
 """Modules that ``ringside`` alone does not bring, and the extra that does."""
 
@@ -49,10 +49,12 @@ def message(error: Exception) -> str:
     """What people are told."""
     match error:
         case ModuleNotFoundError() if exit_code(error) == USER:
+            from topologies.extras import install  # help need not wait for what that brings
+
             package = _package(error)
-            return f"{package} is not installed; write pip install 'ringside[{OPTIONAL[package]}]'"
+            return f"{package} is not installed; {install(OPTIONAL[package])}"
         case MemoryError():
-            return "this machine has not the memory; write a smaller size or fewer ranks"
+            return "this machine has not the memory; write a smaller size, fewer ranks or a smaller file"
     if exit_code(error) != DEFECT:
         return str(error) or type(error).__name__
     return (

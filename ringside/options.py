@@ -13,6 +13,7 @@ from sim.libraries.find import LIBRARIES
 from sim.libraries.library import ENGINES
 from sim.network.message import NETWORKS
 from sim.training.ddp.job import COMM_HOOKS
+from topologies.placement import SPREADS
 from topologies.units import format_size
 
 
@@ -46,6 +47,13 @@ Factor = Annotated[
 ]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size in place of -b, -e and -f.")]
 Ranks = Annotated[int | None, typer.Option("-g", "--ranks", show_default="all", help="Ranks in all.")]
+Placement = Annotated[
+    str,
+    typer.Option(
+        metavar=choices(SPREADS),
+        help="Where -g ranks stand: as many on every machine, or one machine full after another.",
+    ),
+]
 Library = Annotated[
     str | None,
     typer.Option(
@@ -58,7 +66,7 @@ Algorithm = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="ring, tree, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes.",
+        help="ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes.",
     ),
 ]
 Protocol = Annotated[

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from real.model.find import Training, sized_workload
-from ringside.laid_out import LaidOut, LayoutWords, laid_out
 from ringside.space import Budget, check_said, layouts, spelled
 from sim.program.libraries import Libraries
 from sim.training.layout import Layout, LayoutError
 from sim.training.mesh import Mesh
 from sim.training.parallel.job import ParallelJob
+from sim.training.room import Room, room_of
 from sim.training.search import Candidate, Searched, search
 from sim.workload.decoder import DECODERS, decoder
 from sim.workload.devices import Device
+from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from validation.questions.training import Training, sized_workload
 
 TOP = 5
 """As many layouts are ranked where nobody says."""
@@ -27,12 +28,12 @@ TOKENS = 1 << 24
 class Layouts:
     """What was found, under which budget and on what; ``words`` are those of each layout by its name.
 
-    ``reserve`` bytes of a GPU's memory were left free.
+    All layouts surely fit into the ``room`` of a GPU.
     """
 
     budget: Budget
     what: LaidOut
-    reserve: int
+    room: Room
     searched: Searched
     words: Mapping[str, LayoutWords]
 
@@ -45,11 +46,12 @@ def find_layouts(
     *,
     global_batch: int | None = None,
     top: int = TOP,
-    reserve: int = 0,
+    reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Layouts:
     """The quickest layouts of all that have the words that are ``said``, with the same samples a step."""
-    _check(training, top, reserve, gpu)
+    _check(training, top)
+    room = room_of(gpu, reserve)
     check_said(said)
     if global_batch is not None and global_batch < 1:
         raise LayoutError(f"--global-batch {global_batch}; write 1 or more")
@@ -66,8 +68,8 @@ def find_layouts(
             names[name] = words
             yield Candidate(name, partial(_job, what, budget, words))
 
-    found = search(candidates(), libraries, gpu.memory - reserve, top=top, tell=tell)
-    return Layouts(budget, what, reserve, found, names)
+    found = search(candidates(), libraries, room, top=top, tell=tell)
+    return Layouts(budget, what, room, found, names)
 
 
 def _job(what: LaidOut, budget: Budget, words: LayoutWords) -> ParallelJob:
@@ -104,7 +106,7 @@ def _samples(training: Training, gpu: Device, ranks: int) -> int:
     return ranks * sized(None).batch
 
 
-def _check(training: Training, top: int, reserve: int, gpu: Device) -> None:
+def _check(training: Training, top: int) -> None:
     if training.batch is not None:
         raise LayoutError(
             f"--batch {training.batch} is of a replica, of which layouts have more or fewer; write "
@@ -116,5 +118,3 @@ def _check(training: Training, top: int, reserve: int, gpu: Device) -> None:
         )
     if top < 1:
         raise LayoutError(f"--top {top}; write 1 or more")
-    if not 0 <= reserve < gpu.memory:
-        raise LayoutError(f"a reserve of {reserve} of a GPU's {gpu.memory} bytes; write fewer")

@@ -9,9 +9,9 @@ from itertools import takewhile
 from math import prod
 from typing import Any
 
-from ringside.laid_out import LayoutWords
 from sim.training.pipeline.schedules import SCHEDULES
 from sim.workload.decoder import CHECKPOINTING
+from validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
 """Those of torch today; others are searched where they are said."""
@@ -119,7 +119,10 @@ def spelled(words: LayoutWords) -> str:
         value = getattr(words, one.name)
         if value != getattr(usual, one.name):
             option = f"--{one.name.replace('_', '-')}"
-            options.append(option if value is True else f"{option} {value}")
+            if isinstance(value, bool):
+                options.append(option if value else option.replace("--", "--no-", 1))
+            else:
+                options.append(f"{option} {value}")
     return " ".join(options)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ringside.door import plain
 from ringside.errors import ROOMS
 
 _FORMATS = {logging.INFO: "ringside: %(message)s", logging.DEBUG: "ringside: %(name)s: %(message)s"}
@@ -36,6 +37,6 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            print(plain(self.format(record)), file=sys.stderr, flush=True)
         except OSError:
             self.handleError(record)

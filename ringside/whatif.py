@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ringside.api import train
@@ -11,9 +12,12 @@ from sim.libraries.find import Options, as_nccl, default_library, find_library
 from sim.libraries.library import Candidate, Library
 from sim.libraries.scheduled import Scheduled
 from sim.training.step import TrainingStep
-from topologies import described
+from topologies import described, load
 from topologies.catalogue import MAKERS, split
 from topologies.catalogue import settings as figures_of
+from topologies.load import recipe_in
+from topologies.placement import EVEN
+from topologies.recipe import count_of
 from topologies.units import parse_duration, parse_rate
 
 FELT = 0.5
@@ -35,6 +39,8 @@ class Asked:
     algorithm: str = "auto"
     protocol: str = "auto"
     batch: int | None = None
+    ranks: int | None = None
+    placement: str = EVEN
 
     @property
     def cluster(self) -> str:
@@ -48,11 +54,14 @@ class Asked:
 
     @property
     def known(self) -> dict[str, str]:
-        """The machines' figures: the catalogue's, or those of a ten-line file; any other file has none."""
+        """The machines' figures: the catalogue's, or those that a file says; a drawing by hand has none."""
         if self.machine in MAKERS:
             return figures_of(self.machine)
-        content = described.content_at(self.machine)
-        return {} if content is None else described.settings(content)
+        recipe = _recipe(self.machine)
+        if described.KEY in recipe:
+            return described.settings(recipe)
+        figures = figures_of(recipe["maker"]) if "maker" in recipe else {}
+        return {key: str(recipe.get(key, value)) for key, value in figures.items()}
 
     def changed(self, change: str) -> "Asked":
         """The same with ``nic=2x,nodes=2x``: factors or values of figures, counts and ways."""
@@ -104,6 +113,7 @@ class Changed:
     busiest: str = ""
     busy: float = 0.0
     throughput: float | None = None
+    placed: Sequence[int] = ()
 
 
 def usual_changes(asked: Asked) -> list[str]:
@@ -129,8 +139,10 @@ def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
 
 
 def _bound(asked: Asked) -> tuple[Library, Collective]:
-    options = Options(asked.algorithm, asked.protocol)
-    library = find_library(asked.library, asked.cluster, asked.figures, options=options, calibration=None)
+    options = Options(asked.algorithm, asked.protocol, placement=asked.placement)
+    library = find_library(
+        asked.library, asked.cluster, asked.figures, ranks=asked.ranks, options=options, calibration=None
+    )
     return library, Collective(asked.what, library.ranks, asked.nbytes, dtype="float32")
 
 
@@ -144,7 +156,7 @@ def _collective(change: str, asked: Asked) -> Changed:
     way = found.algorithm if candidate.protocol == "auto" else f"{found.algorithm}/{candidate.protocol}"
     return Changed(
         change, asked, library.ranks, found.time_s, way, limit, share, part,
-        min(needs[part] / found.time_s, 1.0) if part and found.time_s else 0.0,
+        min(needs[part] / found.time_s, 1.0) if part and found.time_s else 0.0, placed=library.placed,
     )  # fmt: skip
 
 
@@ -184,10 +196,23 @@ def _training(change: str, asked: Asked) -> Changed:
     library = asked.library or default_library(asked.cluster)
     step = train(
         asked.what, asked.cluster, settings=asked.figures, library=library, batch=asked.batch,
-        calibration=None,
+        ranks=asked.ranks, placement=asked.placement, calibration=None,
     )  # fmt: skip
     limit, share = _limit_of(step)
-    return Changed(change, asked, step.ranks, step.step_s, library, limit, share, throughput=step.throughput)
+    placed = find_library(
+        library, asked.cluster, asked.figures, ranks=asked.ranks, options=Options(placement=asked.placement)
+    ).placed
+    return Changed(
+        change,
+        asked,
+        step.ranks,
+        step.step_s,
+        library,
+        limit,
+        share,
+        throughput=step.throughput,
+        placed=placed,
+    )
 
 
 def _limit_of(step: TrainingStep) -> tuple[str, float]:
@@ -200,10 +225,14 @@ def asked_of(cluster: str, figures: Mapping[str, str], **words: Any) -> Asked:
     """The question of a cluster's words."""
     machine, nodes = split(cluster)
     if nodes is None and "nodes" not in figures:
-        # a ten-line file counts its machines itself
-        counted = (described.content_at(machine) or {}).get("nodes")
-        nodes = counted if isinstance(counted, int) else None
+        # a file counts its machines itself
+        nodes = count_of(_recipe(machine))
     return Asked(machine=machine, nodes=nodes, figures=figures, **words)
+
+
+def _recipe(machine: str) -> Mapping[str, Any]:
+    """What a file says of its machines; nothing of a name, or where a hand has drawn them."""
+    return recipe_in(load(machine)) if Path(machine).is_file() else {}
 
 
 def _scaled(figure: str, factor: float) -> str:

@@ -17,8 +17,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sim.parameters import Parameters, check_within
 from topologies import strict_yaml
-from topologies.catalogue import split
 from topologies.disk import regular, write_file
+from topologies.load import in_catalogue
 from topologies.strict_yaml import complaints
 from topologies.words import one_of
 
@@ -161,7 +161,7 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     if found.nccl:
         from sim.libraries.nccl.graph.systems import SYSTEMS
 
-        fitted, machine = found.nccl.machine, split(cluster)[0]
+        fitted, machine = found.nccl.machine, in_catalogue(cluster)
         if fitted != machine and {fitted, machine} <= set(SYSTEMS):
             raise CalibrationError(
                 f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim.collective import ITEMSIZE, KINDS, REDOPS, Collective
-from topologies.disk import regular, write_file
+from topologies.disk import add_lines, regular, write_file
 
 VERSION = 1
 
@@ -147,6 +147,11 @@ def read_lines(text: str, name: str) -> list[Record]:
 def write(records: Iterable[Record], path: Path) -> None:
     """Write a file that is whole at every moment: it appears, or changes, at once."""
     write_file(path, "".join(to_line(record) + "\n" for record in records))
+
+
+def add(record: Record, path: Path) -> None:
+    """Append a record to a file, to which other processes may add at the same time."""
+    add_lines(path, to_line(record) + "\n")
 
 
 def is_ddp_record(path: Path) -> bool:

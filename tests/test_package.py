@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import ringside
+from ringside.errors import OPTIONAL
 
 TOP = Path(__file__).parents[1]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -32,6 +33,22 @@ def test_every_file_names_the_same_release():
     assert (citation["version"], str(citation["date-released"])) == (version, date)
     assert PROJECT["version"] == ringside.__version__ == version
     assert citation["license"] == PROJECT["license"]
+
+
+def test_nothing_tells_people_to_fetch_the_name_from_an_index():
+    """There it is somebody else's; an extra is named so by the project's own file alone."""
+    told = re.compile(r"(?<!-e )'?\bringside\[\w|pip install '?ringside\b")
+    rooms = ("topologies", "sim", "real", "validation", "ringside", "docs", "examples", "benchmarks")
+    files = [file for room in rooms for ending in ("py", "md") for file in (TOP / room).rglob(f"*.{ending}")]
+    texts = {file: file.read_text(encoding="utf-8") for file in (*files, *TOP.glob("*.md"))}
+    assert len(texts) > 500
+    assert [str(file) for file, text in texts.items() if told.search(text)] == []
+    extras = set(PROJECT["optional-dependencies"])
+    named = {
+        extra for text in texts.values() for extra in re.findall(r"install\('(\w+)'\)|'\.\[(\w+)\]'", text)
+    }
+    assert {one or other for one, other in named} <= extras
+    assert set(OPTIONAL.values()) <= extras
 
 
 def tagged(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,7 @@ def run(
 
     check_outputs([output], inputs=[*files, cluster])
     reading, values = read_all(files), parse_settings(settings)
-    console.left_out(reading.skipped)
+    console.left_out(reading.skipped, reading.notes)
     with console.simulating("fitting"):
         found = calibrate(reading.records, cluster, values, sources_of(files), pool_sites=pool_sites)
     found.write(output)

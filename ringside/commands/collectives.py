@@ -7,8 +7,9 @@ import typer
 
 from ringside import console, options
 from sim.collective import KINDS
-from sim.libraries.coverage import Cell, coverage
-from sim.libraries.find import LIBRARIES, find_library
+from sim.libraries.coverage import Cell, algorithms_of, coverage
+from sim.libraries.find import LIBRARIES, Options, find_library
+from topologies.placement import EVEN, placement_told
 from topologies.words import one_of
 
 
@@ -17,6 +18,7 @@ def command(
         str, typer.Option(metavar="NAME[:COUNT]|FILE", help="On which each is asked for.")
     ] = "dgx-h100:2",
     ranks: options.Ranks = None,
+    placement: options.Placement = EVEN,
     library: Annotated[
         str | None,
         typer.Option(metavar=options.choices(LIBRARIES), show_default="all", help="One of them alone."),
@@ -30,21 +32,29 @@ def command(
     """List which library answers which collective by which algorithm, and what is proved."""
     if library is not None and library not in LIBRARIES:
         raise ValueError(f"{library!r} is no known library; write {one_of(LIBRARIES, library)}")
-    run(cluster, ranks, (library,) if library else LIBRARIES, prove, as_json=json)
+    run(cluster, ranks, placement, (library,) if library else LIBRARIES, prove, as_json=json)
 
 
-def run(cluster: str, ranks: int | None, libraries: tuple[str, ...], prove: int, *, as_json: bool) -> None:
+def run(
+    cluster: str, ranks: int | None, placement: str, libraries: tuple[str, ...], prove: int, *, as_json: bool
+) -> None:
     """Ask for each and print a table for each library."""
-    find_library("ideal", cluster, ranks=ranks)  # refuses a cluster, or ranks, that there are not
     cells = []
-    with console.progress("proving", None) as bar:
-        for cell in coverage(cluster, ranks, libraries, prove):
+    count = len(KINDS) * sum(len(algorithms_of(name)) for name in libraries)
+    with console.simulating("proving", count) as bar:
+        # refuses a cluster, or ranks, that there are not
+        placed = find_library("ideal", cluster, ranks=ranks, options=Options(placement=placement)).placed
+        for cell in coverage(cluster, ranks, libraries, prove, placement):
             cells.append(cell)
             bar.done(f"{cell.library} {cell.algorithm} {cell.collective}")
-    inputs = {"cluster": cluster, "ranks": ranks, "libraries": list(libraries), "prove": prove}
+    inputs = {
+        "cluster": cluster, "ranks": ranks, "placement": placement, "libraries": list(libraries),
+        "prove": prove,
+    }  # fmt: skip
     if as_json:
         console.print_json("collectives", {"inputs": inputs, "rows": [_row(cell) for cell in cells]})
         return
+    console.print_comments(placement_told(ranks, placement, placed))
     for library, some in groupby(cells, key=lambda cell: cell.library):
         _show(library, list(some))
     console.print_comments(["proved for so many ranks; - is refused by name, and --json has each reason"])

@@ -89,7 +89,7 @@ def run(
         _compare_steps(files, plot, html, limit, as_json=as_json)
         return
     reading = read_all(files)
-    console.left_out(reading.skipped)
+    console.left_out(reading.skipped, reading.notes)
     records = reading.records
     cluster, comments = _machine(records, cluster)
     found = find_calibration(calibration, cluster)

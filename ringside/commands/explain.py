@@ -11,6 +11,7 @@ from sim.engine.effort import forced
 from sim.record import RecordError
 from topologies import parse_settings
 from topologies.catalogue import split
+from topologies.load import in_catalogue
 from topologies.units import format_size
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(
     from validation.readers import read_all
 
     reading, values = read_all(files), parse_settings(settings)
-    console.left_out(reading.skipped)
+    console.left_out(reading.skipped, reading.notes)
     records = reading.records
     if cluster is None:
         cluster, why = infer_machine(records)
@@ -64,9 +65,10 @@ def run(
             )
     check_one_cluster(records, cluster, pool_sites=False)
     found = find_calibration(calibration, cluster)
-    found = shipped(split(cluster)[0]) if found == AUTO else found
+    machine = in_catalogue(cluster)
+    found = shipped(machine) if found == AUTO else found
     if not isinstance(found, Calibration):
-        raise RecordError(f"nothing to lay the log beside: {why_not(split(cluster)[0])}; write --calibration")
+        raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
     ran = as_run(records, cluster, values)
     notes = fell_back(records, ran, cluster, "explained")
     family: Family

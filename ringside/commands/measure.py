@@ -16,7 +16,7 @@ from ringside.commands import measure_options as words
 from ringside.commands import measure_train_options as layout
 from ringside.hooks import caps_of, hook_of
 from sim.collective import KINDS, kind_of
-from sim.record import Record, RecordError, read_lines, to_fields, write
+from sim.record import Record, RecordError, add, read_lines, to_fields, write
 from sim.training.ddp.buckets import Bucketing
 from topologies import Topology, load, parse_settings, ranks
 from topologies.disk import check_outputs, is_stream
@@ -158,7 +158,7 @@ def train(
     virtual: layout.Virtual = None,
     micro_batches: layout.MicroBatches = None,
     keep_gathered: layout.KeepGathered = False,
-    sync_each: layout.SyncEach = False,
+    no_sync: layout.NoSync = False,
     sequence_parallel: layout.SequenceParallel = False,
     param_dtype: layout.ParamDtype = "float32",
     reduce_dtype: layout.ReduceDtype = "float32",
@@ -176,7 +176,7 @@ def train(
         "model": model, "strategy": strategy, "shard": shard, "tp": tp, "pp": pp, "ep": ep,
         "cp": cp, "cp_method": cp_method,
         "schedule": schedule, "virtual": virtual, "micro_batches": micro_batches,
-        "reshard": not keep_gathered, "sync_each": sync_each, "sequence_parallel": sequence_parallel,
+        "reshard": not keep_gathered, "no_sync": no_sync, "sequence_parallel": sequence_parallel,
         "param_dtype": param_dtype, "reduce_dtype": reduce_dtype,
         "iterations": iterations, "timeout_s": timeout,
     }  # fmt: skip
@@ -277,14 +277,15 @@ def carry_out(
     A device or a pipe gets them all at the end.
     """
     grows = not is_stream(output)
-    kept = _records_of(output) if grows and output.exists() else []
+    if grows and output.exists():
+        _check_records(output)
     fresh: list[Record] = []
     with console.progress("starting", len(what.sizes)) as bar:
 
         def keep(record: Record) -> None:
             fresh.append(record)
             if grows:
-                write([*kept, *fresh], output)
+                add(record, output)
             bar.done(f"measured {format_size(record.nbytes)}")
 
         try:
@@ -304,13 +305,13 @@ def carry_out(
         console.print_comments([told])
 
 
-def _records_of(path: Path) -> list[Record]:
-    """The records that the file holds already."""
+def _check_records(path: Path) -> None:
+    """Refuse a file that holds something else than records."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise RecordError(f"{path} is binary and holds no records; write another name after -o") from None
-    return read_lines(text, str(path))
+    read_lines(text, str(path))
 
 
 def _print(records: list[Record], output: Path, *, as_json: bool) -> None:

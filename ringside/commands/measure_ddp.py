@@ -17,7 +17,7 @@ from sim.training.ddp.record import DdpRecord, workload_of
 from sim.workload.workload import Workload
 from topologies import Topology, load, parse_settings
 from topologies import ranks as ranks_of
-from topologies.disk import check_outputs, is_stream, write_file
+from topologies.disk import check_outputs, held, is_stream, write_file
 from validation.ddp_run import emulated_wires, record
 from validation.emulated.training import sleeping_layers
 
@@ -49,7 +49,8 @@ def run(
 ) -> None:
     """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
 
-    The file holds the steps so far, whatever happens; a device or a pipe gets them all at the end.
+    The file holds the steps so far, whatever happens, and is this process's alone; a device or a pipe gets
+    them all at the end.
     ``emulate`` names the topology to emulate, all of whose ranks take part unless fewer are asked for;
     without one ranks run under torchrun on this machine, two unless told.
     """
@@ -63,7 +64,7 @@ def run(
     grows = not is_stream(output)
     if grows and output.exists() and not is_ddp_record(output):
         raise ValueError(f"{output} holds something else than steps; write another name after -o")
-    with console.progress("starting", job.iterations) as bar:
+    with held(output), console.progress("starting", job.iterations) as bar:
 
         def keep(record: DdpRecord) -> None:
             if grows:

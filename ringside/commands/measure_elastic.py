@@ -15,7 +15,7 @@ from real.elastic.measure import measure_elastic, seeded_kills
 from ringside import console
 from ringside.pictures.style import check_format
 from sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
-from topologies.disk import check_outputs, is_stream, write_file
+from topologies.disk import add_lines, check_outputs, is_stream, write_file
 from topologies.units import parse_duration, parse_size
 from validation.elastic import ComparedRun, compare_runs
 
@@ -56,7 +56,7 @@ def run(
         raise ValueError(f"--seed {seed}; write 0 or more")
     every = _counts(intervals)
     if not is_stream(output):
-        _held(output)
+        _check_runs(output)
     if plot and (len(every) < 2 or not kills):
         raise ValueError("one interval, or no kills, predicts nothing; leave --plot out, or write more")
     with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
@@ -105,31 +105,29 @@ def _measured(
 ) -> list[ElasticRun]:
     found: list[ElasticRun] = []
     grows = not is_stream(output)
-    lines = _held(output) if grows else ""
     try:
         with console.progress("starting", len(jobs)) as bar:
             for job in jobs:
                 Path(job.folder).mkdir()
                 moments = seeded_kills(kills, job.steps * job.step_s, ranks, seed)
                 found.append(measure_elastic(job, ranks, moments))
-                lines += found[-1].line()
                 if grows:
-                    write_file(output, lines)
+                    add_lines(output, found[-1].line())
                 bar.done(f"a checkpoint every {job.interval} steps")
     finally:
         if found and not grows:
-            write_file(output, lines)
+            write_file(output, "".join(run.line() for run in found))
     return found
 
 
-def _held(output: Path) -> str:
-    """The runs that the file holds already."""
+def _check_runs(output: Path) -> None:
+    """Refuse a file that holds something else than elastic runs."""
     if not output.exists():
-        return ""
+        return
     with suppress(UnicodeDecodeError):
         text = output.read_text(encoding="utf-8")
         if not text or text.startswith(json.dumps({"schema": SCHEMA})[:-1]):
-            return text
+            return
     raise ValueError(f"{output} holds something else than elastic runs; write another name after -o")
 
 

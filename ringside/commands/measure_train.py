@@ -16,7 +16,7 @@ from sim.record import is_training_record
 from sim.training.pipeline.schedules import find_schedule
 from topologies import Topology, load, parse_settings
 from topologies import ranks as ranks_of
-from topologies.disk import check_outputs, is_stream, write_file
+from topologies.disk import check_outputs, held, is_stream, write_file
 from topologies.units import parse_duration, shown
 from validation.ddp_run import emulated_wires
 from validation.training.compare import compare_training as compared
@@ -141,7 +141,8 @@ def run(
 ) -> None:
     """Train as the ``options`` of `job_of` say; write and print what was seen, beside its program.
 
-    The file holds the steps so far, whatever happens; a device or a pipe gets them all at the end.
+    The file holds the steps so far, whatever happens, and is this process's alone; a device or a pipe gets
+    them all at the end.
     """
     check_outputs((output,), inputs=[emulate] if emulate else [])
     if settings and emulate is None:
@@ -155,7 +156,7 @@ def run(
     grows = not is_stream(output)
     if grows and output.exists() and not is_training_record(output):
         raise ValueError(f"{output} holds something else than such steps; write another name after -o")
-    with console.progress("starting", job.iterations) as bar:
+    with held(output), console.progress("starting", job.iterations) as bar:
 
         def keep(record: TrainingRecord) -> None:
             if grows:

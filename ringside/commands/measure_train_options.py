@@ -47,8 +47,8 @@ MicroBatches = Annotated[
     typer.Option(show_default="1, in a pipeline twice its ranks", help="Micro-batches of a step."),
 ]
 KeepGathered = Annotated[bool, typer.Option("--keep-gathered", help="FSDP's reshard_after_forward=False.")]
-SyncEach = Annotated[
-    bool, typer.Option("--sync-each", help="Sum gradients after each micro-batch, not the last.")
+NoSync = Annotated[
+    bool, typer.Option("--no-sync", help="Reduce gradients in the last backward alone, not in each.")
 ]
 SequenceParallel = Annotated[
     bool, typer.Option("--sequence-parallel", help="Cut tokens among tensor-parallel ranks.")

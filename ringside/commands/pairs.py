@@ -79,7 +79,8 @@ def lines(verdict: Verdict) -> list[str]:
     ]
     if verdict.failed:
         found.append(f"runs without a row, {len(verdict.failed)}; these pairs failed or were cut off:")
-        found += [f"  {' and '.join(nodes)}" for nodes in dict.fromkeys(nodes for nodes, _ in verdict.failed)]
+        runs = (" and ".join(nodes) or f"nodes unknown, {file}" for nodes, file in verdict.failed)
+        found += [f"  {one}" for one in dict.fromkeys(runs)]
     return [*found, *_untold(verdict)]
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, 
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+from topologies.placement import EVEN, placement_told
 from topologies.units import format_size
 
 STRETCH = (("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""))
@@ -54,6 +56,8 @@ class PickRequest:
     calibration: str
     anchor: Path | None
     by: str
+    ranks: int | None = None
+    placement: str = EVEN
 
 
 def command(
@@ -71,6 +75,8 @@ def command(
     end: options.End = "1G",
     factor: options.Factor = 2,
     size: options.Size = None,
+    ranks: options.Ranks = None,
+    placement: options.Placement = EVEN,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -102,7 +108,8 @@ def command(
     cluster, nodes = counted(cluster, nodes)
     request = PickRequest(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, size), library, algorithm,
-        protocol, times, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by,
+        protocol, times, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor, by, ranks,
+        placement,
     )  # fmt: skip
     with forced(force):
         run(request, plot, tuner_csv, as_json=json)
@@ -123,7 +130,7 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     check_outputs((plot, csv), inputs=read)
     options = Options(
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
-        request.network,
+        request.network, request.placement,
     )  # fmt: skip
     name = request.library or default_library(request.cluster, options)
     kind, counts = kind_of(request.collective), console.counts(request.nodes)
@@ -150,7 +157,8 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     if csv:
         by_own = all(not one.calibrated for one in libraries.values() if isinstance(one, Nccl))
         write_file(csv, _rules(request, comms, sizes, picked, by_own=by_own, json=csv.suffix == ".json"))
-    notes = dict.fromkeys(_notes(libraries))
+    placed = (placement_told(request.ranks, request.placement, one.placed) for one in libraries.values())
+    notes = dict.fromkeys([*chain.from_iterable(placed), *_notes(libraries)])
     version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
     if plot:
         from ringside.pictures.picks import draw_picks
@@ -227,12 +235,23 @@ def _notes(libraries: Mapping[int, Library]) -> list[str]:
 def _libraries(request: PickRequest, name: str, counts: list[int], options: Options) -> dict[int, Library]:
     """The library on each count of machines, or of ranks."""
     check_pickable(name)
-    if name in ("ideal", "mpi") and request.algorithm != "auto":
-        raise ValueError(f"--algorithm {request.algorithm} leaves {name} nothing to pick; leave it out")
+    is_one = request.algorithm != "auto" and not {",", "^"} & set(request.algorithm)
+    if name in ("ideal", "mpi") and is_one:
+        raise ValueError(
+            f"--algorithm {request.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
+            "leave it out"
+        )
     values = parse_settings(list(request.settings))
     found = calibration_of(request.calibration, request.anchor, request.cluster, values)
     return {
-        count: find_library(name, f"{request.cluster}:{count}", values, options=options, calibration=found)
+        count: find_library(
+            name,
+            f"{request.cluster}:{count}",
+            values,
+            ranks=request.ranks,
+            options=options,
+            calibration=found,
+        )
         for count in counts
     }
 
@@ -261,7 +280,9 @@ def _print(
         }
         del inputs["network"]
     del inputs["sweep"]
+    placement = inputs.pop("placement")
     if as_json:
+        inputs["placement"] = placement
         content = {"inputs": inputs, "error": ERROR, "notes": notes, "rows": [_row(one) for one in picks]}
         console.print_json("pick", content)
         return

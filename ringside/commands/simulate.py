@@ -29,6 +29,7 @@ from sim.libraries.find import Options, as_mpi, as_nccl, find_library
 from sim.libraries.library import Library, Prediction, answer, check_growth
 from topologies import parse_settings
 from topologies.disk import write_file
+from topologies.placement import EVEN, in_words, placement_told
 
 if TYPE_CHECKING:
     from sim.libraries.nccl.library import Nccl
@@ -73,6 +74,7 @@ def command(
         typer.Option(metavar="LIST|FILE", help="Uneven all_to_all: elements from each rank to each, 4,1;1,4"),
     ] = None,
     ranks: options.Ranks = None,
+    placement: options.Placement = EVEN,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -113,7 +115,7 @@ def command(
     request = SimulateRequest(
         collective, cluster, nodes, tuple(settings or ()), (begin, end, factor, size), ranks, library,
         algorithm, protocol, engine, network, nccl_version, nccl_graph, dtype, redop, calibration, anchor,
-        times, trace, timeline, links, top, plot, export, splits,
+        times, trace, timeline, links, top, plot, export, splits, placement,
         DisturbanceWords(
             straggler=straggler, slow_link=slow_link, jitter=jitter, os_noise=os_noise, late=late,
             draws=draws, seed=seed,
@@ -133,7 +135,7 @@ def run(request: SimulateRequest, *, as_json: bool) -> None:
     found = calibration_of(request.calibration, request.anchor, request.cluster, values)
     options = Options(
         request.algorithm, request.protocol, request.nccl_version, request.nccl_graph, request.times,
-        request.network,
+        request.network, request.placement,
     )  # fmt: skip
     file = file_of(request.collective, request.library) if "." in request.collective else None
     if file and request.nodes:
@@ -257,7 +259,10 @@ def _show(
     content: dict[str, Any] = {"inputs": inputs, "rows": rows}
     if idle:
         content["no_effect"] = idle
-    comments = [console.spelled(inputs), *dict.fromkeys(p.caveat for p in predictions if p.caveat), *idle]
+    placed = placement_told(request.ranks, request.placement, library.placed)
+    caveats = dict.fromkeys(p.caveat for p in predictions if p.caveat)
+    comments = [console.spelled(inputs), *placed, *caveats, *idle]
+    inputs |= {"placement": request.placement, "placed": in_words(library.placed)}
     is_measured = any(p.engine == "measured" for p in predictions)
     band = BAND if is_measured else ()
     heads = [*SIZE, *WAY, *band]
@@ -311,7 +316,7 @@ def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, 
     if nccl := as_nccl(library):
         ours["nccl_version"] = nccl.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
-    left = ("disturbances", "sweep", "trace", "timeline", "links", "top", "plot", "export")
+    left = ("disturbances", "placement", "sweep", "trace", "timeline", "links", "top", "plot", "export")
     for key in (*left, *(name for name in ("splits", "nodes") if rest[name] is None)):
         del rest[key]
     if request.nodes:

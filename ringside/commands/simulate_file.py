@@ -39,4 +39,4 @@ def given(
         raise ValueError("a calibration is of named algorithms, not of a file's; write --calibration none")
     bare = find_library("ideal", cluster, values, ranks=file.ranks, options=options)
     assert isinstance(bare, Scheduled)
-    return Given(bare.graph, file.ranks, f"{file.name}.xml", file.build, options.network)
+    return Given(bare.graph, file.ranks, f"{file.name}.xml", file.build, options.network, file.caveat)

@@ -10,6 +10,7 @@ from ringside.splits import splits_file
 from sim.formats.schedule_files import check_format as check_format_of
 from topologies.catalogue import split
 from topologies.disk import check_outputs as check_files
+from topologies.placement import EVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class SimulateRequest:
     plot: Path | None
     export: Path | None
     splits: str | None = None
+    placement: str = EVEN
     disturbances: DisturbanceWords = field(default_factory=DisturbanceWords)
 
 

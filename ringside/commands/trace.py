@@ -12,6 +12,7 @@ from sim.calibration import find_calibration
 from sim.engine.effort import forced
 from topologies import parse_settings
 from topologies.disk import check_outputs, write_file
+from topologies.placement import EVEN
 from validation.readers.kineto import read_traces
 from validation.traces.analysis import analyse
 from validation.traces.replay import what_if
@@ -35,6 +36,7 @@ def command(
     cluster: Cluster = None,
     settings: options.Settings = None,
     library: options.Library = None,
+    placement: options.Placement = EVEN,
     network: options.Network = "fifo",
     calibration: options.CalibrationFile = "auto",
     plot: options.Plot = None,
@@ -44,14 +46,14 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Tell collectives, skew and transfer of a profiled job; replay it on another cluster."""
-    lost = console.given(context) & {"settings", "library", "network", "calibration"}
+    lost = console.given(context) & {"settings", "library", "placement", "network", "calibration"}
     if lost and cluster is None:
         words = ", ".join("--set" if name == "settings" else f"--{name}" for name in sorted(lost))
         raise ValueError(f"{words}: nothing is simulated; add --cluster NAME, or leave it out")
     with forced(force):
         run(
-            files, cluster, library, settings or [], network=network, calibration=calibration, each=each,
-            plot=plot, trace=trace, as_json=json,
+            files, cluster, library, settings or [], placement=placement, network=network,
+            calibration=calibration, each=each, plot=plot, trace=trace, as_json=json,
         )  # fmt: skip
 
 
@@ -61,6 +63,7 @@ def run(
     library: str | None,
     settings: list[str],
     *,
+    placement: str,
     network: str,
     calibration: str,
     each: bool,
@@ -78,7 +81,7 @@ def run(
     found = None
     if timed or cluster or plot or trace:
         with console.simulating("replaying"):
-            found = what_if(analysis, cluster, library, values, network, known)
+            found = what_if(analysis, cluster, library, values, network, known, placement)
     if found and plot:
         from ringside.pictures.trace import draw_trace
 
@@ -88,7 +91,7 @@ def run(
     if as_json:
         inputs = {
             "files": list(map(str, files)), "cluster": cluster, "settings": settings, "library": library,
-            "network": network, "calibration": calibration,
+            "placement": placement, "network": network, "calibration": calibration,
         }  # fmt: skip
         console.print_json("trace", {"inputs": inputs, **trace_content.content(analysis, found)})
     else:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ringside import console
+from topologies.placement import placement_told
 from topologies.units import format_duration
 from validation.readers.kineto import Trace
 from validation.traces.analysis import Analysis, RankRow, Row
@@ -73,8 +74,12 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     yield ", ".join(filter(None, words))
     yield from dict.fromkeys(note for trace in traces for note in trace.notes)
     every = [one for trace in traces for one in trace.collectives]
-    if unnamed := sum(one.group.size is None and group_size(first, one) is not None for one in every):
-        yield f"{unnamed} of {len(every)} calls name no group: taken for ones of all {world(first)} ranks"
+    sizes = Counter((group_size(first, one), one.ranks) for one in every if one.group.size is None)
+    for (size, by_sizes), count in sizes.items():
+        if size is not None:
+            how = "by what goes in and comes out they are" if size == by_sizes else "taken for ones"
+            all_of = "all " * (size == world(first))
+            yield f"{count} of {len(every)} calls name no group: {how} of {all_of}{size} ranks"
     for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
         yield f"{count} without a size: {why}"
     whole = sum(row.window_s for row in analysis.ranks)
@@ -201,6 +206,9 @@ def _story(found: WhatIf) -> Iterator[str]:
                 f"replayed on {one.cluster}{like} with {one.library}: {format_duration(makespan, 4)}, "
                 f"a step {format_duration(step, 4)} ({(step / found.step_s - 1) * 100:+.1f} %)"
             )
+    if found.other:
+        libraries = found.other.libraries
+        yield from placement_told(libraries.ranks, libraries.placement, libraries.placed)
     if found.own is None:
         yield f"a cluster like its own is not known: {found.why}"
     if found.other and traced.is_alike:

@@ -8,23 +8,20 @@ from typing import Any
 
 import typer
 
-from real.model.find import Training
 from ringside import console, options
 from ringside.anchor import calibration_of
 from ringside.commands import train_options as words
 from ringside.commands import train_parallel, train_search
-from ringside.commands.train_answer import Answer, Outcome
+from ringside.commands.train_answer import Answer, Outcome, unfit
 from ringside.commands.train_disturbed import disturbed_step
 from ringside.commands.train_parallel import ParallelAnswer
 from ringside.commands.train_search import STOPPED, SearchAnswer, said_words
 from ringside.commands.train_words import measured_rate, sweep_of, whole_nodes, with_tokens
 from ringside.disturbed import DisturbanceWords, slow_ranks
 from ringside.hooks import caps_of, hook_of
-from ringside.laid_out import LayoutWords, laid_out
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
-from ringside.trained import Trained, trained
 from sim.engine.effort import forced
 from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
@@ -37,27 +34,23 @@ from sim.training.groups import process_group
 from sim.training.layout import COPIES
 from sim.training.memory import find_optimizer, memory
 from sim.training.pace import ALONE
+from sim.training.room import room_of
 from sim.training.scaling import recommended_cap, share_of
 from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
+from topologies.placement import EVEN, PACKED
 from topologies.units import parse_size
+from validation.questions.laid_out import LayoutWords, laid_out
+from validation.questions.trained import Trained, trained
+from validation.questions.training import Training, batch_of
 
 DDP_STEP = {"sweep", "global_batch"}
 """Options that only a step of DistributedDataParallel alone has."""
 
-ONE_LAYOUT = {
-    "sweep",
-    "accumulation",
-    "straggler",
-    "slow_link",
-    "jitter",
-    "os_noise",
-    "late",
-    "draws",
-    "seed",
-}
+ONE_LAYOUT = {"sweep", "accumulation", "straggler", "slow_link", "jitter", "os_noise", "late", "draws",
+              "seed"}  # fmt: skip
 """Options that a search leaves no room for."""
 
 BUCKETS = {"bucket_cap_mb", "bucket_cap_mb_list", "find_unused_parameters",
@@ -74,12 +67,14 @@ class Question:
     settings: tuple[str, ...]
     strategy: str
     ranks: int | None
+    placement: str
     library: str
     network: str
     calibration: str
     anchor: Path | None
     sweep: str | None
     global_batch: int | None
+    reserve: int | None
     disturbances: DisturbanceWords = field(default_factory=DisturbanceWords)
 
 
@@ -100,13 +95,16 @@ def command(
     micro_batch: words.MicroBatch = None,
     checkpointing: words.Checkpointing = "none",
     sequence_parallel: words.SequenceParallel = False,
-    clip: words.Clip = False,
-    sync_each: words.SyncEach = False,
+    clip: words.Clip = None,
+    overlap_grad_reduce: words.OverlapGradReduce = False,
+    overlap_param_gather: words.OverlapParamGather = False,
+    no_sync: words.NoSync = False,
     ep: words.Experts = 1,
     ep_imbalance: words.Imbalance = 1.0,
     capacity_factor: words.Capacity = None,
     seq: words.Sequence = None,
     ranks: options.Ranks = None,
+    placement: options.Placement = EVEN,
     library: words.AnyLibrary = "auto",
     batch: words.Batch = None,
     global_batch: words.GlobalBatch = None,
@@ -153,13 +151,8 @@ def command(
         strategy=strategy, tp=tp, cp=cp, cp_method=cp_method, async_tp=async_tp, pp=pp, shard=shard,
         schedule=schedule, virtual=virtual,
         micro_batch=micro_batch, checkpointing=checkpointing, sequence_parallel=sequence_parallel, clip=clip,
-        sync_each=sync_each, ep=ep, ep_imbalance=ep_imbalance, capacity_factor=capacity_factor,
-    )  # fmt: skip
-    # a straggler of plain data parallelism is in the answer itself, and so in every draw
-    slowdown = {} if layout.is_parallel else slow_ranks(straggler or ())
-    disturbances = DisturbanceWords(
-        straggler=straggler if layout.is_parallel else None, slow_link=slow_link, jitter=jitter,
-        os_noise=os_noise, late=late, draws=draws, seed=seed,
+        overlap_grad_reduce=overlap_grad_reduce, overlap_param_gather=overlap_param_gather, no_sync=no_sync,
+        ep=ep, ep_imbalance=ep_imbalance, capacity_factor=capacity_factor,
     )  # fmt: skip
     hook, powersgd = hook_of(comm_hook)
     caps = caps_of(bucket_cap_mb_list)
@@ -167,17 +160,28 @@ def command(
         bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph, bucket_cap_mb_list=caps),
         comm_hook=hook, powersgd=powersgd, gradient_as_bucket_view=gradient_as_bucket_view,
         broadcast_buffers=not no_broadcast_buffers, accumulation=accumulation,
+        no_sync=no_sync,
     )  # fmt: skip
+    sized = with_tokens(model, seq)
     training = Training(
-        model=with_tokens(model, seq), batch=batch, device=device, precision=precision, dtype=dtype,
+        model=sized, batch=batch, device=device, precision=precision, dtype=dtype,
         optimizer=optimizer,
-        compute_efficiency=compute_efficiency, measured=measured_rate(measured), ddp=ddp,
-        slowdown=slowdown, spread=spread, contention=contention,
+        compute_efficiency=compute_efficiency, measured=measured_rate(measured, sized), ddp=ddp,
+        spread=spread, contention=contention,
+    )  # fmt: skip
+    figures = parse_settings(settings or [])
+    layout = layout.resolved(lambda: batch_of(training, _gpu(cluster, training, figures)))
+    # a straggler of plain data parallelism is in the answer itself, and so in every draw
+    training = training if layout.is_parallel else replace(training, slowdown=slow_ranks(straggler or ()))
+    disturbances = DisturbanceWords(
+        straggler=straggler if layout.is_parallel else None, slow_link=slow_link, jitter=jitter,
+        os_noise=os_noise, late=late, draws=draws, seed=seed,
     )  # fmt: skip
     question = Question(
-        cluster=cluster, settings=tuple(settings or ()), strategy=strategy, ranks=ranks, library=library,
+        cluster=cluster, settings=tuple(settings or ()), strategy=strategy, ranks=ranks,
+        placement=placement, library=library,
         network=network, calibration=calibration, anchor=anchor, sweep=sweep, global_batch=global_batch,
-        disturbances=disturbances,
+        reserve=None if reserve is None else parse_size(reserve), disturbances=disturbances,
     )  # fmt: skip
     answer: Answer | ParallelAnswer | SearchAnswer
     _check_search(console.given(context), search=search)
@@ -187,7 +191,7 @@ def command(
         if search:
             _check_has_effect(console.given(context) - {"global_batch"}, strategy)
             said = said_words(layout, console.given(context))
-            answer = run_search(question, training, said, top, reserve, plot=plot, trace=trace)
+            answer = run_search(question, training, said, top, plot=plot, trace=trace)
         elif layout.is_parallel:
             _check_has_effect(console.given(context), strategy)
             answer = run_parallel(question, training, layout, plot=plot, trace=trace)
@@ -200,21 +204,20 @@ def command(
         raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
         smaller = "--global-batch" if search else "--batch"
-        raise RuntimeError(f"{model} does not fit into a GPU; a smaller {smaller} or another --device may")
+        raise RuntimeError(f"{unfit(model, answer.verdict)}; a smaller {smaller} or another --device may fit")
 
 
 def run_search(
-    question: Question, training: Training, said: Mapping[str, Any], top: int, reserve: str | None,
+    question: Question, training: Training, said: Mapping[str, Any], top: int,
     *, plot: Path | None, trace: Path | None,
 ) -> SearchAnswer:  # fmt: skip
     """Rank the layouts that have the words that were said."""
     _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
     gpu, libraries = _placed(question, training)
-    kept = 0 if reserve is None else parse_size(reserve)
     inputs = _inputs(question, training, libraries.name, gpu)
     return train_search.run(
-        training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top, reserve=kept,
-        plot=plot, trace=trace,
+        training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top,
+        reserve=question.reserve, plot=plot, trace=trace,
     )  # fmt: skip
 
 
@@ -227,8 +230,8 @@ def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
     ranks = question.ranks
     if ranks is None:
         ranks = find_library(name, cluster, figures, calibration=found).ranks
-    gpu = _gpu(question, training, figures)
-    return gpu, Libraries(name, cluster, figures, ranks, question.network, found)
+    gpu = _gpu(cluster, training, figures)
+    return gpu, Libraries(name, cluster, figures, ranks, question.network, found, question.placement)
 
 
 def run_parallel(
@@ -240,7 +243,9 @@ def run_parallel(
     gpu, libraries = _placed(question, training)
     what = laid_out(training, gpu, libraries, meant)
     inputs = _inputs(question, training, libraries.name, gpu, precision=what.precision)
-    return train_parallel.run(what, layout, inputs, question.disturbances, plot=plot, trace=trace)
+    return train_parallel.run(
+        what, layout, inputs, question.disturbances, reserve=question.reserve, plot=plot, trace=trace
+    )
 
 
 def run(question: Question, training: Training, *, plot: Path | None, trace: Path | None) -> Answer:
@@ -253,14 +258,14 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     found = calibration_of(question.calibration, question.anchor, cluster, figures)
     name = None if question.library == "auto" else question.library
 
-    def bound(where: str, count: int | None) -> Library:
-        network = Options(network=question.network)
-        return find_library(name, where, figures, ranks=count, options=network, calibration=found)
+    def bound(where: str, count: int | None, placement: str = PACKED) -> Library:
+        options = Options(network=question.network, placement=placement)
+        return find_library(name, where, figures, ranks=count, options=options, calibration=found)
 
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
-    libraries = [bound(one, question.ranks) for one in counted]
+    libraries = [bound(one, question.ranks, question.placement) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    gpu = _gpu(question, training, figures)
+    gpu = _gpu(cluster, training, figures)
     machine = split(cluster)[0] if isinstance(libraries[0], Nccl) else cluster
     what = trained(training, gpu, lambda count: bound(machine, count))
     rows = _rows(training, what, libraries, caps, question.global_batch)
@@ -290,6 +295,7 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
         gpu=gpu,
         rows=rows,
         held=held,
+        room=room_of(gpu, question.reserve),
         best_mb=best,
         disturbed=disturbed,
         uncompressed_s=before,
@@ -297,9 +303,9 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
     )
 
 
-def _gpu(question: Question, training: Training, figures: Mapping[str, str]) -> Device:
+def _gpu(cluster: str, training: Training, figures: Mapping[str, str]) -> Device:
     """The GPU that is asked for, or else the cluster's."""
-    name = device_of(question.cluster, figures) if training.device is None else training.device
+    name = device_of(cluster, figures) if training.device is None else training.device
     return device(name)
 
 
@@ -329,7 +335,7 @@ def _check_has_effect(given: set[str], strategy: str) -> None:
 
 def _check_search(given: set[str], *, search: bool) -> None:
     """Refuse options that a search leaves no room for, and those of a search without it."""
-    for name in sorted(given & (ONE_LAYOUT if search else {"top", "reserve"})):
+    for name in sorted(given & (ONE_LAYOUT if search else {"top"})):
         why = "of one layout, and --search has many;" if search else "of --search; add it, or"
         raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 

@@ -3,17 +3,19 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from real.model.find import Training, is_timed, reached
 from ringside import console
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
-from ringside.trained import counted
 from sim.libraries.library import Library
 from sim.libraries.nccl.library import Nccl
 from sim.training.memory import Memory
+from sim.training.room import FITS, TIGHT, Room
 from sim.training.step import TrainingStep, busy
 from sim.workload.devices import Device
+from topologies.placement import placement_told
 from topologies.units import format_duration
+from validation.questions.trained import counted
+from validation.questions.training import Training, is_timed, reached
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -53,20 +55,28 @@ class Answer:
     gpu: Device
     rows: list[Outcome]
     held: Memory
+    room: Room
     best_mb: float | None
     disturbed: Disturbed | None = None
     uncompressed_s: float | None = None
     swept: tuple[str, list[float]] | None = None
 
     @property
+    def verdict(self) -> str:
+        """Whether a GPU holds what it must, of `sim.training.room`."""
+        return self.room.verdict(self.held.total)
+
+    @property
     def fits(self) -> bool:
-        """Whether a GPU holds what it must."""
-        return self.held.total <= self.gpu.memory
+        """Whether it surely does."""
+        return self.verdict == FITS
 
     @property
     def notes(self) -> list[str]:
         """What libraries took on trust, and what stands out in the first step."""
-        found = [note for row in self.rows if isinstance(row.library, Nccl) for note in row.library.notes]
+        asked, spread = self.inputs["ranks"], self.inputs["placement"]
+        found = placement_told(asked, spread, self.rows[0].library.placed)
+        found += [note for row in self.rows if isinstance(row.library, Nccl) for note in row.library.notes]
         step = self.rows[0].step
         broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
         if broadcasts > WORTH_A_WORD * step.step_s:
@@ -122,7 +132,7 @@ class Answer:
         told = [*self._comments(), *self.notes, *(self.disturbed.blame() if self.disturbed else [])]
         return Page(
             title=title,
-            headline=said if self.fits else f"{said} It does not fit into a GPU.",
+            headline=said if self.fits else f"{said} {unfit('It', self.verdict)}.",
             figures=figures,
             tables=[Table("Every step", HEADS, [_cells(row) for row in self.rows])],
             told=told,
@@ -154,8 +164,14 @@ class Answer:
         content: dict[str, Any] = {
             "inputs": self.inputs,
             "notes": [*measured, *self.notes],
-            "memory_bytes": {**asdict(self.held), "total": self.held.total, "of_gpu": self.gpu.memory},
+            "memory_bytes": {
+                **asdict(self.held),
+                "total": self.held.total,
+                **room(self.room, self.held.total),
+            },
             "fits": self.fits,
+            "verdict": self.verdict,
+            **(_whole(self.rows[0].step) if len(self.rows) == 1 else {}),
             "rows": [_row(row) for row in self.rows],
         }
         if self.disturbed:
@@ -171,7 +187,6 @@ class Answer:
         if len(self.rows) == 1:
             lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
         parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(self.held).items() if size)
-        fits = "fits" if self.fits else "does not fit: more than it has"
         hook = self.training.ddp.comm_hook
         return [
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
@@ -180,7 +195,8 @@ class Answer:
             f"{first.samples // first.ranks} samples a rank and step, "
             f"{computing(self.training, self.gpu, self.precision)}, "
             f"{self.training.optimizer}{', ' + hook if hook else ''}",
-            f"memory of a GPU {gib(self.held.total)} of {gib(self.gpu.memory)} ({parts}): {fits}",
+            f"memory of a GPU {gib(self.held.total)} of {gib(self.gpu.memory)} ({parts}): "
+            f"{fitting(self.room, self.held.total)}",
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
         ]
@@ -205,6 +221,25 @@ def gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
+def fitting(room: Room, nbytes: int) -> str:
+    """The verdict on so many bytes, with the margin."""
+    margin, verdict = room.margin(nbytes), room.verdict(nbytes)
+    if verdict == FITS:
+        return f"fits, {gib(margin)} left beside a reserve of {gib(room.reserve)}"
+    short = f"{gib(-margin)} more than is left beside a reserve of {gib(room.reserve)}"
+    return f"{verdict}, {short}"
+
+
+def unfit(what: str, verdict: str) -> str:
+    """That something is tight or does not fit, in words."""
+    return f"{what} is tight in a GPU" if verdict == TIGHT else f"{what} does not fit into a GPU"
+
+
+def room(of: Room, nbytes: int) -> dict[str, int]:
+    """What a GPU has, what is kept free of it, and what is left, as JSON."""
+    return {"of_gpu": of.memory, "reserve": of.reserve, "margin": of.margin(nbytes)}
+
+
 def _caveat(library: Library) -> str:
     """On what a library's times rest, and which network they are of where it is not the usual one."""
     if isinstance(library, Nccl):
@@ -225,17 +260,24 @@ def _cells(row: Outcome) -> tuple[console.Cell, ...]:
     )
 
 
+def _whole(step: TrainingStep) -> dict[str, Any]:
+    """What every answer says of its step, whatever the strategy."""
+    return {
+        "ranks": step.ranks,
+        "samples": step.samples,
+        "step_s": step.step_s,
+        "throughput": step.throughput,
+    }
+
+
 def _row(row: Outcome) -> dict[str, Any]:
     step = row.step
     return {
+        **_whole(step),
         "lower_s": step.lower_s,
         "upper_s": step.upper_s,
-        "step_s": step.step_s,
         "num_nodes": row.library.nodes,
-        "ranks": step.ranks,
         "bucket_cap_mb": row.cap_mb,
-        "samples": step.samples,
-        "throughput": step.throughput,
         "weak_efficiency": row.weak,
         "strong_efficiency": row.strong,
         "compute_s": step.compute_s,

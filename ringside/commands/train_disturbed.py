@@ -1,7 +1,6 @@
 """``ringside train`` with what disturbs a step: how long it takes in most draws, and who waits."""
 
 from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
-from ringside.trained import Trained
 from sim.disturbance import Disturbance
 from sim.disturbance.networks import libraries_under, library_under
 from sim.libraries.library import Library
@@ -11,6 +10,7 @@ from sim.training.ddp.simulate import simulate_disturbed
 from sim.training.groups import process_group
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.simulate import simulate_parallel_disturbed
+from validation.questions.trained import Trained
 
 
 def disturbed_step(

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from ringside.commands.train_answer import computing, gib
+from ringside.commands.train_answer import computing, fitting, gib, room, unfit
 from ringside.commands.train_disturbed import disturbed_layout
 from ringside.disturbed import QUANTILES, DisturbanceWords, Disturbed
-from ringside.laid_out import LaidOut, LayoutWords, notes
 from ringside.report.page import Page, Table, shown_number
 from sim.training.layout import Layout
 from sim.training.mesh import DIMENSIONS
@@ -18,9 +17,12 @@ from sim.training.parallel.advice import advice
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.simulate import simulate_parallel
 from sim.training.parallel.step import ParallelStep, StageTime
+from sim.training.room import FITS, Room, room_of
 from sim.workload.devices import Device
 from topologies.disk import write_file
+from topologies.placement import placement_told
 from topologies.units import format_duration
+from validation.questions.laid_out import LaidOut, LayoutWords, notes
 
 FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
 """As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing does anew."""
@@ -28,7 +30,8 @@ FORMULA = "model FLOPs: three times forward's matrix products, attention as the 
 OPTIONS = {
     "strategy": "--strategy", "tensor": "--tp", "context": "--cp", "pipeline": "--pp", "shard": "--shard",
     "virtual": "--virtual", "micro_batch": "--micro-batch", "checkpointing": "--checkpointing",
-    "sequence_parallel": "--sequence-parallel", "syncs_each": "--sync-each",
+    "sequence_parallel": "--sequence-parallel", "no_sync": "--no-sync",
+    "overlap_grad_reduce": "--overlap-grad-reduce", "overlap_param_gather": "--overlap-param-gather",
     "expert": "--ep",
 }  # fmt: skip
 """The options by what they set in a `Layout`."""
@@ -41,6 +44,7 @@ class ParallelAnswer:
     what: LaidOut
     job: ParallelJob
     step: ParallelStep
+    room: Room
     inputs: Mapping[str, Any]
     disturbed: Disturbed | None = None
 
@@ -50,14 +54,19 @@ class ParallelAnswer:
         return self.what.gpu
 
     @property
+    def verdict(self) -> str:
+        """Whether a GPU holds what it must, of `sim.training.room`."""
+        return self.room.verdict(self.step.peak_nbytes)
+
+    @property
     def fits(self) -> bool:
-        """Whether a GPU holds what it must."""
-        return self.step.peak_nbytes <= self.gpu.memory
+        """Whether it surely does."""
+        return self.verdict == FITS
 
     @cached_property
     def would_fit(self) -> tuple[str, int] | None:
         """Options that would make it fit, and bytes of the peak then; None where it fits or none is known."""
-        found = None if self.fits else advice(self.job.layout, self.what.job, self.gpu.memory)
+        found = None if self.fits else advice(self.job.layout, self.what.job, self.room.usable)
         return found and (_said(self.job.layout, found[0]), found[1])
 
     @property
@@ -83,9 +92,9 @@ class ParallelAnswer:
             "What each stage does with the step": stacked(
                 [f"stage {place}" if len(stages) > 1 else "every rank" for place in range(len(stages))],
                 {
-                    "compute": [stage.compute_s for stage in stages],
-                    **{f"{name}, exposed": [stage.exposed_s.get(name, 0.0) for stage in stages]
-                       for name in self.step.exposed_s},
+                    "compute": [stage.busy_s for stage in stages],
+                    **{f"{name}, exposed": [stage.exposed_by_s.get(name, 0.0) for stage in stages]
+                       for name in self.step.exposed_by_s},
                     "bubble": [stage.bubble_s for stage in stages],
                 },
             )
@@ -96,7 +105,7 @@ class ParallelAnswer:
         said = self._headline() if self.disturbed is None else self.disturbed.headline("the step")
         return Page(
             title=f"{self.step.workload} on {self.step.ranks} ranks",
-            headline=said if self.fits else f"{said} It does not fit into a GPU.",
+            headline=said if self.fits else f"{said} {unfit('It', self.verdict)}.",
             figures=figures,
             tables=[Table("Every stage", *self._table())],
             told=[*comments, *self.notes, *told[1:]],
@@ -113,18 +122,20 @@ class ParallelAnswer:
         return f"The step takes {format_duration(step.step_s, 4)}: {', '.join(rates)}."
 
     def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
-        dimensions = list(self.step.exposed_s)
+        dimensions = list(self.step.exposed_by_s)
         heads = [
             *(("stage", ""), ("rank", ""), ("compute", "(ms)")),
             *((name, "(ms)") for name in dimensions),
             *(("bubble", "(%)"), ("peak", "(GiB)"), ("layers", ""), ("alike", ""), ("bubble", "(ms)")),
+            *(("slowed", "(ms)"), ("copy", "(ms)")),
         ]
         cells: list[tuple[console.Cell, ...]] = [
             (
                 *(place, stage.rank, stage.compute_s * 1e3),
-                *(stage.exposed_s.get(name, 0.0) * 1e3 for name in dimensions),
+                *(stage.exposed_by_s.get(name, 0.0) * 1e3 for name in dimensions),
                 *(stage.bubble_s / self.step.step_s * 100, stage.peak.nbytes / 2**30),
                 *(len(stage.layers), stage.ranks, stage.bubble_s * 1e3),
+                *(stage.contention_s * 1e3, stage.copy_s * 1e3),
             )
             for place, stage in enumerate(self.step.stages)
         ]
@@ -133,7 +144,9 @@ class ParallelAnswer:
     @property
     def notes(self) -> list[str]:
         """What to know before it is believed."""
-        return [*notes(self.what.libraries, self.job.mesh), *self.step.timeline.assumes]
+        libraries = self.what.libraries
+        placed = placement_told(self.inputs["ranks"], libraries.placement, libraries.placed)
+        return [*placed, *notes(libraries, self.job.mesh), *self.step.timeline.assumes]
 
     def print_json(self) -> None:
         """Write JSON."""
@@ -148,6 +161,7 @@ class ParallelAnswer:
             "notes": self.notes,
             "mesh": {name: mesh.degree(name) for name in DIMENSIONS},
             "micro_batches": step.micro_batches,
+            "ranks": step.ranks,
             "samples": step.samples,
             "tokens": step.tokens,
             "step_s": step.step_s,
@@ -158,8 +172,10 @@ class ParallelAnswer:
             "gpu_hours_per_1e9_tokens": step.gpu_hours_per_1e9_tokens,
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
-            "memory_bytes": {**_peak(worst), "of_gpu": self.gpu.memory, "rank": worst.rank},
+            "exposed_by_s": step.exposed_by_s,
+            "memory_bytes": {**_peak(worst), **room(self.room, worst.peak.nbytes), "rank": worst.rank},
             "fits": self.fits,
+            "verdict": self.verdict,
             "would_fit": self.would_fit and {"options": self.would_fit[0], "total": self.would_fit[1]},
             "rows": [_row(place, stage) for place, stage in enumerate(step.stages)],
         }
@@ -183,7 +199,7 @@ class ParallelAnswer:
             f"of {job.layout.micro_batch}; checkpointing {job.layout.checkpointing}",
             computing(self.what.training, self.gpu, self.what.precision),
             f"bubble {step.bubble_share:.1%} of the step"
-            + "".join(f", {name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_s.items()),
+            + "".join(f", {name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()),
             self._memory(),
         ]
         return [*lines, FORMULA] if self.utilization[0] is not None else lines
@@ -208,12 +224,13 @@ class ParallelAnswer:
         text = (
             f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(self.gpu.memory)} ({parts}) on rank "
             f"{worst.rank}, at {format_duration(worst.peak.moment_s, 3)}, {when}: "
+            f"{fitting(self.room, worst.peak.nbytes)}"
         )
         if self.fits:
-            return f"{text}fits"
+            return text
         if self.would_fit is None:
-            return f"{text}does not fit, nor does it with two changes of the layout"
-        return f"{text}does not fit; with {self.would_fit[0]} it would take about {gib(self.would_fit[1])}"
+            return f"{text}; two changes of the layout do not make it fit"
+        return f"{text}; with {self.would_fit[0]} it would take about {gib(self.would_fit[1])}"
 
 
 def run(
@@ -222,6 +239,7 @@ def run(
     inputs: Mapping[str, Any],
     disturbances: DisturbanceWords,
     *,
+    reserve: int | None,
     plot: Path | None,
     trace: Path | None,
 ) -> ParallelAnswer:
@@ -231,7 +249,9 @@ def run(
     with console.simulating("simulating", 1) as bar:
         step = simulate_parallel(job, what.libraries)
         bar.done(f"simulated {step.ranks} ranks")
-    answer = ParallelAnswer(what=what, job=job, step=step, inputs={**inputs, **asdict(words)})
+    answer = ParallelAnswer(
+        what=what, job=job, step=step, room=room_of(what.gpu, reserve), inputs={**inputs, **asdict(words)}
+    )
     if disturbance:
         found = disturbed_layout(disturbances, disturbance, job, what.libraries, step.step_s)
         found.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
@@ -252,19 +272,27 @@ def _said(before: Layout, after: Layout) -> str:
         for name, option in OPTIONS.items()
         if getattr(after, name) != getattr(before, name) and getattr(after, name) is not None
     ]
-    return " ".join(option if value is True else f"{option} {value}" for option, value in changed)
+    words = {True: "{}", False: "without {}"}
+    return " ".join(
+        words[value].format(option) if isinstance(value, bool) else f"{option} {value}"
+        for option, value in changed
+    )
 
 
 def _row(place: int, stage: StageTime) -> dict[str, Any]:
     return {
         "stage": place,
         "rank": stage.rank,
-        "ranks": stage.ranks,
+        "alike": stage.ranks,
         "layers": list(stage.layers),
         "compute_s": stage.compute_s,
-        "exposed_s": dict(stage.exposed_s),
+        "contention_s": stage.contention_s,
+        "copy_s": stage.copy_s,
+        "exposed_s": stage.exposed_s,
+        "exposed_by_s": dict(stage.exposed_by_s),
         "bubble_s": stage.bubble_s,
-        "communication_s": dict(stage.communication_s),
+        "communication_s": stage.communication_s,
+        "communication_by_s": dict(stage.communication_by_s),
         "memory_bytes": _peak(stage),
     }
 

@@ -9,19 +9,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from real.model.find import Training
 from ringside import console
 from ringside.commands.train_answer import computing, gib
 from ringside.commands.train_parallel import FORMULA
-from ringside.laid_out import LayoutWords, notes
 from ringside.report.page import Page, Table
 from ringside.searched import Layouts, find_layouts
 from ringside.space import CHOICES
 from sim.program.libraries import Libraries
-from sim.training.search import IMPOSSIBLE, TOO_LARGE, Found, Pruned
+from sim.training.room import FITS, TIGHT, TOO_LARGE
+from sim.training.search import IMPOSSIBLE, Found, Pruned
 from sim.workload.devices import Device
 from topologies.disk import write_file
+from topologies.placement import placement_told
 from topologies.units import format_duration
+from validation.questions.laid_out import LayoutWords, notes
+from validation.questions.training import Training
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Heads of columns where the word itself is long."""
@@ -48,6 +50,12 @@ class SearchAnswer:
     def fits(self) -> bool:
         """Whether any layout does."""
         return bool(self.found.searched.found)
+
+    @property
+    def verdict(self) -> str:
+        """What is said of the layout that comes nearest."""
+        kinds = {one.kind for one in self.found.searched.pruned}
+        return FITS if self.fits else TIGHT if TIGHT in kinds else TOO_LARGE
 
     @property
     def gpu(self) -> Device:
@@ -89,7 +97,7 @@ class SearchAnswer:
         cells = [
             (
                 *(place, one.step_s * 1e3, *(_cell(self._words(one)[name]) for name in names)),
-                *(one.peak_nbytes / 2**30, (self.gpu.memory - one.peak_nbytes) / 2**30),
+                *(one.peak_nbytes / 2**30, self.found.room.margin(one.peak_nbytes) / 2**30),
                 *(_per_cent(self._mfu(one)), one.job.samples / one.step_s),
                 *(one.job.mesh.degree("shard", "replicate"), one.job.batch),
             )
@@ -107,7 +115,7 @@ class SearchAnswer:
             "inputs": self.inputs,
             "notes": self.notes,
             "budget": asdict(budget),
-            "memory_bytes": {"of_gpu": self.gpu.memory, "reserve": self.found.reserve},
+            "memory_bytes": {"of_gpu": self.gpu.memory, "reserve": self.found.room.reserve},
             "complete": not searched.left,
             "considered": self._considered,
             "rows": [self._row(one) for one in self._ranked],
@@ -120,9 +128,11 @@ class SearchAnswer:
     def notes(self) -> list[str]:
         """What to know before it is believed."""
         searched = self.found.searched
-        found = [FORMULA] if self.found.what.precision else []
+        libraries = self.found.what.libraries
+        found = placement_told(self.inputs["ranks"], libraries.placement, libraries.placed)
+        found += [FORMULA] if self.found.what.precision else []
         if searched.best:
-            found += notes(self.found.what.libraries, self._ranked[0].job.mesh)
+            found += notes(libraries, self._ranked[0].job.mesh)
             found += searched.best.timeline.assumes
         return [*found, *(f"{path} is not written: there is no step to show" for path in self.unwritten)]
 
@@ -155,7 +165,7 @@ class SearchAnswer:
             "tokens_per_s": None if tokens is None else tokens * one.job.samples / one.step_s,
             "mfu": self._mfu(one),
             "memory_bytes": one.peak_nbytes,
-            "margin_bytes": self.gpu.memory - one.peak_nbytes,
+            "margin_bytes": self.found.room.margin(one.peak_nbytes),
         }
 
     def _reasons(self) -> list[dict[str, Any]]:
@@ -167,12 +177,11 @@ class SearchAnswer:
     def _comments(self) -> list[str]:
         budget, searched, what = self.found.budget, self.found.searched, self.found.what
         where = " ".join([self.inputs["cluster"], *self.inputs["settings"]])
-        reserve = f", {gib(self.found.reserve)} of it kept free" if self.found.reserve else ""
         lines = [
             f"{self._considered} layouts of {self.inputs['model']} on the {_gpus(budget.ranks)} of {where}, "
             f"{budget.samples} samples a step; collectives of {what.libraries.name}",
             computing(what.training, self.gpu, what.precision),
-            f"memory of a GPU {gib(self.gpu.memory)}{reserve}",
+            f"memory of a GPU {gib(self.gpu.memory)}, {gib(self.found.room.reserve)} of it kept free",
         ]
         kinds = Counter(one.kind for one in searched.pruned)
         if self._ranked:
@@ -197,7 +206,7 @@ class SearchAnswer:
         """Why there is no layout, and what would make one."""
         if self.found.searched.left:
             return "no layout is known that fits"
-        if TOO_LARGE in kinds:
+        if {TIGHT, TOO_LARGE} & kinds.keys():
             more = "more GPUs, --checkpointing or a smaller --global-batch may"
             return f"no layout is known that fits; {more}"
         return "none of these layouts can be, for the reasons below; say fewer or other words of them"
@@ -205,7 +214,7 @@ class SearchAnswer:
 
 def run(
     training: Training, gpu: Device, libraries: Libraries, said: Mapping[str, Any],
-    inputs: Mapping[str, Any], *, global_batch: int | None, top: int, reserve: int,
+    inputs: Mapping[str, Any], *, global_batch: int | None, top: int, reserve: int | None,
     plot: Path | None, trace: Path | None,
 ) -> SearchAnswer:  # fmt: skip
     """Search, and draw the winner's step."""

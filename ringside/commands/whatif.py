@@ -9,6 +9,7 @@ from ringside import console, options
 from ringside.whatif import Changed, ask, asked_of, usual_changes
 from sim.collective import KINDS
 from topologies import parse_settings
+from topologies.placement import EVEN, in_words, placement_told
 from topologies.units import parse_size
 
 HEADS = (
@@ -37,6 +38,8 @@ def command(
         ),
     ] = None,
     size: Annotated[str, typer.Option(metavar="SIZE", help="Of a collective.")] = "64M",
+    ranks: options.Ranks = None,
+    placement: options.Placement = EVEN,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
@@ -54,7 +57,8 @@ def command(
         raise ValueError(f"--{min(lost)} is {other}, and {what} is none; leave it out")
     asked = asked_of(
         cluster, parse_settings(settings or []), what=what, nbytes=parse_size(size) if collective else 0,
-        library=library, algorithm=algorithm, protocol=protocol, batch=batch,
+        library=library, algorithm=algorithm, protocol=protocol, batch=batch, ranks=ranks,
+        placement=placement,
     )  # fmt: skip
     changes = change or usual_changes(asked)
     with console.simulating("simulating", 1) as bar:
@@ -66,13 +70,14 @@ def command(
         return
     where = " ".join([cluster, *(settings or [])])
     subject = f"{what} of {size}" if collective else f"a step of {what}"
-    console.print_table([f"{subject} on {where}", BASIS], HEADS, [_cells(one, rows[0]) for one in rows])
+    comments = [f"{subject} on {where}", *placement_told(ranks, placement, rows[0].placed), BASIS]
+    console.print_table(comments, HEADS, [_cells(one, rows[0]) for one in rows])
 
 
 def _row(one: Changed, first: Changed) -> dict[str, Any]:
     found = {
         "change": one.change, "cluster": one.asked.cluster, "settings": dict(one.asked.figures),
-        "ranks": one.ranks, "time_s": one.time_s, "times": _times(one, first),
+        "ranks": one.ranks, "placed": in_words(one.placed), "time_s": one.time_s, "times": _times(one, first),
         "by": one.way, "limit": one.limit, "share": one.share, "busiest": one.busiest, "busy": one.busy,
     }  # fmt: skip
     return found if one.throughput is None else {**found, "throughput": one.throughput}

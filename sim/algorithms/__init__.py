@@ -86,6 +86,22 @@ def does(algorithm: str, kind: str) -> bool:
     return kind in ALGORITHMS[_split(algorithm)[0]]
 
 
+def named(text: str, kind: str) -> list[str]:
+    """The algorithms for collectives of a kind among those of ``ring,tree``; all but these after ``^``.
+
+    Where none of them is, the first stands alone, which `schedule` refuses by name.
+    """
+    words = text.removeprefix("^").split(",")
+    able = [word for word in dict.fromkeys(words) if does(word, kind)]
+    if not text.startswith("^"):
+        return able or words[:1]
+    left = {_split(word)[0] for word in words}
+    found = [name for name in algorithms_for(kind) if name not in left]
+    if not found:
+        raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names behind ^")
+    return found
+
+
 def _split(algorithm: str) -> tuple[str, str]:
     """The name of an algorithm by which it is known here, and what it is given."""
     name, _, given = algorithm.partition(":")

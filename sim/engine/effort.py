@@ -40,6 +40,12 @@ _CONNECTION_BYTES = 2500
 
 _WALK = 10_000
 
+SCRIPT_OPERATIONS = 100
+"""What it costs to run a rank's script anew, in operations that it asks for."""
+
+OPERATIONS_RATE = 40_000
+"""Operations a second that are written down on a modest core."""
+
 
 class TooMuchError(ValueError):
     """A simulation beyond the limits; the message says how much work it is."""
@@ -132,6 +138,24 @@ def consider_operations(count: int) -> None:
             f"a step of some {count:,} operations; the most is {MAX_OPERATIONS:,}; write a smaller --batch, "
             "a larger --micro-batch, or --force"
         )
+
+
+def consider_ranks(ranks: int, operations: int) -> None:
+    """Announce a job of so many ranks that takes long to write down; raise `TooMuchError` beyond the limit.
+
+    Each rank has up to ``operations``, beside running its script.
+    """
+    count = ranks * (operations + SCRIPT_OPERATIONS)
+    seconds = count / OPERATIONS_RATE
+    if seconds < LONG_S:
+        return
+    cost = f"{ranks:,} ranks of up to {operations:,} operations to write down, some {_spoken(seconds)}"
+    if count > MAX_TRANSFERS and not _forced.get():
+        raise TooMuchError(
+            f"{cost}; the most is some {_spoken(MAX_TRANSFERS / OPERATIONS_RATE)}; write fewer ranks, "
+            "or --force"
+        )
+    say(cost)
 
 
 def show(done: int, total: int) -> None:

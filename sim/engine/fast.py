@@ -18,6 +18,7 @@ from sim.engine.wiring import Ints, Wiring, wire
 from sim.schedule import Schedule, ScheduleError, Step
 from sim.streams import Streams
 from topologies import Routes, Topology
+from topologies.extras import install
 
 _RATES = 8
 """Moments at which the rate of a message, or what is left of a link, may change, at first."""
@@ -49,7 +50,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
                 name = f"{schedule.algorithm} {schedule.collective.kind}"
                 raise ScheduleError(f"{name}: transfers wait for each other")
             return run
-    effort.say("Numba is not here, so SimPy plays this; the extra ringside[fast] installs it")
+    effort.say(f"Numba is not here, so SimPy plays this; {install('fast')}")
     return events.simulate(schedule, graph, gamma, routes=routes)
 
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from sim.algorithms import ALGORITHMS, schedule
 from sim.collective import KINDS, Collective
 from sim.libraries import gloo
-from sim.libraries.find import LIBRARIES, Options, find_library
+from sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from sim.libraries.library import Library, answer
 from sim.libraries.mpi import library as mpi
 from sim.libraries.mpi.rounds import ROUNDS
+from sim.libraries.scheduled import Scheduled
 from sim.proof import prove
 from sim.schedule import Schedule
-from topologies import Topology
+from topologies import Topology, load
+from topologies.placement import EVEN
 
 NBYTES = 4004
 """Bytes of what is asked for and proved: some elements that few numbers of ranks divide."""
@@ -56,28 +58,61 @@ def coverage(
     ranks: int | None = None,
     libraries: Sequence[str] = LIBRARIES,
     most: int = 0,
+    placement: str = EVEN,
 ) -> Iterator[Cell]:
-    """Every collective of every library by each of its algorithms, asked for on the cluster's first ranks.
+    """Every collective of every library by each of its algorithms, asked for on so many ranks of a cluster.
 
     What knows no machine is proved for 1 to ``most`` ranks, if any.
     """
+    graph = cluster
     for name in libraries:
+        by_name = name == "nccl" and default_library(cluster) == "nccl"
+        if isinstance(graph, str) and not by_name:
+            graph = load(graph, ranks=ranks)
+        find = _Finder(cluster if by_name else graph, ranks, name, placement)
         for algorithm in algorithms_of(name):
             for kind in KINDS:
-                yield _cell(cluster, ranks, name, algorithm, kind, most)
+                yield _cell(find, algorithm, kind, most)
 
 
-def _cell(
-    cluster: "str | Topology", ranks: int | None, name: str, algorithm: str, kind: str, most: int
-) -> Cell:
-    cell = Cell(name, algorithm, kind)
+@dataclass
+class _Finder:
+    """One library by each of its algorithms; the network under its schedules is drawn once."""
+
+    cluster: "str | Topology"
+    ranks: int | None
+    name: str
+    placement: str
+    _drawn: Scheduled | None = None
+
+    def __call__(self, algorithm: str) -> Library:
+        """The library, held to an algorithm."""
+        if self._drawn is None:
+            options = Options(algorithm, placement=self.placement)
+            found = find_library(self.name, self.cluster, ranks=self.ranks, options=options, calibration=None)
+            if not isinstance(found, Scheduled):
+                return found
+            self._drawn = found
+        return self._drawn.pinned(algorithm)
+
+
+def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
+    cell = Cell(find.name, algorithm, kind)
     try:
-        library = find_library(name, cluster, ranks=ranks, options=Options(algorithm), calibration=None)
+        library = find(algorithm)
         collective = Collective(kind, library.ranks, NBYTES, dtype="float32")
-        taken = answer(library, collective).algorithm
+        taken = _taken(library, collective)
     except ValueError as error:
         return replace(cell, refused=str(error))
     return replace(cell, taken=taken, proved=_proved(library, collective, algorithm, most))
+
+
+def _taken(library: Library, collective: Collective) -> str:
+    """What a library takes; how long that lasts nobody asks of schedules, of which some are long."""
+    if library.name == "mpi" or not isinstance(library, Scheduled):
+        return answer(library, collective).algorithm
+    candidate = library.choose(collective)
+    return library.word(candidate, library.schedule(collective, candidate))
 
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:

@@ -15,6 +15,8 @@ from sim.network.message import check_network
 from topologies import Topology, load
 from topologies.catalogue import split
 from topologies.graph import name_of
+from topologies.placement import EVEN, check_spread
+from topologies.recipe import original
 from topologies.words import one_of
 
 if TYPE_CHECKING:
@@ -32,11 +34,12 @@ PICKABLE = ("nccl", "ideal", "mpi")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm`` and ``network`` only NCCL understands.
+    """What a user may say to a library: all but ``algorithm``, ``network`` and ``placement`` is NCCL's alone.
 
     MPI too has a ``protocol``: one of `sim.libraries.mpi.form.PROTOCOLS`.
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
-    graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`.
+    graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`. ``placement``, one of
+    `topologies.placement.SPREADS`, says where ranks stand that are fewer than the cluster has.
     """
 
     algorithm: str = "auto"
@@ -45,6 +48,7 @@ class Options:
     nccl_graph: Path | None = None
     times: str | None = None
     network: str = "fifo"
+    placement: str = EVEN
 
     def settings(self) -> "Settings":
         """As NCCL's model takes them."""
@@ -100,6 +104,7 @@ def find_library(
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
     check_network(options.network)
+    check_spread(options.placement)
     if name == "nccl":
         return _nccl(cluster, values or {}, ranks, options, calibration)
     _refuse_nccls(name, options)
@@ -113,11 +118,15 @@ def find_library(
         from sim.libraries.gloo import Gloo
 
         return Gloo(
-            graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network
-        )
+            graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
+            placement=options.placement,
+        )  # fmt: skip
     from sim.libraries.ideal import Ideal
 
-    return Ideal(graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network)
+    return Ideal(
+        graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
+        placement=options.placement,
+    )  # fmt: skip
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
@@ -191,13 +200,14 @@ def _mpi(
         protocol=options.protocol,
         measured=measured,
         network=options.network,
+        placement=options.placement,
     )
 
 
 def _shipped_mpi(graph: Topology) -> Calibration | None:
     """What is shipped of a machine whose figures are those that were measured."""
     changed = set(graph.graph.get("settings", ())) - {"processes"}
-    found = None if changed else shipped(name_of(graph))
+    found = None if changed or original(graph) is None else shipped(name_of(graph))
     return found if found and found.mpi else None
 
 
@@ -212,7 +222,8 @@ def _nccl(
     from sim.libraries.nccl.cluster import communicator_of
     from sim.libraries.nccl.library import Nccl
 
-    comm = communicator_of(cluster, values, ranks, options.settings(), options.nccl_graph)
+    settings, packed = options.settings(), options.placement != EVEN
+    comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)
     found, why = _calibrated(comm, calibration)

@@ -11,16 +11,23 @@ from topologies import Topology
 
 
 class Given(Scheduled):
-    """The schedule that ``build`` makes of a collective, by its file's name."""
+    """The schedule that ``build`` makes of a collective, by its file's name, and its ``caveat``, if any."""
 
     name: ClassVar[str] = "file"
 
     def __init__(
-        self, graph: Topology, count: int, way: str, build: Callable[[Collective], Schedule], network: str
+        self,
+        graph: Topology,
+        count: int,
+        way: str,
+        build: Callable[[Collective], Schedule],
+        network: str,
+        caveat: Callable[[Collective], str],
     ) -> None:
         super().__init__(graph, count, network=network)
         self._way = Candidate(way)
         self._build = build
+        self._caveat_of = caveat
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """The only one."""
@@ -33,3 +40,6 @@ class Given(Scheduled):
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """As the file has it."""
         return self._build(collective)
+
+    def _caveat(self, collective: Collective, candidate: Candidate) -> str:
+        return self._caveat_of(collective)

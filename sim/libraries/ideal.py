@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.algorithms import algorithms_for, caveat, schedule
+from sim.algorithms import algorithms_for, caveat, named, schedule
 from sim.algorithms.grid import squarest
 from sim.collective import Collective
 from sim.engine.effort import estimate, has_more_than
@@ -11,7 +11,7 @@ from sim.libraries import scheduled
 from sim.libraries.library import Candidate
 from sim.libraries.scheduled import Scheduled
 from sim.schedule import Schedule
-from topologies import Topology, num_machines, ranks
+from topologies.placement import in_words
 
 MAX_TRANSFERS = 100_000
 """As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
@@ -29,34 +29,25 @@ _ON_MACHINES = ("hierarchical", "ring_2d")
 """What takes the machines for the rows of its grid where there are several."""
 
 
-def is_grid_of_machines(count: int, graph: Topology) -> bool:
-    """Whether the first ``count`` ranks are several machines' with as many on each, more than one."""
-    inside = _inside(graph)
-    return count > inside > 1 and count % inside == 0
+def is_grid_of_machines(placed: Sequence[int]) -> bool:
+    """Whether ranks, ``placed`` so many on each machine, are several machines' with as many on each."""
+    return len(placed) > 1 and min(placed) == max(placed) > 1
 
 
-def _inside(graph: Topology) -> int:
-    """How many ranks each machine has, none where that is not told."""
-    each, rest = divmod(len(ranks(graph)), num_machines(graph))
-    return 0 if rest else each
-
-
-def on_machines(name: str, count: int, graph: Topology) -> str:
-    """An algorithm with a machine of the first ``count`` ranks for each row of its grid, if it has a grid.
+def on_machines(name: str, placed: Sequence[int]) -> str:
+    """An algorithm with a machine for each row of its grid, if it has a grid; so many ranks are on each.
 
     A grid that was asked for stays; so does the squarest one of `sim.algorithms.grid` on a single machine.
     """
-    inside = _inside(graph) if name in _ON_MACHINES else 0
-    if not count > inside > 1:
+    if name not in _ON_MACHINES or len(placed) == 1 or max(placed) == 1:
         return name
-    if is_grid_of_machines(count, graph):
-        return f"{name}:{count // inside}x{inside}"
+    if is_grid_of_machines(placed):
+        return f"{name}:{len(placed)}x{placed[0]}"
     if name == "hierarchical":
-        rows, columns = squarest(count)
+        rows, columns = squarest(sum(placed))
         raise ValueError(
-            f"hierarchical needs as many ranks on every machine, but {count} ranks are {inside} on each and "
-            f"{count % inside} on the last; write {count - count % inside} ranks, or a grid, for example "
-            f"hierarchical:{rows}x{columns}"
+            f"hierarchical needs as many ranks on every machine, not {in_words(placed)}; write as many for "
+            f"each, or a grid, for example hierarchical:{rows}x{columns}"
         )
     return name
 
@@ -68,8 +59,8 @@ class Ideal(Scheduled):
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """The algorithms, but for those whose simulation takes too long and is not asked for by name."""
-        if self.algorithm != "auto":
-            return [Candidate(self.algorithm)]
+        if self.algorithm != "auto" and not self.algorithm.startswith("^"):
+            return [Candidate(name) for name in named(self.algorithm, collective.kind)]
         names = sorted(self._weighed(collective), key=lambda name: name not in _FIRST)
         if self.calibration:
             fits = self.calibration.fit_for
@@ -94,16 +85,18 @@ class Ideal(Scheduled):
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """The algorithm's schedule, which is proved."""
-        return schedule(on_machines(candidate.algorithm, collective.ranks, self.graph), collective)
+        return schedule(on_machines(candidate.algorithm, self.placed), collective)
 
-    def _word(self, candidate: Candidate, plan: Schedule) -> str:
+    def word(self, candidate: Candidate, plan: Schedule) -> str:
         """By its name alone where the machines make its grid, as a ranking over node counts has it."""
         return candidate.algorithm if candidate.algorithm in _ON_MACHINES else plan.algorithm
 
     def _weighed(self, collective: Collective) -> list[str]:
         """What may be the quickest, but for what is another algorithm on so many ranks."""
-        names = [name for name in algorithms_for(collective.kind) if name not in _NEVER_LESS]
-        if not is_grid_of_machines(collective.ranks, self.graph):
+        kind = collective.kind
+        names = algorithms_for(kind) if self.algorithm == "auto" else named(self.algorithm, kind)
+        names = [name for name in names if name not in _NEVER_LESS] or names
+        if not is_grid_of_machines(self.placed):
             names = [name for name in names if name != "hierarchical"]
         made = [self.schedule(collective, Candidate(name)).algorithm.partition(":")[0] for name in names]
         return [

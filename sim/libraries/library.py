@@ -121,6 +121,11 @@ class Library(Protocol):
         """How many machines they sit on."""
         ...
 
+    @property
+    def placed(self) -> Sequence[int]:
+        """How many ranks in a row share a machine: 4 and 4 on two machines."""
+        ...
+
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every way that it weighs; of equals the earlier is taken."""
         ...

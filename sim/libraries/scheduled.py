@@ -21,8 +21,9 @@ from sim.network.message import check_network
 from sim.parameters import Parameters, preset_of
 from sim.schedule import Schedule
 from sim.streams import Streams
-from topologies import Routes, Topology, num_machines, ranks
+from topologies import Routes, Topology, ranks
 from topologies.graph import name_of
+from topologies.placement import NUMBERED, machines_of, spread_over, stretches
 from topologies.units import format_size
 
 log = logging.getLogger(__name__)
@@ -145,7 +146,8 @@ class Scheduled:
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
-    pins the choice. ``network`` is one of `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
+    pins the choice; ``placement`` is one of `topologies.placement`'s. ``network`` is one of
+    `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
     name: ClassVar[str]
@@ -158,6 +160,7 @@ class Scheduled:
         algorithm: str = "auto",
         calibration: Calibration | None = None,
         network: str = "fifo",
+        placement: str = NUMBERED,
     ) -> None:
         check_network(network)
         if calibration and network != "fifo":
@@ -173,8 +176,9 @@ class Scheduled:
             raise ValueError(
                 f"{self.ranks} ranks, but {name_of(graph)} has {most}; write fewer ranks or a larger cluster"
             )
-        self.nodes = num_machines(graph)
-        self.graph = graph
+        self.graph = graph = spread_over(graph, self.ranks, placement)
+        machines = machines_of(graph, self.ranks)
+        self.placed, self.nodes = stretches(machines), len(set(machines))
         self.algorithm = algorithm
         self.calibration = calibration
         self.network = network
@@ -183,6 +187,12 @@ class Scheduled:
         self._scaled: dict[Parameters, Topology] = {}
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
+
+    def pinned(self, algorithm: str) -> Self:
+        """The same, held to an algorithm."""
+        found = copy(self)
+        found.algorithm, found._bounds, found._known = algorithm, {}, {}
+        return found
 
     def on(self, graph: Topology, candidate: Candidate) -> Self:
         """One of its ways where the links of its topology have other figures; its routes stay."""
@@ -260,11 +270,11 @@ class Scheduled:
             network=self.network,
         )  # fmt: skip
         return Estimate(
-            seconds, seconds * low, seconds * high, taken, self._word(candidate, plan), timeline=timeline,
+            seconds, seconds * low, seconds * high, taken, self.word(candidate, plan), timeline=timeline,
             caveat=self._caveat(collective, candidate),
         )  # fmt: skip
 
-    def _word(self, candidate: Candidate, plan: Schedule) -> str:
+    def word(self, candidate: Candidate, plan: Schedule) -> str:
         """How the answer calls what was taken."""
         return plan.algorithm
 

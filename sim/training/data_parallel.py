@@ -8,8 +8,8 @@ that is one node of autograd's graph, so nothing of it runs beside backward. GPU
 Its own replica is made of the parameters themselves.
 
 Models that end with a loss return it beside the logits, as transformers' do, so each replica makes its own,
-and logits are gathered: what layers behind the last one with parameters keep. Without such layers outputs
-and loss are taken to be small, as of an image's classes; so is the inputs' way to the GPUs.
+and logits are gathered. Other models' outputs and loss are taken to be small, as of an image's classes; so is
+the inputs' way to the GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,10 +32,15 @@ OUTPUTS = "outputs"
 
 
 class Replica:
-    """GPU 0's part in it, around the passes of a model's layers."""
+    """GPU 0's part in it, around the passes of a model's layers, whose logits have ``output_nbytes``."""
 
     def __init__(
-        self, rank: RankList, layers: Sequence[RankLayer], buffers: Sequence[Tensor], costs: Costs
+        self,
+        rank: RankList,
+        layers: Sequence[RankLayer],
+        buffers: Sequence[Tensor],
+        output_nbytes: int,
+        costs: Costs,
     ) -> None:
         self._rank = rank
         self._layers = layers
@@ -43,8 +48,7 @@ class Replica:
         self._group = rank.communicators.along(rank.rank, "replicate")
         self._parameters = [tensor for layer in layers for tensor in layer.parameters]
         self._buffers = buffers
-        loss = 1 + max(number for number, layer in enumerate(layers) if layer.parameters)
-        self._outputs = len(self._group.ranks) * sum(layer.kept_nbytes for layer in layers[loss:])
+        self._outputs = len(self._group.ranks) * output_nbytes
         self._threads: int | None = None
 
     def before_forward(self, layer: int) -> None:

@@ -1,8 +1,9 @@
 """Megatron-LM's distributed optimizer: whole parameters on each data-parallel rank, an optimizer for a part.
 
 Gradients are reduced and scattered once a step, and the parameters that each rank's part of the optimizer has
-updated are gathered for the next one (megatron/core/distributed; Apex's DistributedFusedAdam does the same).
-The gathering of the step before stands at the beginning of each step.
+updated are gathered for the next one (megatron/core/distributed; Apex's DistributedFusedAdam does the same):
+before and after the optimizer, or where they overlap with the passes beside the last backward and the next
+step's first forward. Then the gathering of the step before stands at the beginning of each step.
 """
 
 from collections.abc import Sequence
@@ -29,10 +30,12 @@ class DistributedOptimizer:
     """A `sim.training.sharing.Sharing` of a stage's layers.
 
     They are one bucket, or have one of ``bucket_size`` parameters or a little more each, filled from the last
-    layer on: Megatron has several on the pipeline's first stage alone. A bucket's parameters are gathered
-    when those before it begin to be used, and waited for when they are. Its gradients, exchanged in type
-    ``gradients``, are on their way when the last micro-batch has made them where it ``reduces_early``, else
-    after all passes. Parameters are of type ``parameters``, or of their own.
+    layer on: Megatron has several on the pipeline's first stage alone, and only where gradients are exchanged
+    early. Where the rank ``gathers_early`` a bucket's parameters are gathered when those before it begin to
+    be used, and waited for when they are; else all are gathered after the optimizer. Gradients, exchanged in
+    type ``gradients``, are on their way when the last micro-batch has made them where it ``reduces_early``,
+    else after all passes. Parameters are of type ``parameters``, or of their own. Ranks ``along`` these
+    dimensions have the same ones: all data-parallel ranks, or those with the same experts.
     """
 
     def __init__(
@@ -40,15 +43,18 @@ class DistributedOptimizer:
         rank: RankList,
         layers: Sequence[RankLayer],
         *,
+        along: tuple[str, ...] = DATA,
         gradients: str = "float32",
         parameters: str | None = None,
         reduces_early: bool = True,
+        gathers_early: bool = True,
         bucket_size: int | None = None,
         memory_bandwidth: float = inf,
     ) -> None:
         self._rank = rank
-        self._group = rank.communicators.along(rank.rank, *DATA)
+        self._group = rank.communicators.along(rank.rank, *along)
         self._reduces_early = reduces_early
+        self._gathers_early = gathers_early
         self._memory_bandwidth = memory_bandwidth
         self._dtype = gradients
         self._elements = sum(tensor.count for layer in layers for tensor in layer.parameters)
@@ -66,7 +72,7 @@ class DistributedOptimizer:
             for _, count in self._buckets
         ]
         self._gathered: dict[int, int | None] = {}
-        if self._buckets:
+        if self._buckets and gathers_early:
             self._gather(len(self._buckets) - 1)
 
     @property
@@ -111,10 +117,13 @@ class DistributedOptimizer:
             self._rank.wait(place)
 
     def update(self, seconds: float) -> None:
-        """Step on the rank's part, and cast it into the parameters that the next step gathers."""
+        """Step on the rank's part, and cast it into the parameters, which are gathered now or in the next."""
         self._rank.compute(seconds, "optimizer", "optimizer")
         nbytes = self.updated_nbytes + self._parameters_nbytes / len(self._group.ranks)
         self._rank.compute(nbytes / self._memory_bandwidth, "parameters of the own part", "copy")
+        for number in () if self._gathers_early else reversed(range(len(self._buckets))):
+            self._gather(number)
+            self._rank.wait(self._gathered.pop(number))
 
     @property
     def _part(self) -> int:
@@ -127,7 +136,7 @@ class DistributedOptimizer:
 
     def _gather(self, number: int) -> None:
         # the first is that of the step before, which nothing of this one comes ahead of
-        after = None if number < len(self._buckets) - 1 else ()
+        after = () if self._gathers_early and number == len(self._buckets) - 1 else None
         self._gathered[number] = self._rank.call(
             self._group, self._gathers[number], "all-gather of parameters", after=after
         )

@@ -22,6 +22,7 @@ from sim.parameters import preset_of
 from sim.schedule import Schedule
 from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
 from topologies import Routes, Topology, ranks
+from topologies.placement import machines_of, stretches
 
 MAX_RANKS = 2**22
 """Ranks of a training, each of which a step names: eight for each of the most machines of a topology."""
@@ -108,6 +109,7 @@ class SimulatedGroup:
     workers: int = NCCL_WORKERS
     network: str = "fifo"
     routes: Routes = field(init=False, repr=False, compare=False)
+    placed: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "routes", Routes(self.graph))
@@ -120,13 +122,14 @@ class SimulatedGroup:
                 f"{self.ranks} ranks, but {self.graph.graph['name']} has {len(ranks(self.graph))}; "
                 f"write fewer ranks or a larger cluster"
             )
+        object.__setattr__(self, "placed", stretches(machines_of(self.graph, self.ranks)))
 
     def schedule(self, collective: Collective) -> Schedule:
         """How the library carries out the collective."""
         if self.library == "gloo":
             return gloo.schedule(collective, self.algorithm)
         known = self.algorithm != "auto" and does(self.algorithm, collective.kind)
-        name = on_machines(self.algorithm, collective.ranks, self.graph) if known else "ring"
+        name = on_machines(self.algorithm, self.placed) if known else "ring"
         return schedule(name, collective)
 
     def bound(self, collective: Collective) -> float:

@@ -6,7 +6,7 @@ the model's business, when and how often they are passed through is the schedule
 reduced around them `sim.training.sharing`'s.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sim.collective import Collective
@@ -44,7 +44,9 @@ class RankLayer:
     to the end of backward, ``recomputed_nbytes`` more are there while backward runs, ``exchanged_nbytes``
     of others' activations in either pass. ``wrapped`` says that FSDP wraps it as a unit of its own; the
     parameters of all others belong to the root. ``experts`` are parameters that expert-parallel ranks have
-    dealt out, of which each has its own.
+    dealt out, of which each has its own. ``arrival`` are the names of parameters whose gradients backward
+    finishes together, in that order, each time with the share of its work that it has done since the time
+    before; those that nobody names come with the last, the last defined first.
     """
 
     name: str
@@ -59,6 +61,7 @@ class RankLayer:
     exchanged_nbytes: int = 0
     wrapped: bool = True
     experts: tuple[Tensor, ...] = ()
+    arrival: tuple[tuple[tuple[str, ...], float], ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -69,3 +72,8 @@ class RankLayer:
     def expert_nbytes(self) -> int:
         """Bytes of its experts' parameters."""
         return sum(tensor.nbytes for tensor in self.experts)
+
+    @property
+    def undivided(self) -> "RankLayer":
+        """The layer where each rank has all experts: they are parameters as all others."""
+        return replace(self, parameters=(*self.parameters, *self.experts), experts=())

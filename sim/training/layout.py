@@ -26,6 +26,15 @@ FSDP = ("fsdp", "fsdp1", "hsdp")
 COPIES = ("ddp", "data_parallel", "zero_redundancy")
 """Those in which each data-parallel rank has all parameters and gradients, as DistributedDataParallel has."""
 
+AT_ONCE = ("ddp", "data_parallel")
+"""Those whose whole batch passes at once unless told otherwise, where ranks share nothing but data."""
+
+BUCKETS = ("ddp", "zero_redundancy")
+"""Those whose gradients go into DistributedDataParallel's buckets."""
+
+FUSING = ("distributed_optimizer", "hybrid_zero")
+"""Those of frameworks that compute products of one input as one, as Megatron-LM does."""
+
 GROUPS = ("hsdp", "hybrid_zero")
 """Those that deal out within groups of ``shard`` ranks."""
 
@@ -35,6 +44,9 @@ _SCHEDULES = {
     "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
 }
 """Schedules of a pipeline that whose frameworks have, where not all."""
+
+SYNCING = ("ddp", "zero_redundancy", *FSDP)
+"""Those of torch that reduce gradients in every backward unless told otherwise (``no_sync``)."""
 
 OFFLOADS = ("offload", "infinity")
 """Words in the names of strategies that keep a part of it all in the host's memory or on its disks."""
@@ -48,7 +60,16 @@ Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
 CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *ULYSSES_STRATEGIES)
 """Strategies whose ranks may share sequences."""
 
-EXPERT_STRATEGIES = ("ddp", "fsdp")
+CONTEXT_METHODS = {**dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"), "distributed_optimizer": "zigzag"}
+"""How ranks pass keys and values if nobody says: DeepSpeed's only way; Megatron-LM's ``p2p``."""
+
+TORCH_CONTEXT_METHOD = "all-gather"
+"""The same of torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
+
+CLIPPING = ("distributed_optimizer",)
+"""Those of frameworks that clip gradients if nobody says: Megatron-LM's ``--clip-grad`` is 1.0."""
+
+EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
 """Strategies whose ranks may deal experts out."""
 
 
@@ -68,8 +89,10 @@ class Layout:
     ``virtual``, stages a rank, `sim.training.pipeline` says more; they matter in a pipeline alone.
     ``tables`` are one's own actions of its ranks, which ``schedule`` then is only a name for.
     ``micro_batch`` samples pass at once, with 0 all. ``clips`` says that gradients are clipped by their
-    norm, of which all ranks have a part; ``syncs_each`` that FSDP sums them after every micro-batch and not
-    after the last alone, which holds them whole until then.
+    norm, of which all ranks have a part; ``no_sync`` that gradients are reduced
+    after the last micro-batch alone, which holds them whole until then (`syncs_each`).
+    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
+    exchanges go bucket by bucket beside the passes, and not all at once before and after the optimizer.
     ``expert`` neighbours among the data-parallel ranks deal experts out; of ``imbalance`` and ``capacity``
     `sim.training.tensor.ExpertParallel` says more.
     """
@@ -87,7 +110,9 @@ class Layout:
     checkpointing: str = "none"
     sequence_parallel: bool = False
     clips: bool = False
-    syncs_each: bool = False
+    no_sync: bool = False
+    overlap_grad_reduce: bool = False
+    overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
     expert: int = 1
     imbalance: float = 1.0
@@ -108,7 +133,7 @@ class Layout:
         for option, count in (
             ("--tp", self.tensor), ("--cp", self.context), ("--pp", self.pipeline),
             ("--virtual", self.virtual),
-            ("--micro-batch", self.micro_batch or self.strategy == "data_parallel"),
+            ("--micro-batch", self.micro_batch or self.strategy in AT_ONCE),
             ("--shard", 1 if self.shard is None else self.shard),
             ("--ep", self.expert),
         ):  # fmt: skip
@@ -118,13 +143,12 @@ class Layout:
             raise LayoutError(
                 f"--shard is hsdp's and hybrid_zero's, and --strategy is {self.strategy}; leave it out"
             )
-        if self.syncs_each and self.strategy not in FSDP:
-            raise LayoutError(f"--sync-each is FSDP's and the strategy is {self.strategy}; leave it out")
         if self.strategy == "data_parallel" and (self.tensor, self.pipeline) != (1, 1):
             raise LayoutError(
                 "data_parallel is one process that copies a whole model; leave --tp and --pp out, or write "
                 "--strategy ddp"
             )
+        self._check_reducing()
         self._check_framework()
         if self.sequence_parallel and self.tensor == 1:
             raise LayoutError(
@@ -140,7 +164,31 @@ class Layout:
         if self.expert > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
                 f"--ep {self.expert} is not known with --strategy {self.strategy}; write --strategy "
-                f"{' or '.join(EXPERT_STRATEGIES)}"
+                f"{', '.join(EXPERT_STRATEGIES)}"
+            )
+
+    def _check_reducing(self) -> None:
+        """Refuse ways to reduce gradients that the strategy's framework does not have."""
+        if self.no_sync and self.strategy not in SYNCING:
+            raise LayoutError(
+                f"--no-sync is what torch's DistributedDataParallel and FSDP have, and --strategy is "
+                f"{self.strategy}; leave it out"
+            )
+        if self.no_sync and self.strategy == "fsdp1" and self.pipeline > 1:
+            raise LayoutError(
+                "torch's pipelines have FSDP1 reduce gradients in every backward; leave --no-sync out, or "
+                "write --strategy fsdp"
+            )
+        if self.strategy != "distributed_optimizer" and (
+            self.overlap_grad_reduce or self.overlap_param_gather
+        ):
+            option = "--overlap-grad-reduce" if self.overlap_grad_reduce else "--overlap-param-gather"
+            raise LayoutError(
+                f"{option} is of --strategy distributed_optimizer, and it is {self.strategy}; leave it out"
+            )
+        if self.overlap_param_gather and not self.overlap_grad_reduce:
+            raise LayoutError(
+                "Megatron-LM has --overlap-param-gather with --overlap-grad-reduce alone; add that"
             )
 
     def _check_context(self) -> None:
@@ -177,6 +225,17 @@ class Layout:
                     f"{whose}, whose {self.strategy} is, has no {self.schedule} pipeline; write --schedule "
                     f"{' or '.join(schedules)}"
                 )
+
+    @property
+    def syncs_each(self) -> bool:
+        """Whether torch reduces gradients in every backward.
+
+        A pipeline's stages have DistributedDataParallel and FSDP2 do so once a step
+        (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync), and know nothing of FSDP1.
+        """
+        if self.pipeline > 1:
+            return self.strategy == "fsdp1"
+        return self.strategy in SYNCING and not self.no_sync
 
     @property
     def stages(self) -> int:

@@ -101,3 +101,28 @@ class Apart:
         """Have all gradients summed."""
         for part in self._parts:
             part.after_step()
+
+
+class UpdatingApart(Apart):
+    """`Apart` where both parts have a part of the optimizer, which steps on both at once."""
+
+    def __init__(self, *parts: Updating) -> None:
+        super().__init__(*parts)
+        self._updating = parts
+
+    @property
+    def updated_nbytes(self) -> int:
+        """Bytes of the parameters that the rank's optimizer steps on."""
+        return sum(part.updated_nbytes for part in self._updating)
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Have what both parts hold."""
+        for part in self._updating:
+            part.hold(optimizer)
+
+    def update(self, seconds: float) -> None:
+        """The optimizer's step over both, and what brings the parameters to all ranks."""
+        first, *others = self._updating
+        first.update(seconds)
+        for part in others:
+            part.update(0.0)

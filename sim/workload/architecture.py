@@ -17,12 +17,8 @@ ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.workload.devices import Device
+from sim.workload.devices import Device, stored
 from sim.workload.workload import Layer, Tensor, Workload
-from topologies.words import one_of
-
-GRADIENTS = ("float32", "float64", "float16", "bfloat16")
-"""The types that a model is stored in as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +143,6 @@ def workload(
     bfloat16 and bfloat16 is a model cast as a whole. Efficiencies are shares of the device's peaks.
     """
     precision = usual_precision(architecture, device) if precision is None else precision
-    if dtype is not None and dtype not in GRADIENTS:
-        raise ValueError(f"{dtype!r} is no type of gradients; write {one_of(GRADIENTS, dtype)}")
     products = convolutions = device.roofline(precision, compute_efficiency, memory_efficiency)
     if _convolves_in(precision, device) != precision:
         convolutions = device.roofline("tfloat32", compute_efficiency, memory_efficiency)
@@ -163,7 +157,9 @@ def workload(
 
     return Workload(
         name=architecture.name,
-        parameters=tuple(replace(tensor, dtype=dtype or tensor.dtype) for tensor in architecture.parameters),
+        parameters=tuple(
+            replace(tensor, dtype=stored(dtype) or tensor.dtype) for tensor in architecture.parameters
+        ),
         layers=tuple(layer(block) for block in reversed(architecture.blocks)),
         buffers=architecture.buffers,
         frozen_nbytes=architecture.frozen_nbytes,

@@ -105,6 +105,11 @@ class Decoder:
             raise ValueError(f"sequences of {self.sequence} tokens; this model takes 1 to {self.longest}")
 
     @property
+    def sample(self) -> str:
+        """A sample in words."""
+        return f"sequence of {self.sequence} tokens"
+
+    @property
     def key_value(self) -> int:
         """Width of keys, and of values."""
         return self.width // self.heads * self.key_value_heads

@@ -14,7 +14,7 @@ from topologies import MAKERS, load, make
 from topologies.catalogue import split
 from topologies.words import one_of
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 
 STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
 """The type in which activations are kept, by the precision that one computes in."""
@@ -26,6 +26,18 @@ SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "flo
 def full_name(text: str | None) -> str | None:
     """The precision or type that ``bf16``, ``bfloat16`` or nothing names."""
     return None if text is None else SHORT.get(text, text)
+
+
+GRADIENTS = ("float32", "float64", "float16", "bfloat16")
+"""The types that a model is stored in as a whole."""
+
+
+def stored(text: str | None) -> str | None:
+    """The type of parameters and gradients that ``bf16``, ``bfloat16`` or nothing names."""
+    name = full_name(text)
+    if name is not None and name not in GRADIENTS:
+        raise ValueError(f"{name!r} is no type of gradients; write {one_of(GRADIENTS, name)}")
+    return name
 
 
 COMPUTE_EFFICIENCY = 0.5
@@ -56,7 +68,8 @@ class Roofline:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The efficiencies are the shares of both that training usually reaches; ``wide_efficiency`` is that of
+    The size is what its driver offers; of that `sim.training.room` leaves something free. The efficiencies
+    are the shares of both that training usually reaches; ``wide_efficiency`` is that of
     the wide products of decoders, where it is known.
     """
 
@@ -120,37 +133,39 @@ _AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
 # have made 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
 _HOPPER_COMPUTES, _HOPPER_STREAMS = 0.33, 0.49
 
+# memory is what nvidia-smi prints, in MiB: of A100, A10, H100, L40S and T4 as modal-labs/modal-client#2797
+# lists it, of the others as logs show it (P40 with ECC); of MI300X what rocm-smi prints
 DEVICES = {
     device.name: device
     for device in (
         # NVIDIA Tesla P40 data sheet (2017); its float16 is slower than its float32
-        Device("p40", _rates(fp32=12), 346e9, 24 * GIB, 30),
+        Device("p40", _rates(fp32=12), 346e9, 22919 * MIB, 30),
         # NVIDIA Tesla P100 data sheet (2016), SXM2 column
-        Device("p100", _rates(fp32=10.6, fp16=21.2), 732e9, 16 * GIB, 56),
+        Device("p100", _rates(fp32=10.6, fp16=21.2), 732e9, 16384 * MIB, 56),
         # NVIDIA V100 data sheet (January 2020), SXM2 column: 32 GB
-        Device("v100", _rates(fp32=15.7, fp16=125), 900e9, 32 * GIB, 80),
+        Device("v100", _rates(fp32=15.7, fp16=125), 900e9, 32510 * MIB, 80),
         # NVIDIA T4 data sheet (2019)
-        Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 16 * GIB, 40),
+        Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 15360 * MIB, 40),
         # NVIDIA A100 data sheet (June 2021), A100 80GB SXM column
-        Device("a100", _A100, 2039e9, 80 * GIB, 108, wide_efficiency=_AMPERE_WIDE),
+        Device("a100", _A100, 2039e9, 81920 * MIB, 108, wide_efficiency=_AMPERE_WIDE),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
-        Device("a100-40gb", _A100, 1555e9, 40 * GIB, 108, wide_efficiency=_AMPERE_WIDE),
+        Device("a100-40gb", _A100, 1555e9, 40960 * MIB, 108, wide_efficiency=_AMPERE_WIDE),
         # NVIDIA A10 data sheet (2021)
-        Device("a10", _rates(fp32=31.2, tf32=62.5, bf16=125, fp16=125), 600e9, 24 * GIB, 72),
+        Device("a10", _rates(fp32=31.2, tf32=62.5, bf16=125, fp16=125), 600e9, 23028 * MIB, 72),
         # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
-        Device("rtx3090", _rates(fp32=35.6, tf32=35.6, bf16=71, fp16=71), 936e9, 24 * GIB, 82),
+        Device("rtx3090", _rates(fp32=35.6, tf32=35.6, bf16=71, fp16=71), 936e9, 24576 * MIB, 82),
         # NVIDIA Ada GPU architecture white paper (2022), table of GeForce RTX 4090, adding up in float32
-        Device("rtx4090", _rates(fp32=82.6, tf32=82.6, bf16=165.2, fp16=165.2), 1008e9, 24 * GIB, 128),
+        Device("rtx4090", _rates(fp32=82.6, tf32=82.6, bf16=165.2, fp16=165.2), 1008e9, 24564 * MIB, 128),
         # NVIDIA L40S data sheet (2023), tensor-core rates without sparsity
-        Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 48 * GIB, 142),
+        Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 46068 * MIB, 142),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
-        Device("h100", _HOPPER, 3.35e12, 80 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
+        Device("h100", _HOPPER, 3.35e12, 81559 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
         # NVIDIA H200 data sheet (2023), SXM column: an H100 with another memory
-        Device("h200", _HOPPER, 4.8e12, 141 * GIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
+        Device("h200", _HOPPER, 4.8e12, 143771 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
         # NVIDIA DGX B200 data sheet (2024), an eighth of it, tensor-core rates without sparsity
-        Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 180 * GIB, 148),
+        Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 183359 * MIB, 148),
         # AMD Instinct MI300X data sheet (2023), matrix rates without sparsity
-        Device("mi300x", _rates(fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4), 5.3e12, 192 * GIB, 304),
+        Device("mi300x", _rates(fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4), 5.3e12, 206141652992, 304),
     )
 }
 """Every known GPU by name."""

@@ -1,12 +1,11 @@
 """Well-known models by name: what ``--model NAME[:SIZE]`` means."""
 
 from collections.abc import Callable
-from functools import partial
 
 from sim.workload.architecture import Architecture
 from sim.workload.convnets import resnet50, vgg16
-from sim.workload.decoder import DECODERS
-from sim.workload.transformers import bert_base, bert_large, decoder_architecture
+from sim.workload.decoder import DECODERS, Decoder, decoder
+from sim.workload.transformers import bert_base, bert_large
 from sim.workload.vision import vit_b_16, vit_h_14, vit_l_16
 from topologies.words import one_of
 
@@ -18,17 +17,26 @@ MODELS: dict[str, Callable[..., Architecture]] = {
     "vit-h-14": vit_h_14,
     "bert-base": bert_base,
     "bert-large": bert_large,
-    **{name: partial(decoder_architecture, name) for name in DECODERS},
 }
-"""Every named model; the parameter is the size of a sample: an image's side in pixels, or tokens."""
+"""Every named model but decoders; the parameter is the size of a sample: an image's side, or tokens."""
+
+
+def find_model(text: str) -> Architecture | Decoder:
+    """The model that ``gpt2-xl``, ``gpt2-xl:512`` or ``resnet50:160`` names, with samples of that size."""
+    name = text.partition(":")[0]
+    if name in DECODERS:
+        return decoder(text)
+    if name not in MODELS:
+        also = ", FILE.py:NAME, or a file of timed layers (.yaml) or of measured steps (.json)"
+        # a hub puts whose it is before a slash
+        known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
+        raise ValueError(f"{name!r} is no known model; write {known}")
+    return architecture(text)
 
 
 def architecture(text: str) -> Architecture:
-    """The model that ``gpt2-xl`` or ``gpt2-xl:512`` names, with samples of that size."""
+    """The model that ``resnet50`` or ``bert-large:512`` names, with samples of that size."""
     name, _, size = text.partition(":")
-    if name not in MODELS:
-        known = one_of(MODELS, name, also=", or a YAML file's name")
-        raise ValueError(f"{name!r} is no known model; write {known}")
     if size and not size.isdecimal():
         raise ValueError(f"{text!r}: {size!r} is not a sample's size; write for example {name}:256")
     return MODELS[name](int(size)) if size else MODELS[name]()

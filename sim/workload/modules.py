@@ -18,13 +18,9 @@ def linear(
     positions: int = 1,
     bias: bool = True,
     shares_input: bool = False,
-    by_input: bool = False,
 ) -> Module:
-    """A matrix product: 2 x inputs x outputs FLOPs a position; keeps its input unless another one does.
-
-    Its weight has a row for each output, or ``by_input`` for each input, as transformers' ``Conv1D``.
-    """
-    weight = (Tensor(f"{name}.weight", inputs * outputs, rows=inputs if by_input else outputs),)
+    """A matrix product: 2 x inputs x outputs FLOPs a position; keeps its input unless another one does."""
+    weight = (Tensor(f"{name}.weight", inputs * outputs, rows=outputs),)
     return Module(
         name,
         parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
@@ -78,16 +74,6 @@ def layer_norm(name: str, width: int, positions: int) -> Module:
     return Module(
         name,
         parameters=(Tensor(f"{name}.weight", width), Tensor(f"{name}.bias", width)),
-        traffic=2 * width * positions,
-        kept=width * positions,
-    )
-
-
-def rms_norm(name: str, width: int, positions: int) -> Module:
-    """Root-mean-square normalisation in one kernel."""
-    return Module(
-        name,
-        parameters=(Tensor(f"{name}.weight", width),),
         traffic=2 * width * positions,
         kept=width * positions,
     )

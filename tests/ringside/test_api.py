@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import ringside
+from topologies.extras import install
 
 TOP = Path(__file__).parents[2]
 PUBLIC = sorted(set(ringside.__all__) - {"__version__"})
@@ -179,7 +180,7 @@ main()
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr == "ringside: torch is not installed; write pip install 'ringside[real]'\n"
+    assert done.stderr == f"ringside: torch is not installed; {install('real')}\n"
     assert not list(tmp_path.iterdir())
 
 

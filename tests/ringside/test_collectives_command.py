@@ -61,7 +61,7 @@ def test_what_does_not_fit_the_machines_says_what_does(ringside) -> None:
         for row in rows
         if (row["algorithm"], row["collective"]) == ("hierarchical", "all_reduce")
     )
-    assert "13 ranks are 8 on each and 5 on the last; write 8 ranks, or a grid" in refused
+    assert "not 5 ranks on a machine and 4 ranks on each of 2 machines; write as many" in refused
 
 
 @pytest.mark.parametrize(

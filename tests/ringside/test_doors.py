@@ -276,7 +276,9 @@ def test_gpus_without_machines_around_them_are_the_textbooks():
 
 
 def test_a_record_of_fewer_machines_than_a_graph_draws_is_refused(tmp_path):
-    write_graph(load("dgx-h100:4"), tmp_path / "drawn.yaml")
+    graph = load("dgx-h100:4")
+    del graph.graph["recipe"]
+    write_graph(graph, tmp_path / "drawn.yaml")
     made = record("all_reduce", M, load("dgx-h100:2"), "nccl", "auto", "auto", "float32")
     with pytest.raises(ValueError, match=r"measured on 2 nodes, but .* has 4 machines; draw"):
         compare([made], str(tmp_path / "drawn.yaml"))

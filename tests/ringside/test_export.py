@@ -43,7 +43,8 @@ def test_a_schedule_is_written_for_msccl_and_read_again(ringside):
 
 def test_a_schedule_is_written_as_goal_and_simulated_as_a_program(ringside):
     done(ringside(*SIMULATE.split(), "--export", "ring.goal"))
-    content = json.loads(done(ringside(*"program ring.goal --cluster star:4 --library ideal --json".split())))
+    content = json.loads(done(ringside(*"program ring.goal --cluster star:4 --json".split())))
+    assert content["inputs"]["library"] == "ideal"
     alone = json.loads(done(ringside(*SIMULATE.split(), "--engine", "simpy", "--json")))
     assert content["makespan_s"] == pytest.approx(alone["rows"][0]["time_s"], rel=1e-9)
 
@@ -60,6 +61,18 @@ def test_a_file_that_calls_itself_as_we_call_a_closed_form_is_simulated(ringside
     Path("r.xml").write_text(text.replace('name="allreduce_ring_1channelsperring"', 'name="direct"'))
     words = "simulate r.xml --cluster star:8 --size 1M --engine model"
     refused(ringside(*words.split()), "has no closed form")
+
+
+def test_a_size_that_the_runtime_leaves_to_others_is_said(ringside):
+    file = DATA / "azure_ncv4_ar_hier_12_Simple.xml"
+    words = f"simulate {file} --cluster star:4 --json --size"
+    caveats = [
+        json.loads(done(ringside(*words.split(), size)))["rows"][0].get("caveat") for size in ("1M", "2G")
+    ]
+    assert caveats == [
+        None,
+        f"{2**31} B: the file is for 617472 to 1073741824 B, and MSCCL leaves other sizes to NCCL",
+    ]
 
 
 def test_a_program_goes_round_by_goal(ringside, tmp_path):
@@ -188,6 +201,6 @@ def test_who_has_no_protobuf_is_told_so(ringside, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     refused(
         ringside("program", HALO, "-g", "4", "--export", "t"),
-        "need protobuf; write pip install 'ringside[formats]'",
+        "need protobuf; write pip install -e '.[formats]'",
     )
     assert not Path("t").exists()

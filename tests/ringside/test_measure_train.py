@@ -86,7 +86,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
-        (2, {"tp": 2, "sync_each": True}, "are FSDP2's, and no ranks here share parameters"),
+        (2, {"tp": 2, "no_sync": True}, "--no-sync is of ranks that share parameters"),
         (1, {}, "one rank shares nothing"),
     ],
 )

@@ -292,7 +292,7 @@ REFUSED = {
         all_reduce --cluster star:4 --size 1M --library NCCL
         all_reduce --cluster star:4 --size 1M --library nccl
         all_reduce --cluster star:4 --size 1M --algorithm ''
-        all_reduce --cluster star:4 --size 1M --algorithm ring,tree
+        all_reduce --cluster star:4 --size 1M --algorithm ring,nonsense
         all_reduce --cluster star:4 --size 1M --protocol simple
         all_reduce --cluster star:4 --size 1M --network packets
         all_reduce --cluster star:4 --size 1M --dtype ''

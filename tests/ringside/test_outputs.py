@@ -5,11 +5,17 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+from typer.models import OptionInfo
 
-from sim.record import Record, read_lines, to_line
+from ringside.cli import COMMANDS, command_of
+from sim.goodput.elastic import ElasticRun
+from sim.record import Record, add, read_lines, to_line
+from topologies.disk import held
 
 RECORD = Record(
     source="t", cluster="c", library="ideal", collective="all_reduce", algorithm="ring", num_nodes=1, ranks=4,
@@ -85,6 +91,45 @@ def test_records_are_added_to_a_file_and_poured_into_a_device_once(ringside, fol
     os.close(reader)
 
 
+def test_what_another_process_adds_meanwhile_stays(ringside, folder, monkeypatch):
+    def measure(what, keep):
+        for _ in range(3):
+            keep(RECORD)
+            add(replace(RECORD, site="elsewhere"), folder / "out.jsonl")
+
+    monkeypatch.setattr("ringside.commands.measure.measure", measure)
+    assert ringside(*"measure all_reduce -o out.jsonl --size 1K".split())[0] == 0
+    sites = [record.site for record in read_lines((folder / "out.jsonl").read_text(), "out")]
+    assert sites == ["", "elsewhere"] * 3
+
+
+def test_runs_that_another_process_adds_meanwhile_stay(ringside, folder, monkeypatch):
+    run = ElasticRun(
+        ranks=2, interval=1, steps=2, checkpoint_bytes=8, kills=(), wall_s=3.0, steps_s=(1.0, 1.0),
+        kept_s=2.0, saves_s=(0.1, 0.1), first_start_s=0.5, restarts=(), fingerprint={},
+    )  # fmt: skip
+    output = folder / "out.jsonl"
+
+    def measure(job, *_):
+        with output.open("a") as other:
+            other.write(replace(run, interval=7).line())
+        return replace(run, interval=job.interval)
+
+    monkeypatch.setattr("ringside.commands.measure_elastic.measure_elastic", measure)
+    words = "measure elastic -o out.jsonl --steps 2 --interval 1,2 --kills 0 --checkpoint 1K"
+    assert ringside(*words.split())[0] == 0
+    assert [json.loads(line)["interval"] for line in output.read_text().splitlines()] == [7, 1, 7, 2]
+
+
+@pytest.mark.parametrize("command", ["measure ddp", "measure train"])
+def test_steps_that_another_process_is_writing_are_left_to_it(ringside, folder, command):
+    with held(folder / "out.json"):
+        code, out, err = ringside(*command.split(), "-o", "out.json")
+    assert (code, out) == (2, "")
+    assert "out.json: cannot be written: another process writes it; write another path" in err
+    assert sorted(os.listdir(folder)) == ["fit.jsonl"]
+
+
 def test_a_full_standard_output_is_complained_of():
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -105,3 +150,70 @@ def test_a_separator_of_unicode_breaks_no_record_in_two(ringside, folder):
     assert code == 0, err
     assert len(json.loads(out)["rows"]) == 2
     assert [record.site for record in read_lines(f"{line}\r\n{line}\n", "m")] == ["a\u2028b\x85c"] * 2
+
+
+ASKED = {
+    "topo": "star:4",
+    "simulate": "all_reduce --cluster star:4 --size 1M",
+    "pick": "all_reduce --cluster dgx-h100:2",
+    "train": "--model resnet50 --cluster star:2",
+    "goodput": "llama3-405b",
+    "measure": "all_reduce --size 1K",
+    "measure ddp": "",
+    "measure train": "",
+    "measure elastic": "",
+    "calibrate": "fit.jsonl --cluster star",
+    "compare": "fit.jsonl --cluster star",
+    "pairs": "fit.jsonl",
+    "sweep": "study.yaml",
+    "program": "job.py -g 2 --cluster star:2",
+    "trace": "fit.jsonl",
+}
+"""What each command is asked, beside where its answer is to go."""
+
+ENDINGS = {
+    "plot": ".svg", "timeline": ".svg", "html": ".html", "trace": ".json", "tuner_csv": ".csv",
+    "output": ".yaml", "export": ".goal",
+}  # fmt: skip
+"""Options that name what is written, with an ending that they take."""
+
+READ = {"nccl_graph", "anchor"}
+"""Options that name a file that is read."""
+
+
+def outputs() -> list[tuple[str, str]]:
+    """Every option of every command that names a file or a folder to be written."""
+    found = []
+    for command in COMMANDS:
+        hints = get_type_hints(command_of(command), include_extras=True)
+        for name, hint in hints.items():
+            kind, *about = get_args(hint) or (hint,)
+            is_option = any(isinstance(one, OptionInfo) for one in about)
+            if is_option and Path in (kind, *get_args(kind)) and name not in READ:
+                found.append((command, name))
+    return found
+
+
+@pytest.mark.parametrize(("command", "option"), outputs())
+def test_what_cannot_be_written_is_refused_before_any_work(ringside, folder, monkeypatch, command, option):
+    """Rights alone promise root that /proc takes files; that is found out before, not after half an hour."""
+
+    def begun(*_):
+        raise AssertionError("work began")
+
+    for name in ("progress", "simulating"):
+        monkeypatch.setattr(f"ringside.console.{name}", begun)
+    monkeypatch.setattr("subprocess.Popen", begun)
+    (folder / "study.yaml").write_text("ask: simulate all_reduce --cluster star:{n}\ngrid: {n: [2]}\n")
+    (folder / "job.py").write_text("def main(dist):\n    dist.all_reduce(8)\n")
+    flag = {"output": "-o", "tuner_csv": "--tuner-csv"}.get(option, f"--{option}")
+    words = [*command.split(), *ASKED.get(command, "").split(), flag, f"/proc/ringside{ENDINGS[option]}"]
+    if command == "program" and option == "output":
+        words = ["program", "job.py", "-g", "2", "--real", flag, "/proc/ringside.jsonl"]
+    elif command.startswith("measure") and option != "output":
+        words += ["-o", "out.json"]
+    elif command == "sweep" and option == "html":
+        words += ["-o", "rows"]
+    code, _, err = ringside(*words)
+    assert (code, any(word in err for word in ("written", "cannot be made"))) == (2, True), err
+    assert sorted(os.listdir(folder)) == ["fit.jsonl", "job.py", "study.yaml"]

@@ -34,3 +34,43 @@ def test_counts_and_sizes_that_contradict_are_refused(ringside, words, complaint
     code, out, err = ringside(*ASKED, *words.split())
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("library", "cluster", "names"),
+    [
+        ("ideal", "star:6", ["ring", "tree", "direct"]),
+        ("ideal", "dgx-a100:2", ["hierarchical", "ring_2d:2x8", "ring"]),
+        ("mpi", "leonardo:6", ["ring", "linear", "recursive_doubling"]),
+        ("nccl", "dgx-h100:2", ["ring", "tree"]),
+    ],
+)
+def test_of_several_algorithms_the_quickest_is_taken_and_others_are_not_asked(
+    ringside, library, cluster, names
+):
+    """What each takes alone decides, at every size and for every list; ``^`` leaves out."""
+    words = ["all_reduce", "--cluster", cluster, "--library", library, "--calibration", "none"]
+
+    def rows(command, algorithm, size):
+        code, out, err = ringside(*command, *words, "--algorithm", algorithm, "--size", size, "--json")
+        assert code == 0, err
+        return json.loads(out)["rows"][0]
+
+    for size in ("1K", "64K", "4M"):
+        alone = {name: rows(["simulate"], name, size)["time_s"] for name in names}
+        for count in (2, len(names)):
+            some = names[:count]
+            picked = rows(["pick"], ",".join(some), size)
+            assert picked["time_s"] == min(alone[name] for name in some)
+            assert picked["algorithm"] in some
+    everything = rows(["pick"], "auto", "64K")
+    without = rows(["pick"], f"^{everything['algorithm']}", "64K")
+    assert without["algorithm"] != everything["algorithm"]
+    assert without["time_s"] >= everything["time_s"]
+
+
+def test_an_algorithm_of_a_list_that_is_none_is_named(ringside):
+    for library, cluster in (("ideal", "star:4"), ("mpi", "star:4"), ("nccl", "dgx-h100:1")):
+        words = ["--cluster", cluster, "--library", library, "--algorithm", "ring,rign"]
+        code, _, err = ringside(*ASKED, *words)
+        assert (code, "rign" in err) == (2, True)

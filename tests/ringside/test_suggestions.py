@@ -3,6 +3,9 @@
 import re
 import shlex
 
+from topologies import MAKERS
+from topologies.words import meant, nearest
+
 MISTAKES = [
     ("simulat all_reduce --cluster star:4", "simulate"),
     ("simulate allreduce --cluster star:4 --library none", "nccl"),
@@ -16,6 +19,13 @@ MISTAKES = [
     ("simulate all_reduce --cluster dragonfli:24", "dragonfly"),
     ("simulate all_reduce --cluster fattree:16", "fat-tree"),
     ("simulate all_reduce --cluster awsp5:2", "aws-p5"),
+    ("simulate all_reduce --cluster h100:2", "dgx-h100"),
+    ("simulate all_reduce --cluster gb200:1", "gb200-nvl72"),
+    ("simulate all_reduce --cluster p5:2", "aws-p5"),
+    ("simulate all_reduce --cluster a3:2", "gcp-a3mega"),
+    ("simulate all_reduce --cluster 4090:2", "rtx4090-pcie"),
+    ("train --model resnet --cluster dgx-a100:2", "resnet50"),
+    ("train --model meta-llama/Llama-3.1-8B --cluster dgx-a100:2", "llama3-8b"),
     ("simulate all_reduce --cluster star:4 --algorithm rign", "ring"),
     ("simulate all_reduce --cluster star:4 --algorithm double-binary-tree", "double_binary_tree"),
     ("simulate all_reduce --cluster star:4 --algorithm halving", "halving_doubling"),
@@ -65,7 +75,24 @@ def suggested(ringside, line):
 def test_most_plausible_mistakes_get_the_right_suggestion(ringside):
     missed = [(line, meant) for line, meant in MISTAKES if meant not in suggested(ringside, line)]
     assert len(MISTAKES) >= 30
-    assert len(MISTAKES) - len(missed) >= 39, missed
+    assert len(MISTAKES) - len(missed) >= 46, missed
+
+
+def test_a_gpu_and_an_instance_name_the_machines_that_have_them():
+    assert nearest("h100", MAKERS) == "dgx-h100"
+    assert meant("gb200", MAKERS) == ["gb200-nvl72"]
+    assert meant("p5", MAKERS) == ["aws-p5"]
+    for name in MAKERS:
+        for part in name.split("-"):
+            assert len(part) < 2 or nearest(part, MAKERS) is not None
+            assert all(part in one for one in meant(part, MAKERS)) or part in MAKERS
+        assert meant(name, MAKERS)[0] == name
+
+
+def test_a_model_that_is_none_is_told_what_else_may_stand_there(ringside):
+    _, _, err = ringside(*shlex.split("train --model nothing --cluster star:2"))
+    for source in ("resnet50", "FILE.py:NAME", ".yaml", ".json"):
+        assert source in err
 
 
 def test_nothing_is_suggested_for_what_is_like_nothing(ringside):

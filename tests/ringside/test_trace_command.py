@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.validation.kineto_jobs import Rank
+
 TOP = Path(__file__).parents[2]
 DATA = TOP / "tests/validation/data/kineto"
 PAGE = (TOP / "docs/traces.md").read_text(encoding="utf-8")
@@ -92,3 +94,24 @@ def test_a_cluster_that_is_too_small_is_refused(ringside):
     code, _, err = ringside("trace", DATA / "dlrm", "--cluster", "star:4")
     assert code == 2
     assert "8 ranks" in err
+
+
+def test_a_group_that_is_not_named_is_told_by_its_sizes(ringside, tmp_path):
+    rank = Rank(0, 16)
+    unnamed = {"Group size": -1, "Process Group Name": "", "Process Group Ranks": "[...]"}
+    rank.collective("all_gather", 100, 800, "Float", 100, 50, **unnamed)
+    rank.collective("all_reduce", 100, 100, "Float", 300, 50, **unnamed)
+    out = ringside("trace", rank.write(tmp_path))[1]
+    assert "1 of 2 calls name no group: by what goes in and comes out they are of 8 ranks" in out
+    assert "1 of 2 calls name no group: taken for ones of all 16 ranks" in out
+    assert re.search(r"all_gather +3200 +8 ", out)
+
+
+def test_a_bomb_is_told_as_what_it_is(ringside, tmp_path, monkeypatch):
+    from validation.readers.kineto import files
+
+    monkeypatch.setattr(files, "MAX_BYTES", 2**20)
+    (tmp_path / "x.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2**24))
+    code, out, err = ringside("trace", "x.json.gz")
+    assert (code, out) == (2, "")
+    assert "x.json.gz: more than 1,048,576 bytes when it is unpacked" in err

@@ -12,9 +12,9 @@ import typer
 import ringside
 import ringside.api
 from ringside.commands.train_words import with_tokens
-from ringside.laid_out import LayoutWords
 from sim.training.pipeline.actions import write_tables
 from sim.training.pipeline.schedules import tables
+from validation.questions.laid_out import LayoutWords
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1", "--batch", "8")
 PIPELINE = (*GPT, "--strategy", "fsdp", "--tp", "2", "--pp", "2", "--schedule", "interleaved1f1b")
@@ -47,8 +47,9 @@ def test_a_table_of_stages_and_what_it_rests_on(train: Train) -> None:
     assert "MFU" in lines[0]
     assert "tensor 2 x shard 2 x pipeline 2, interleaved1f1b with 2 stages a rank" in lines[1]
     assert "8 of a replica in 8 micro-batches of 1" in lines[2]
-    assert lines[5].endswith("fits")
-    assert [line.split()[:2] + line.split()[-2:-1] for line in lines[-2:]] == [
+    assert ": fits, " in lines[5]
+    assert lines[5].endswith("left beside a reserve of 15.47 GiB")
+    assert [line.split()[:2] + line.split()[-4:-3] for line in lines[-2:]] == [
         ["0", "0", "4"],
         ["1", "4", "4"],
     ]
@@ -61,7 +62,7 @@ def test_sequences_are_shared_and_exchanges_hidden_where_asked(train: Train) -> 
     tensor = (*words, "--tp", "4", "--sequence-parallel", "--batch", "8", "--micro-batch", "8")
     blocking, hiding = (json.loads(train(*tensor, *more, "--json")) for more in ((), ("--async-tp",)))
     assert hiding["step_s"] < blocking["step_s"]
-    assert hiding["exposed_s"]["tensor"] < blocking["exposed_s"]["tensor"] / 10
+    assert hiding["exposed_by_s"]["tensor"] < blocking["exposed_by_s"]["tensor"] / 10
 
 
 @pytest.mark.parametrize("model", ["gpt3-1.3b", "llama3.1-8b", "gpt2"])
@@ -118,7 +119,7 @@ def test_json_adds_up(train: Train) -> None:
     assert found["gpu_hours_per_1e9_tokens"] == pytest.approx(8 * 1e9 / found["tokens_per_s"] / 3600)
     assert found["mfu"] == found["hfu"] > 0
     for row in found["rows"]:
-        parts = row["compute_s"] + row["bubble_s"] + sum(row["exposed_s"].values())
+        parts = sum(row[name] for name in ("compute_s", "contention_s", "copy_s", "bubble_s", "exposed_s"))
         assert parts == pytest.approx(found["step_s"])
         assert row["memory_bytes"]["total"] == sum(row["memory_bytes"]["pools"].values())
     bubbles = [row["bubble_s"] for row in found["rows"]]
@@ -142,7 +143,7 @@ def test_experts_are_dealt_out_and_the_busiest_rank_sets_the_pace(train: Train, 
     busy = json.loads(train(*words, "--ep", "8", "--ep-imbalance", "1.5", "--json"))
     assert (tmp_path / "p.svg").exists()
     assert busy["step_s"] > even["step_s"]
-    assert {"expert", "tensor expert"} & set(even["exposed_s"])
+    assert {"expert", "tensor expert"} & set(even["exposed_by_s"])
     assert "experts among 8" in train(*words, "--ep", "8")
     step = ringside.train("mixtral-8x7b:512", "dgx-h100:1", strategy="fsdp", batch=1, ep=8)
     assert step.step_s == even["step_s"]  # type: ignore[union-attr]
@@ -160,7 +161,7 @@ def test_layers_of_a_vision_transformer_are_units_of_fsdp(train: Train) -> None:
 
 
 def test_what_does_not_fit_is_told_what_would(train: Train) -> None:
-    words = ("--model", "llama2-7b:512", "--cluster", "dgx-a100:1", "--micro-batch", "1", "--batch", "1")
+    words = ("--model", "llama2-7b:512", "--cluster", "dgx-a100:1", "--micro-batch", "1", "--batch", "2")
     found = json.loads(train(*words, "--json"))
     assert not found["fits"]
     assert found["would_fit"]["options"] == "--strategy fsdp"
@@ -169,6 +170,26 @@ def test_what_does_not_fit_is_told_what_would(train: Train) -> None:
     assert changed["memory_bytes"]["total"] == pytest.approx(found["would_fit"]["total"], rel=0.1)
     with pytest.raises(RuntimeError, match="does not fit"):
         train(*words, "--must-fit")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_tight_is_neither_and_must_fit_obeys(train: Train, strategy: str) -> None:
+    """What is held decides, as the reserve grows, between fits and tight, and the margin says so."""
+    words = ("--model", "gpt2:256", "--cluster", "dgx-a100:1", "--strategy", strategy, "--batch", "2")
+    held = json.loads(train(*words, "--json"))["memory_bytes"]
+    total, memory = held["total"], held["of_gpu"]
+    assert memory == 81920 << 20
+    for reserve, verdict in ((memory - total, "fits"), (memory - total + 1, "tight")):
+        found = json.loads(train(*words, "--reserve", f"{reserve}", "--json"))
+        assert found["verdict"] == verdict
+        assert found["fits"] == (verdict == "fits")
+        assert found["memory_bytes"]["margin"] == memory - total - reserve
+        assert f": {verdict}, " in " ".join(
+            train(*words, "--reserve", f"{reserve}").replace("\n#", "").split()
+        )
+    train(*words, "--reserve", f"{memory - total}", "--must-fit")
+    with pytest.raises(RuntimeError, match=r"gpt2:256 is tight in a GPU; a smaller --batch"):
+        train(*words, "--reserve", f"{memory - total + 1}", "--must-fit")
 
 
 def test_a_measured_throughput_sets_the_pace(train: Train) -> None:
@@ -205,7 +226,7 @@ def test_the_same_words_in_python(train: Train) -> None:
         ringside.train("gpt2", "dgx-a100:1", dp=2)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("words", [("--micro-batch", "4"), ("--micro-batch", "8")])
+@pytest.mark.parametrize("words", [("--micro-batch", "4"), ("--micro-batch", "2")])
 def test_a_module_by_name_needs_no_decoder(train: Train, words: tuple[str, ...]) -> None:
     base = ("--model", "bert-base", "--cluster", "star:4", "--batch", "8", *words, "--strategy")
     sharded, plain = (json.loads(train(*base, strategy, "--json")) for strategy in ("fsdp", "ddp"))

@@ -55,7 +55,7 @@ def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
         assert row["step_s"] == same["step_s"]
         assert row["mfu"] == pytest.approx(same["mfu"])
         assert row["memory_bytes"] == same["memory_bytes"]["total"]
-        assert row["margin_bytes"] == same["memory_bytes"]["of_gpu"] - row["memory_bytes"]
+        assert row["margin_bytes"] == same["memory_bytes"]["margin"] >= 0
         assert same["fits"]
         assert same["samples"] == 16
 
@@ -102,7 +102,7 @@ def test_where_nothing_fits_it_says_so(train: Run) -> None:
     assert code == 0
     assert "won.svg is not written" in out
     assert "no layout is known that fits" in out.splitlines()[0]
-    assert "does not fit" in out
+    assert " tight" in out
     app = [*SEARCH, "--reserve", "81900MiB", "--must-fit"]
     monkey = pytest.MonkeyPatch()
     from ringside.commands.train import command
@@ -110,7 +110,7 @@ def test_where_nothing_fits_it_says_so(train: Run) -> None:
     monkey.setattr(sys, "argv", ["train", *app])
     typed = typer.Typer(pretty_exceptions_enable=False)
     typed.command()(command)
-    with pytest.raises(RuntimeError, match="does not fit"):
+    with pytest.raises(RuntimeError, match="is tight in a GPU; a smaller --global-batch"):
         typed(standalone_mode=False)
     monkey.undo()
 
@@ -148,7 +148,7 @@ def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> N
         (("--search", "--strategy", "fsdp", "--comm-hook", "powersgd"), "--comm-hook"),
         (("--search", "--reserve", "99TiB"), "reserve"),
         (("--top", "3"), "--top"),
-        (("--reserve", "1GiB"), "--reserve"),
+        (("--reserve", "99TiB"), "reserve"),
     ],
 )
 def test_bad_words_are_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:

@@ -38,8 +38,15 @@ def test_the_calibration_is_named_with_its_file(ringside):
     assert "calibration: dgx-h100: " in err
 
 
-@pytest.mark.parametrize("words", ["--engine simpy", "--engine simpy --trace out.json"])
-def test_an_interrupt_says_that_nothing_was_written_where_nothing_was(tmp_path, words):
+@pytest.mark.parametrize(
+    ("words", "number", "says"),
+    [
+        ("--engine simpy", signal.SIGINT, "interrupted"),
+        ("--engine simpy --trace out.json", signal.SIGINT, "interrupted"),
+        ("--engine simpy --trace out.json", signal.SIGTERM, "terminated"),
+    ],
+)
+def test_an_interrupt_says_that_nothing_was_written_where_nothing_was(tmp_path, words, number, says):
     line = f"simulate all_reduce --cluster star:512 --algorithm ring --size 64M {words}"
     process = subprocess.Popen(
         [sys.executable, "-m", "ringside", *line.split()], cwd=tmp_path, text=True,
@@ -48,8 +55,8 @@ def test_an_interrupt_says_that_nothing_was_written_where_nothing_was(tmp_path, 
     assert process.stderr
     process.stderr.readline()  # the announcement of a simulation that takes long
     time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    assert "ringside: interrupted; nothing was written" in err
+    assert (process.returncode, out) == (128 + number, "")
+    assert f"ringside: {says}; nothing was written" in err
     assert not list(tmp_path.iterdir())

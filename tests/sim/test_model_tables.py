@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,7 +7,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from real.model.architecture import architecture as traced
+from sim.training.parallel.decoder import decoder_workload
 from sim.workload.architecture import Architecture
+from sim.workload.decoder import DECODERS, Decoder, decoder
+from sim.workload.devices import Roofline
 from sim.workload.models import MODELS, architecture
 
 # The models as torch modules, with the names that torchvision and Hugging Face give their parts
@@ -284,12 +288,61 @@ MIXTURES = {"mixtral", "deepseek"}
 """Their tokens go where their numbers say, which a trace without numbers cannot follow."""
 
 
+LLAMA = {
+    "embedding.embedding": "model.embed_tokens", "head.norm": "model.norm", "head.head": "lm_head",
+    "query": "self_attn.q_proj", "key": "self_attn.k_proj", "value": "self_attn.v_proj",
+    "output": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj",
+    "attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm",
+}  # fmt: skip
+GPT = {
+    "embedding.embedding": "transformer.wte", "embedding.positions": "transformer.wpe",
+    "head.norm": "transformer.ln_f", "query_key_value": "attn.c_attn", "output": "attn.c_proj",
+    "up": "mlp.c_fc", "down": "mlp.c_proj", "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
+}  # fmt: skip
+"""Hugging Face's names of a decoder's modules, by Ringside's."""
+
+
 def test_every_family_of_models_has_a_reference() -> None:
-    families = {name.partition("-")[0].partition(".")[0] for name in MODELS} - MIXTURES
+    families = {name.partition("-")[0].partition(".")[0] for name in (*MODELS, *DECODERS)} - MIXTURES
     assert {name.partition(":")[0].partition("-")[0] for name in REFERENCES} == families
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", [name for name in REFERENCES if name.partition(":")[0] in DECODERS])
+def test_a_decoder_is_what_the_module_is(name: str) -> None:
+    make, shape = REFERENCES[name]
+    with torch.device("meta"):
+        found = traced(make(), torch.zeros(2, *shape, dtype=torch.long))
+    model = decoder(name)
+    table, read = (decoder_workload(model, Roofline(*rates, 2), 1, "float32")
+                   for rates in ((1e9, 1e300), (1e300, 2e9)))  # fmt: skip
+
+    assert tuple(replace(one, name=hugging_face(one.name, model)) for one in table.parameters) == (
+        found.parameters
+    )
+    assert table.buffers == found.buffers
+    assert list(table.arrival) == arrival(found)
+    assert 1e9 * table.forward_s == pytest.approx(found.flops, rel=1e-12)
+    logits = model.sequence * model.vocabulary
+    products = [one for one in table.parameters if one.rows and not one.name.startswith("embedding")]
+    # a tied output product reads the embedding
+    tied = model.vocabulary * model.width if model.tied else 0
+    moved = 1e9 * read.forward_s - sum(one.count for one in products) - tied - 2 * logits
+    assert 0.55 < moved / total(found, "traffic") < 1.2
+    # logits in float32 stand for the loss
+    assert 0.7 < (table.activation_nbytes - 4 * logits) / 2 / total(found, "kept") < 1.3
+
+
+def hugging_face(name: str, model: Decoder) -> str:
+    """What Hugging Face calls ``layer 3.query.weight``."""
+    names = GPT if model.positions else LLAMA
+    layer, module, kind = name.split(".")
+    if not layer.startswith("layer "):
+        return f"{names[f'{layer}.{module}']}.{kind}"
+    layers = "transformer.h" if model.positions else "model.layers"
+    return f"{layers}.{layer.removeprefix('layer ')}.{names[module]}.{kind}"
+
+
+@pytest.mark.parametrize("name", [name for name in REFERENCES if name.partition(":")[0] not in DECODERS])
 def test_table_is_what_the_module_is(name: str) -> None:
     make, shape = REFERENCES[name]
     with torch.device("meta"):

@@ -1,9 +1,10 @@
 import pytest
 
+from sim.training.parallel.decoder import decoder_workload
 from sim.workload.architecture import workload
 from sim.workload.decoder import DECODERS, decoder
-from sim.workload.devices import DEVICES, device
-from sim.workload.models import MODELS, architecture
+from sim.workload.devices import DEVICES, Roofline, device
+from sim.workload.models import MODELS, architecture, find_model
 
 PARAMETERS = {
     "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params
@@ -60,13 +61,13 @@ GPT3 = {
 
 
 def test_parameter_counts_are_the_published_ones() -> None:
-    counts = {name: architecture(name).num_parameters for name in MODELS if name not in GPT3}
+    counts = {name: find_model(name).num_parameters for name in (*MODELS, *DECODERS) if name not in GPT3}
     assert counts == PARAMETERS
 
 
 @pytest.mark.parametrize("name", GPT3)
 def test_the_gpt_3_family_has_the_millions_that_its_paper_prints(name: str) -> None:
-    assert architecture(name).num_parameters / 1e6 == pytest.approx(GPT3[name], rel=4e-3)
+    assert decoder(name).num_parameters / 1e6 == pytest.approx(GPT3[name], rel=4e-3)
 
 
 # billions that a token passes: arXiv:2401.04088, section 1; mistral.ai/news/mixtral-8x22b; of DeepSeek-V3
@@ -87,10 +88,12 @@ def test_a_decoder_without_experts_is_passed_whole() -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_decoder_and_its_architecture_are_one_model(name: str) -> None:
-    model, modules = decoder(f"{name}:512"), architecture(f"{name}:512")
-    assert model.num_parameters == modules.num_parameters
-    assert model.flops() == modules.flops
+def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
+    model = decoder(f"{name}:512")
+    found = decoder_workload(model, Roofline(1e9, 1e300, 2), 1, "float32")
+    assert model.num_parameters == found.num_parameters
+    assert model.flops() == pytest.approx(1e9 * found.forward_s, rel=1e-12)
+    assert model.training_flops() == pytest.approx(1e9 * (found.forward_s + found.backward_s), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +112,8 @@ def test_flops_are_the_published_ones(name: str, multiply_adds: float) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2-xl", "llama2-7b", "llama2-70b"])
 def test_language_models_cost_about_two_flops_a_parameter_and_token(name: str) -> None:
-    model = architecture(f"{name}:128")
-    assert model.flops / 128 == pytest.approx(2 * model.num_parameters, rel=0.05)
+    model = decoder(f"{name}:128")
+    assert model.flops() / 128 == pytest.approx(2 * model.num_parameters, rel=0.05)
 
 
 @pytest.mark.parametrize(("name", "gpu", "precision", "batch", "published"), ONE_GPU)
@@ -135,12 +138,21 @@ def test_time_is_the_slower_of_arithmetic_and_memory() -> None:
 
 
 def test_a_workload_keeps_the_gradients_in_their_dtype() -> None:
-    model = architecture("gpt2:128")
-    mixed = workload(model, device("h100"), 4, "bfloat16")
-    cast = workload(model, device("h100"), 4, "bfloat16", dtype="bfloat16")
-    assert mixed.nbytes == 2 * cast.nbytes == 4 * model.num_parameters
-    assert mixed.layers == cast.layers
-    assert mixed.arrival == tuple(index for layer in mixed.layers for index in layer.gradients)
+    encoder, gpt, gpu = architecture("bert-base:128"), decoder("gpt2:128"), device("h100")
+    for mixed, cast, parameters in (
+        (
+            workload(encoder, gpu, 4, "bfloat16"),
+            workload(encoder, gpu, 4, "bfloat16", dtype="bfloat16"),
+            encoder.num_parameters,
+        ),
+        (
+            *(decoder_workload(gpt, gpu.roofline("bfloat16"), 4, dtype) for dtype in ("float32", "bfloat16")),
+            gpt.num_parameters,
+        ),
+    ):
+        assert mixed.nbytes == 2 * cast.nbytes == 4 * parameters
+        assert mixed.layers == cast.layers
+        assert mixed.arrival == tuple(index for layer in mixed.layers for index in layer.gradients)
 
 
 def test_twice_the_efficiency_of_everything_is_half_the_time() -> None:
@@ -160,7 +172,7 @@ def test_lower_precision_is_never_slower(name: str) -> None:
     ("name", "message"),
     [
         ("resnet51", "'resnet51' is no known model; write one of resnet50, vgg16"),
-        ("gpt2:x", "'x' is not a sample's size; write for example gpt2:256"),
+        ("gpt2:x", "'x' is not a number of tokens; write for example gpt2:2048"),
         ("gpt2:4096", "sequences of 4096 tokens; this model takes 1 to 1024"),
         ("bert-large:0", "sequences of 0 tokens; this model takes 1 to 512"),
         ("vit-h-14:225", "images of 225 x 225 pixels; write a multiple of 14, for example 224"),
@@ -169,7 +181,7 @@ def test_lower_precision_is_never_slower(name: str) -> None:
 )
 def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        architecture(name)
+        find_model(name)
 
 
 def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:

@@ -11,7 +11,7 @@ from sim.engine.events import simulate
 from sim.libraries.find import find_library
 from sim.libraries.ideal import on_machines
 from sim.libraries.library import Candidate
-from topologies import load, star
+from topologies import star
 
 ALPHA, BETA, GAMMA = 5e-6, 1 / 25e9, 1e-11
 
@@ -81,17 +81,14 @@ def test_the_squarest_grid_has_the_nearest_sides(ranks: int) -> None:
 
 
 def test_machines_are_the_rows_of_a_grid_unless_another_is_asked_for() -> None:
-    dgx, switch = load("dgx-h100:3"), star(24)
-    assert on_machines("hierarchical", 24, dgx) == "hierarchical:3x8"
-    assert on_machines("ring_2d", 16, dgx) == "ring_2d:2x8"
-    assert on_machines("ring_2d", 13, dgx) == "ring_2d"
-    assert on_machines("hierarchical", 8, dgx) == on_machines("hierarchical", 24, switch) == "hierarchical"
-    assert on_machines("hierarchical:4x6", 24, dgx) == "hierarchical:4x6"
-    assert on_machines("ring", 24, dgx) == "ring"
-    with pytest.raises(
-        ValueError, match="13 ranks are 8 on each and 5 on the last; write 8 ranks, or a grid, for"
-    ):
-        on_machines("hierarchical", 13, dgx)
+    assert on_machines("hierarchical", (8, 8, 8)) == "hierarchical:3x8"
+    assert on_machines("ring_2d", (8, 8)) == "ring_2d:2x8"
+    assert on_machines("ring_2d", (7, 6)) == "ring_2d"
+    assert on_machines("hierarchical", (8,)) == on_machines("hierarchical", (1,) * 24) == "hierarchical"
+    assert on_machines("hierarchical:4x6", (8, 8, 8)) == "hierarchical:4x6"
+    assert on_machines("ring", (8, 8, 8)) == "ring"
+    with pytest.raises(ValueError, match="needs as many ranks on every machine"):
+        on_machines("hierarchical", (7, 6))
 
 
 def test_auto_weighs_the_hierarchical_algorithm_where_there_are_machines() -> None:

@@ -1,6 +1,7 @@
 """What ``--cluster`` means to NCCL: a machine that it knows, how many, and which figures are changed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from topologies.catalogue import settings as settings_of
 from topologies.catalogue import split
 from topologies.disk import regular
 from topologies.graph import name_of
+from topologies.importers import importer
+from topologies.recipe import DUMP, original, recipe_of
 from topologies.refitting import FABRICS, parted
 from topologies.structure import Machines
 from topologies.units import parse_rate
@@ -38,12 +41,12 @@ MAX_RANKS_PER_GPU = 64
 def is_machine(cluster: "str | Topology") -> bool:
     """Whether NCCL's model knows the machines: by name, or by what a file or a graph tells of them."""
     if not isinstance(cluster, str):
-        return _is_derived(cluster)
+        return _named(cluster) is not None or _is_derived(cluster)
     name = split(cluster)[0]
     if name in SYSTEMS or described.is_file(name) or _is_shown(Path(name)):
         return True
     try:
-        return (name in MAKERS or _is_yaml(name)) and _is_derived(load(name, ranks=1, nodes=1))
+        return (name in MAKERS or _is_drawn(name)) and is_machine(load(name, ranks=1, nodes=1))
     except ValueError:  # what cannot be read is refused where it has to be
         return False
 
@@ -57,17 +60,26 @@ def _is_derived(graph: Topology) -> bool:
     return True
 
 
-def _is_yaml(name: str) -> bool:
-    return name.endswith((".yaml", ".yml"))
+def _is_drawn(name: str) -> bool:
+    """Whether a file is in YAML, by its ending or because nothing that NCCL or nvidia-smi writes is in it."""
+    if name.endswith((".yaml", ".yml")):
+        return True
+    with suppress(ValueError):
+        text = _text(Path(name)) if Path(name).is_file() else ""
+        return bool(text) and file_kind(text) is None and importer(text) is None
+    return False
 
 
 def _is_shown(path: Path) -> bool:
     """Whether NCCL or nvidia-smi wrote the file; what cannot be read is refused where it has to be."""
     try:
-        text = _text(path)
-        return file_kind(text) is not None and not is_amds(text)
+        return _is_of_nvidia(_text(path))
     except ValueError:
         return False
+
+
+def _is_of_nvidia(text: str) -> bool:
+    return file_kind(text) is not None and not is_amds(text)
 
 
 def system_in_use(cluster: "str | Topology", values: Mapping[str, Any]) -> System:
@@ -81,25 +93,30 @@ def communicator_of(
     ranks: int | None,
     settings: Settings,
     graph_file: Path | None = None,
+    *,
+    packed: bool = False,
 ) -> Communicator | None:
     """The communicator of a cluster, ``None`` where a single rank is left alone.
 
     ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
-    over as few as hold them. A ``graph_file`` is NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
+    over as few as hold them where it counts none or they are ``packed``. A ``graph_file`` is
+    NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
     name, system, nodes, graph = _machines(cluster, values, ranks)
-    if nodes is None:
-        nodes = -(-(ranks or 1) // system.ranks)
-    gpus, rest = divmod(nodes * system.ranks if ranks is None else ranks, nodes)
-    if rest or not 1 <= gpus <= system.ranks:
+    counted = -(-(ranks or 1) // system.ranks) if nodes is None else nodes
+    count = ranks or counted * system.ranks
+    gpus = min(count, system.ranks) if packed else max(count // counted, 1)
+    nodes, rest = divmod(count, gpus)
+    if rest or gpus > system.ranks or nodes > counted:
         raise ValueError(
-            f"{ranks} ranks on {nodes} {name} with {system.ranks} GPUs each; write as many for every machine"
+            f"{ranks} ranks on {counted} {name} with {system.ranks} GPUs each; write as many for every "
+            "machine"
         )
     if nodes * gpus == 1:
         return None
     found = _with_graphs(system, nodes, gpus, settings, graph_file)
     if graph is None and isinstance(cluster, str) and "fabric" in values and parted(values)[0]:
-        graph = _on_fabric(cluster, nodes, values)
+        graph = _on_fabric(cluster, counted, values)
     drawn = graph is not None and isinstance(graph.graph.get("structure"), Machines)
     return replace(found, network=graph) if drawn else found
 
@@ -154,10 +171,17 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
     ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue
     whose GPUs a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
     """
-    path, rates = Path(name), {key: str(value) for key, value in values.items()}
-    sharing = _count(rates.pop("ranks_per_gpu", "1"))
-    system = _of_file(path, rates.pop("gpus", "")) if path.is_file() else find_system(name)
-    system = replace(system, ranks_per_gpu=sharing)
+    path, rest = Path(name), dict(values)
+    if path.is_file():
+        text = regular(path).read_text(encoding="utf-8", errors="replace")
+        return _changed(_of_text(text, path.stem, name, str(rest.pop("gpus", ""))), rest)
+    return _changed(find_system(name), rest)
+
+
+def _changed(system: System, values: Mapping[str, Any]) -> System:
+    """A machine with other figures, and several ranks on a GPU."""
+    rates = {key: str(value) for key, value in values.items()}
+    system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu", "1")))
     unknown = [key for key in rates if key not in _RATES]
     if unknown:
         raise ValueError(
@@ -179,23 +203,23 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
     return replace(redrawn(system, **figures), name=f"{system.name} with {changed}") if rates else system
 
 
-def _of_file(path: Path, gpus: str) -> System:
-    text = regular(path).read_text(encoding="utf-8", errors="replace")
+def _of_text(text: str, name: str, source: str, gpus: str) -> System:
+    """The machine that NCCL or nvidia-smi wrote of; errors name the ``source``."""
     kind = file_kind(text)
     match kind:
         case "topology":
-            return system_of(text, path.stem, gpus)
+            return system_of(text, name, gpus)
         case "table":
             if gpus:
-                raise ValueError(f"{path}: a table has its GPUs; leave --set gpus={gpus} out")
-            return system_of_table(text, path.stem)
+                raise ValueError(f"{source}: a table has its GPUs; leave --set gpus={gpus} out")
+            return system_of_table(text, name)
         case None:
             raise ValueError(
-                f"{path} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model knows no other"
+                f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model knows no other"
             )
         case _:
             raise ValueError(
-                f"{path} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph"
+                f"{source} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph"
             )
 
 
@@ -212,7 +236,7 @@ def _machines(
     if not isinstance(cluster, str):
         return _of_graph(cluster)
     name, count = split(cluster)
-    if _is_yaml(name):
+    if _is_drawn(name):
         rest = dict(values)
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
         called, system, count, graph = _of_graph(load(cluster, rest))
@@ -223,20 +247,26 @@ def _machines(
 
 
 def _of_graph(graph: Topology) -> tuple[str, System, int, Topology]:
-    """The same of a topology; of what is still a machine's name or file NCCL's model knows more."""
-    known, count = graph.graph.get("file", name_of(graph)), num_machines(graph)
-    if not _is_still(graph, known):
-        return name_of(graph), system_of_graph(graph), count, graph
-    values = graph.graph.get("settings", {})
-    return known, machine(known, parted(values)[2] if "fabric" in values else values), count, graph
+    """The same of a topology; of what is still a machine by name or from a file NCCL's model knows more."""
+    if named := _named(graph):
+        system, values = named
+        system = _changed(system, parted(values)[2] if "fabric" in values else values)
+    else:
+        system = system_of_graph(graph)
+    return name_of(graph), system, num_machines(graph), graph
 
 
-def _is_still(graph: Topology, known: str) -> bool:
-    """Whether the topology is what a machine's name or file says, of which NCCL's model knows more."""
-    if known not in SYSTEMS and not _is_shown(Path(known)):
-        return False
-    original = load(f"{known}:{num_machines(graph)}", graph.graph.get("settings"))
-    return bool(graph.adj == original.adj and graph.nodes == original.nodes)
+def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
+    """The machine, and the settings beside it, that a topology was made of, if it is still the same."""
+    recipe = dict(recipe_of(graph))
+    maker, name, text = (str(recipe.pop(key, "")) for key in ("maker", "name", DUMP))
+    is_known = maker in SYSTEMS or (text and _is_of_nvidia(text))
+    if not is_known or original(graph) is None:
+        return None
+    recipe.pop("nodes", None)
+    if maker in SYSTEMS:
+        return SYSTEMS[maker], recipe
+    return _of_text(text, name, name, str(recipe.pop("gpus", ""))), recipe
 
 
 def _text(path: Path) -> str:

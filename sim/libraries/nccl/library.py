@@ -91,6 +91,7 @@ class Nccl:
         self.network = network
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
+        self.placed = (comm.gpus if comm else 1,) * self.nodes
 
     @property
     def version(self) -> str:

@@ -32,12 +32,12 @@ STEADY = 3
 class DataParallel:
     """The arguments of DistributedDataParallel that change what a step costs, and how the model is trained.
 
-    ``accumulation`` is how many forward and backward passes make a step, all but the last under
-    ``no_sync()``. ``comm_hook`` is one of `COMM_HOOKS`, and ``powersgd`` are the arguments of the one of that
-    name. ``iteration``, counted from 1, chooses the bucket layout, as the first ones have another
-    (`sim.training.ddp.buckets`), and whether PowerSGD has begun; None is any one after all of that.
-    ``set_to_none`` is that of ``zero_grad``, after which gradients are made anew in every step and are
-    views of no bucket.
+    ``accumulation`` is how many forward and backward passes make a step. Each backward reduces gradients, as
+    torch does by itself, or with ``no_sync`` the last alone. ``comm_hook`` is one of `COMM_HOOKS`, and
+    ``powersgd`` are the arguments of the one of that name. ``iteration``, counted from 1, chooses the bucket
+    layout, as the first ones have another (`sim.training.ddp.buckets`), and whether PowerSGD has begun; None
+    is any one after all of that. ``set_to_none`` is that of ``zero_grad``, after which gradients are made
+    anew in every step and are views of no bucket.
     """
 
     bucketing: Bucketing = field(default_factory=Bucketing)
@@ -45,6 +45,7 @@ class DataParallel:
     broadcast_buffers: bool = True
     comm_hook: str | None = None
     accumulation: int = 1
+    no_sync: bool = False
     iteration: int | None = None
     set_to_none: bool = True
     powersgd: PowerSGD = field(default_factory=PowerSGD)

@@ -1,7 +1,7 @@
 """What a step has to do, before any of it happens: its buckets, its collectives, its copies."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sim.collective import ITEMSIZE, Collective
@@ -9,7 +9,8 @@ from sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
 from sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
 from sim.training.ddp.powersgd import Compression, compression
 from sim.training.layers import RankLayer
-from sim.workload.workload import Layer, Tensor, Workload
+from sim.training.modules import workload_of
+from sim.workload.workload import Tensor, Workload
 
 INDEX_DTYPE = "int32"
 """In which DistributedDataParallel counts parameters."""
@@ -147,14 +148,8 @@ def plan_of_layers(
     costs: Costs,
     buffers: tuple[Tensor, ...] = (),
 ) -> StepPlan:
-    """The plan of a stage's layers: each has all its gradients at once, the last parameter's first."""
-    tensors: list[Tensor] = []
-    backward = []
-    for layer in layers:
-        own = range(len(tensors), len(tensors) + len(layer.parameters))
-        tensors += [replace(one, name=f"{layer.name}.{one.name}") for one in layer.parameters]
-        backward.append(Layer(layer.name, tuple(reversed(own))))
-    workload = Workload(name, tuple(tensors), tuple(reversed(backward)), buffers)
+    """The plan of a stage's layers, which it passes as `sim.training.modules.arriving` has them."""
+    workload = workload_of(name, layers, buffers)
     return StepPlan(workload, ranks, ddp, costs, layout(workload, ddp.bucketing, ddp.settled))
 
 

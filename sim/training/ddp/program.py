@@ -32,15 +32,17 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
     def compute(kind: str, name: str, seconds: float) -> None:
         rank.compute(seconds * factor, name, kind)
 
-    sharing.before_forward(0)
-    for number in range(1, job.ddp.accumulation):
-        compute("forward", f"forward {number}, no_sync", workload.forward_s)
-        compute("backward", f"backward {number}, no_sync", workload.backward_s)
-    for layer in reversed(workload.layers):
-        compute("forward", layer.name, layer.forward_s)
-    for number, layer in zip(reversed(range(len(workload.layers))), workload.layers, strict=True):
-        compute("backward", layer.name, layer.backward_s)
-        sharing.after_backward(number, last=True)
+    for left in reversed(range(job.ddp.accumulation)):
+        sharing.before_forward(0)
+        if left and job.ddp.no_sync:
+            compute("forward", f"forward {job.ddp.accumulation - left}, no_sync", workload.forward_s)
+            compute("backward", f"backward {job.ddp.accumulation - left}, no_sync", workload.backward_s)
+            continue
+        for layer in reversed(workload.layers):
+            compute("forward", layer.name, layer.forward_s)
+        for number, layer in zip(reversed(range(len(workload.layers))), workload.layers, strict=True):
+            compute("backward", layer.name, layer.backward_s)
+            sharing.after_backward(number, last=not left)
     sharing.after_step()
     compute("optimizer", "optimizer", job.costs.optimizer_s)
     return RankStep(factor, rank, sharing)

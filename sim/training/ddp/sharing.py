@@ -1,8 +1,9 @@
 """DistributedDataParallel around the passes of a stage: every rank has all of it, and gradients are averaged.
 
-Gradients go into their buckets as the last micro-batch's backward makes them; those before it run under
-``no_sync``. A bucket is launched when it and all before it are full, and waited for when the step's passes
-are over. The delay of a launch, and the cast back of a comm hook, are nobody's units, so they have no lane.
+Gradients go into their buckets as backward makes them: in every one, as torch does by itself, or under
+``no_sync`` in the step's last alone. A bucket is launched when it and all before it are full, and waited for
+when that backward is over. The delay of a launch, and the cast back of a comm hook, are nobody's units, so
+they have no lane.
 
 PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it has the device
 synchronised at their end, so that the host asks for no more of backward before. Gloo has no device; there one
@@ -64,9 +65,9 @@ class Replicated:
             index: number for number, one in enumerate(job.buckets) for index in one.parameters
         }
         self._first = job.workload.arrival[0]
-        self._pending = [len(bucket.parameters) for bucket in job.buckets]
-        self._ready: list[int | None] = [None] * len(job.buckets)
-        self._has_begun = False
+        self._reduced = 0
+        """Backwards whose gradients have been reduced."""
+        self._begin()
 
     @property
     def buckets(self) -> list[Launched]:
@@ -78,20 +79,29 @@ class Replicated:
         """Every collective, in the order that answers have."""
         return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
 
+    def _begin(self) -> None:
+        """Wait for the gradients of another backward."""
+        self._pending = [len(bucket.parameters) for bucket in self.job.buckets]
+        self._ready: list[int | None] = [None] * len(self.job.buckets)
+        self._under_way: list[Chain] = []
+        self._has_begun = False
+
     def before_forward(self, layer: int) -> None:
-        """Before the step's first layer have the buckets and buffers of rank 0."""
+        """Before a first layer whose last backward was reduced have the buckets and buffers of rank 0."""
         if self._has_begun:
             return
         self._has_begun = True
-        for number, collective in enumerate(self.job.rebuild()):
+        for number, collective in enumerate(self.job.rebuild() if not self._reduced else ()):
             self.rebuild.append(self._launch(f"rebuild {number}", collective))
             self._wait(self.rebuild[-1])
+        buffers: list[Launched] = []
         for number, collective in enumerate(self.job.buffers()):
             if number >= BROADCASTS_IN_FLIGHT:
-                self._wait(self.buffers[number - BROADCASTS_IN_FLIGHT])
-            self.buffers.append(self._launch(f"buffers {number}", collective))
-        for launched in self.buffers:
+                self._wait(buffers[number - BROADCASTS_IN_FLIGHT])
+            buffers.append(self._launch(self._named(f"buffers {number}"), collective))
+        for launched in buffers:
             self._wait(launched)
+        self.buffers += buffers
 
     def after_forward(self, layer: int) -> None:
         """Nothing."""
@@ -100,19 +110,34 @@ class Replicated:
         """Nothing."""
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Bring the layer's gradients into their buckets, if this is the step's last backward."""
-        if last and not self.job.delayed:
+        """Bring the layer's gradients into their buckets, if those of this backward are reduced."""
+        if self.job.ddp.no_sync and not last:
+            return
+        if not self.job.delayed:
             self._reduce(self._forward_order[layer].gradients)
+        if layer == 0 and not last:
+            self._finish()
 
     def after_step(self) -> None:
-        """Wait for the buckets, and bring their gradients back."""
+        """Wait for the last backward's buckets, and bring their gradients back."""
+        self._finish()
+
+    def _finish(self) -> None:
+        """Have a backward's gradients back from their buckets."""
         if self.job.delayed:
             self._reduce(self.job.workload.arrival)
-        for number, chain in enumerate(self.chains):
-            self._wait_until(f"bucket {number}", chain.finish)
-            self._copy(f"bucket {number} to gradients", self.job.out_of_bucket_s(self.job.buckets[number]))
-        for launched in self.usage:
-            self._wait(launched)
+        for number, chain in enumerate(self._under_way):
+            name = self._named(f"bucket {number}")
+            self._wait_until(name, chain.finish)
+            self._copy(f"{name} to gradients", self.job.out_of_bucket_s(self.job.buckets[number]))
+        if self.job.usage():
+            self._wait(self.usage[-1])
+        self._reduced += 1
+        self._begin()
+
+    def _named(self, name: str) -> str:
+        """The name of what belongs to this backward, where it is not the first that is reduced."""
+        return f"{name}, backward {self._reduced}" if self._reduced else name
 
     def _reduce(self, gradients: Sequence[int]) -> None:
         """Bring gradients into their buckets, and launch the buckets whose turn it is."""
@@ -135,14 +160,15 @@ class Replicated:
     def _launch_buckets(self) -> None:
         """Launch buckets in strict order, as far as they are full."""
         job = self.job
-        while len(self.chains) < len(job.buckets) and not self._pending[len(self.chains)]:
-            number = len(self.chains)
-            self.chains.append(self._chain(number))
+        while len(self._under_way) < len(job.buckets) and not self._pending[len(self._under_way)]:
+            number = len(self._under_way)
+            self._under_way.append(self._chain(number))
+            self.chains.append(self._under_way[-1])
             if job.ddp.compresses and self._group.library == "nccl":
-                self._wait_until(f"bucket {number}", self.chains[number].finish)
+                self._wait_until(self._named(f"bucket {number}"), self.chains[-1].finish)
             usage = job.usage()
-            if len(self.chains) == len(job.buckets) and usage:
-                self.usage.append(self._launch("used parameters 0", usage))
+            if len(self._under_way) == len(job.buckets) and usage:
+                self.usage.append(self._launch(self._named("used parameters 0"), usage))
 
     def _chain(self, number: int) -> Chain:
         """Ask for a bucket's collectives; one of PowerSGD's that has nothing to sum moves nothing."""
@@ -151,7 +177,7 @@ class Replicated:
         launched: list[Launched] = []
         asked = place = self._last
         for part in self.job.parts(bucket):
-            name, asked = f"bucket {number}{part.name}", place
+            name, asked = self._named(f"bucket {number}{part.name}"), place
             if part.collective.nbytes or not self.job.ddp.compresses:
                 one = self._launch(name, part.collective, part.after_s, place)
                 one.ready = one.launch if launched else self._ready[number]

@@ -105,14 +105,16 @@ def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> Traini
     slowest = max(range(len(paces)), key=lambda index: paces[index].slowdown)
     own = paces[slowest]
     passes = accumulation * (workload.forward_s + workload.backward_s)
-    copy_s = (
+    reduced = 1 if job.ddp.no_sync else accumulation
+    copy_s = reduced * (
         sum(job.into_bucket_s(index) for index in workload.arrival)
         + sum(job.pack_s(bucket) for bucket in job.buckets)
         + sum(job.out_of_bucket_s(bucket) for bucket in job.buckets)
     )
     first_step = _first(made).sharing
     runs = [_run(number, made, simulation) for number in range(len(first_step.launched))]
-    hidden_s = job.costs.launch_s * len(runs) + sum(job.after_s(bucket) for bucket in job.buckets)
+    unpack_s = reduced * sum(job.after_s(bucket) for bucket in job.buckets)
+    hidden_s = job.costs.launch_s * len(runs) + unpack_s
     count, first = len(first_step.buckets), len(first_step.rebuild) + len(first_step.buffers)
     return TrainingStep(
         workload=workload.name,

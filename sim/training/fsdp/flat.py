@@ -61,7 +61,7 @@ class FlatPolicy:
     forward_prefetch: bool = False
     limit_all_gathers: bool = True
     use_orig_params: bool = False
-    no_sync: bool = True
+    no_sync: bool = False
     param_dtype: str | None = None
     reduce_dtype: str | None = None
     memory_bandwidth: float = inf

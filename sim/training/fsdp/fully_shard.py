@@ -193,7 +193,7 @@ class FullyShard:
         held.over = True
         if not self._defers and (last or self._policy.reshard_after_backward):
             self._gathers.give_back(held)
-        if not self._defers and (last or self._policy.sync_every_micro_batch):
+        if not self._defers and (last or not self._policy.no_sync):
             self._reductions.reduce(held)
         else:
             self._reductions.accumulate(held)

@@ -21,11 +21,11 @@ class FullyShardPolicy:
 
     ``reshard_of`` says it for units by name where they differ from ``reshard_after_forward``.
     ``forward_prefetch`` and ``backward_prefetch`` name units that are gathered as soon as one has what it
-    needs itself; without, backward gathers one ahead. ``sync_every_micro_batch`` reduces after each
-    backward and not the last alone; with ``reshard_after_backward`` False parameters stay whole between
-    micro-batches. ``separate_reduce_scatter`` gives reduce-scatters a communicator of their own, and
-    ``max_input_buffers`` of them may be pending before backward waits. Parameters are dealt out along
-    ``shard`` dimensions of the mesh, and their shards are summed along ``replicate``.
+    needs itself; without, backward gathers one ahead. Each backward is reduced, or with ``no_sync``
+    (``set_requires_gradient_sync(False)``) the last alone; with ``reshard_after_backward`` False parameters
+    stay whole between micro-batches. ``separate_reduce_scatter`` gives reduce-scatters a communicator of
+    their own, and ``max_input_buffers`` of them may be pending before backward waits. Parameters are dealt
+    out along ``shard`` dimensions of the mesh, and their shards are summed along ``replicate``.
     """
 
     reshard_after_forward: Reshard = None
@@ -34,7 +34,7 @@ class FullyShardPolicy:
     reduce_dtype: str | None = None
     forward_prefetch: Mapping[str, Sequence[str]] = field(default_factory=dict)
     backward_prefetch: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    sync_every_micro_batch: bool = False
+    no_sync: bool = False
     reshard_after_backward: bool = True
     separate_reduce_scatter: bool = False
     max_input_buffers: int = 1

@@ -68,12 +68,13 @@ def _words(layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"sequence_parallel": True}
     if layout.micro_batch > 1:
         yield {"micro_batch": layout.micro_batch // 2}
-    if layout.strategy in FSDP and not layout.syncs_each:
-        yield {"syncs_each": True}
+    if layout.strategy in FSDP and layout.no_sync and layout.pipeline == 1:
+        yield {"no_sync": False}
     for checkpointing in CHECKPOINTING[CHECKPOINTING.index(layout.checkpointing) + 1 :]:
         yield {"checkpointing": checkpointing}
     if layout.strategy in LIGHTER:
-        yield {"strategy": LIGHTER[layout.strategy], "shard": None}
+        apart = {"overlap_grad_reduce": False, "overlap_param_gather": False}
+        yield {"strategy": LIGHTER[layout.strategy], "shard": None, **apart}
     if layout.strategy in EXPERT_STRATEGIES:
         for times in (2, 4, 8):
             yield {"expert": layout.expert * times}

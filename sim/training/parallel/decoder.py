@@ -1,7 +1,8 @@
 """A decoder as parts that a layout cuts: by tensor parallelism within layers, and by the pipeline between."""
 
 from sim.training.context import ContextParallel
-from sim.training.layout import Layout, LayoutError
+from sim.training.layout import FUSING, Layout, LayoutError
+from sim.training.modules import workload_of
 from sim.training.parallel.parts import Parts
 from sim.training.tensor import (
     ExpertParallel,
@@ -13,6 +14,7 @@ from sim.training.tensor import (
 )
 from sim.workload.decoder import DECODERS, Decoder
 from sim.workload.devices import Roofline
+from sim.workload.workload import Workload
 
 
 def parts_of_decoder(
@@ -25,9 +27,10 @@ def parts_of_decoder(
     """
     _check_experts(decoder, layout)
     experts = ExpertParallel(degree=layout.expert, imbalance=layout.imbalance, capacity=layout.capacity)
+    is_fused = not layout.async_tensor and (layout.tensor > 1 or layout.strategy in FUSING)
     parallel = TensorParallel(
         degree=layout.tensor, sequence=layout.sequence_parallel,
-        style="dtensor" if layout.async_tensor else "megatron", pull=pull,
+        style="megatron" if is_fused else "dtensor", pull=pull,
     )  # fmt: skip
     layers = rank_layers(
         decoder, roofline, micro_batch=layout.micro_batch, parallel=parallel,
@@ -41,15 +44,25 @@ def parts_of_decoder(
         between //= layout.tensor
     return Parts(
         name=decoder.name,
-        sample=f"sequence of {decoder.sequence} tokens",
+        sample=decoder.sample,
         layers=layers,
         between_nbytes=(between,) * (len(layers) - 1),
         num_parameters=decoder.num_parameters,
         tokens=decoder.sequence,
         model_flops=decoder.training_flops(),
         recomputed_flops=decoder.recomputed_flops(layout.checkpointing),
+        output_nbytes=tokens * decoder.vocabulary * roofline.itemsize,
         tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
     )
+
+
+def decoder_workload(decoder: Decoder, roofline: Roofline, batch: int, dtype: str) -> Workload:
+    """One training step of so many sequences on a GPU that has the whole decoder."""
+    if batch < 1:
+        raise ValueError(f"a batch of {batch}; write 1 or more samples")
+    parts = parts_of_decoder(decoder, Layout(micro_batch=batch), roofline, dtype)
+    layers = [layer.undivided for layer in parts.layers]
+    return workload_of(parts.name, layers, batch=batch, sample=parts.sample)
 
 
 def _check_experts(decoder: Decoder, layout: Layout) -> None:

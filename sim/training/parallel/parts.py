@@ -17,8 +17,9 @@ class Parts:
 
     ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` has a sample,
     if it has tokens; ``model_flops`` are those of forward and backward of one sample on all ranks together,
-    ``recomputed_flops`` what checkpointing does anew, None where nobody knows them. ``tied`` is the
-    embedding where the output product uses it too.
+    ``recomputed_flops`` what checkpointing does anew, None where nobody knows them. ``output_nbytes`` are a
+    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding where the
+    output product uses it too.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Parts:
     recomputed_flops: float = 0.0
     buffers: tuple[Tensor, ...] = ()
     frozen_nbytes: int = 0
+    output_nbytes: int = 0
     tied: Tensor | None = None
 
     def cut(self, stages: int) -> tuple[range, ...]:
@@ -58,9 +60,11 @@ def parts_of(workload: Workload, *, units: bool, model_flops: float | None = Non
     """A workload that no tensor parallelism cuts.
 
     ``units`` has layers of one block, as their names tell it, be one layer, as FSDP wraps them. From layer
-    to layer goes what the later one keeps for backward: its input.
+    to layer goes what the later one keeps for backward: its input. Logits are what the layers behind the last
+    parameters keep.
     """
     forward = workload.layers[::-1]
+    loss = 1 + max((number for number, layer in enumerate(forward) if layer.gradients), default=len(forward))
     runs = [[layer] for layer in forward]
     names = [layer.name for layer in forward]
     if units:
@@ -88,6 +92,7 @@ def parts_of(workload: Workload, *, units: bool, model_flops: float | None = Non
         between_nbytes=tuple(run[0].activation_nbytes for run in runs[1:]),
         num_parameters=workload.num_parameters, buffers=workload.buffers,
         frozen_nbytes=workload.frozen_nbytes, model_flops=model_flops,
+        output_nbytes=sum(layer.activation_nbytes for layer in forward[loss:]),
     )  # fmt: skip
 
 

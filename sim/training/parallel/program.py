@@ -16,20 +16,20 @@ from sim.training.ddp.sharing import Replicated
 from sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
 from sim.training.fsdp import FlatPolicy, FlatShard, FullyShard, FullyShardPolicy, Policy, sharded
 from sim.training.layers import RankLayer
-from sim.training.layout import COPIES, FSDP
+from sim.training.layout import BUCKETS, COPIES, FSDP
 from sim.training.memory import compression_nbytes
 from sim.training.mesh import DATA, Communicators
+from sim.training.modules import arriving, as_modules
 from sim.training.parallel.experts import ShardedApart
 from sim.training.parallel.job import ParallelJob
 from sim.training.pipeline.actions import Table
 from sim.training.pipeline.messages import Messages
 from sim.training.pipeline.program import find_runtime, prepare
-from sim.training.pipeline.runtimes import torch_actions
 from sim.training.rank import RankList
-from sim.training.sharing import Apart, Sharing, Unshared, Updating
+from sim.training.sharing import Apart, Sharing, Unshared, Updating, UpdatingApart
 from sim.training.stage import Stage
 from sim.training.tensor import replicated_parameters
-from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant, as_modules
+from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,10 @@ class Writing:
         self.job = job
         self._communicators = Communicators(job.mesh, job.library, job.workers)
         self._steps: dict[int, RankStep] = {}
-        whose = "megatron" if job.layout.strategy == "distributed_optimizer" else "torch"
+        whose = "torch"
+        if job.layout.strategy == "distributed_optimizer":
+            # overlap_p2p_comm is on where stages are interleaved, and not known elsewhere
+            whose = "megatron-overlap" if job.layout.schedule == "interleaved1f1b" else "megatron"
         self._runtime = find_runtime(whose, "" if job.layout.tables else job.layout.schedule)
         self._tables: tuple[Table, ...] = ()
         if job.mesh.pipeline > 1:
@@ -77,13 +80,13 @@ class Writing:
         blocks = job.library == "gloo" and job.layout.strategy not in COPIES
         made = RankList(rank, self._communicators, blocks=blocks)
         own = job.placement.of(job.mesh.place(rank)["pipeline"])
-        layers = {number: job.layers(number) for number in own}
+        layers = {number: self._layers(number) for number in own}
         stages = {
             number: Stage(
-                made, passed, self._sharing(made, number, passed),
+                made, self._passed(of_stage), self._sharing(made, number, of_stage),
                 f"stage {number}" if job.mesh.pipeline > 1 else "",
             )
-            for number, passed in ((number, self._passed(own)) for number, own in layers.items())
+            for number, of_stage in layers.items()
         }  # fmt: skip
         self._pass(made, stages)
         for stage in stages.values():
@@ -118,16 +121,22 @@ class Writing:
         position = job.mesh.place(rank.rank)["pipeline"]
         self._runtime(Messages(rank, job.placement, job.between_nbytes), stages, self._tables[position])
 
+    def _layers(self, stage: int) -> tuple[RankLayer, ...]:
+        """The layers of a stage; where no experts are dealt out, all are as other parameters."""
+        found = self.job.layers(stage)
+        return found if self.job.mesh.expert > 1 else tuple(layer.undivided for layer in found)
+
     def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
-        """The layers as they are passed: where parameters are gathered by modules, these."""
-        return as_modules(layers) if self.job.layout.strategy == "zero3" else layers
+        """The layers as they are passed: by modules, where parameters are gathered or reduced by them."""
+        if self.job.layout.strategy == "zero3":
+            return as_modules(layers)
+        return arriving(layers) if self.job.layout.strategy in BUCKETS else layers
 
     def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:
         """What data-parallel ranks do about a stage's parameters."""
         job = self.job
         if job.mesh.expert == 1:
-            everything = [replace(one, parameters=(*one.parameters, *one.experts)) for one in layers]
-            return self._sharing_along(rank, stage, everything, DATA)
+            return self._sharing_along(rank, stage, layers, DATA)
         # the experts' gradients are summed among those that have the same
         dense = self._sharing_along(rank, stage, layers, DATA)
         if not any(layer.experts for layer in layers):
@@ -137,6 +146,8 @@ class Writing:
         )
         if isinstance(dense, FullyShard) and isinstance(experts, FullyShard):
             return ShardedApart(dense, experts)
+        if isinstance(dense, Updating) and isinstance(experts, Updating):
+            return UpdatingApart(dense, experts)
         return Apart(dense, experts)
 
     def _sharing_along(
@@ -147,7 +158,7 @@ class Writing:
         if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
             return Unshared()
         if job.layout.strategy == "data_parallel":
-            return Replica(rank, layers, job.parts.buffers, job.costs)
+            return Replica(rank, layers, job.parts.buffers, job.parts.output_nbytes, job.costs)
         if job.layout.strategy == "ddp":
             if job.mesh.degree(*along) == 1:
                 return Unshared()
@@ -159,30 +170,34 @@ class Writing:
                 policy = replace(policy, shard=along)
             found = sharded(
                 rank, layers, policy, inputs_need_gradient=stage > 0 or along != DATA,
-                defers=self._runtime is torch_actions and job.mesh.pipeline > 1,
+                defers=job.mesh.pipeline > 1 and job.layout.strategy != "fsdp1",
             )  # fmt: skip
         else:
-            found = _updating(job, rank, stage, layers)
+            found = _updating(job, rank, stage, layers, along)
         found.hold(job.optimizer)
         return found
 
 
-def _updating(job: ParallelJob, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Updating:
+def _updating(
+    job: ParallelJob, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
+) -> Updating:
     """The strategies that deal the optimizer out, parameters and gradients in the type of products."""
     strategy, bandwidth = job.layout.strategy, job.costs.memory_bandwidth
     if strategy == "zero_redundancy":
         return ZeroRedundant(rank, *_replicated(job, rank, layers, DATA, first=stage == 0))
     dtype = job.precision or next(tensor.dtype for layer in layers for tensor in layer.parameters)
     if strategy == "distributed_optimizer":
-        size = bucket_size(job.mesh.degree(*DATA)) if stage == 0 else None
+        overlaps = job.layout.overlap_grad_reduce
         return DistributedOptimizer(
-            rank, layers, parameters=dtype, bucket_size=size, memory_bandwidth=bandwidth
-        )
+            rank, layers, along=along, parameters=dtype, memory_bandwidth=bandwidth,
+            bucket_size=bucket_size(job.mesh.degree(*DATA)) if overlaps and stage == 0 else None,
+            reduces_early=overlaps, gathers_early=job.layout.overlap_param_gather,
+        )  # fmt: skip
     policy = ZeroPolicy(dtype=dtype, memory_bandwidth=bandwidth)
     if strategy == "hybrid_zero":
         return HybridZero(rank, layers, policy)
     if strategy == "zero3":
-        return DealtOut(rank, layers, policy)
+        return DealtOut(rank, as_modules(layers), policy)
     return ReducedWhole(rank, layers, policy, stage=1 if strategy == "zero1" else 2)
 
 
@@ -192,7 +207,8 @@ def _replicated(
     """DistributedDataParallel around a stage: its plan, and whose it is."""
     buffers = job.parts.buffers if first and along == DATA else ()
     group = rank.communicators.along(rank.rank, *along)
-    return plan_of_layers(job.parts.name, layers, len(group.ranks), job.ddp, job.costs, buffers), group
+    ddp = replace(job.ddp, no_sync=not job.layout.syncs_each)
+    return plan_of_layers(job.parts.name, layers, len(group.ranks), ddp, job.costs, buffers), group
 
 
 def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
@@ -228,16 +244,16 @@ def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
 
 
 def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
-    """Gathers in the type of products, sums in that of the parameters, once a step if not told otherwise."""
+    """Gathers in the type of products, sums in that of the parameters."""
     dtype = next(tensor.dtype for layer in layers for tensor in layer.parameters)
-    bandwidth, each = job.costs.memory_bandwidth, job.layout.syncs_each
+    bandwidth, no_sync = job.costs.memory_bandwidth, not job.layout.syncs_each
     if job.layout.strategy == "fsdp1":
         return FlatPolicy(
-            param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth, no_sync=not each
+            param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth, no_sync=no_sync
         )
     return FullyShardPolicy(
         param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth,
-        sync_every_micro_batch=each,
+        no_sync=no_sync,
     )  # fmt: skip
 
 

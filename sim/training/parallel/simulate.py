@@ -111,6 +111,6 @@ def _check(job: ParallelJob, stages: Iterable[int], stage: StageTime, step_s: fl
     a_pass = sum(seconds_of(layer) for number in stages for layer in job.layers(number))
     bounds = {
         "compute": job.micro_batches * a_pass,
-        "busiest communicator": max(stage.communication_s.values(), default=0.0),
+        "busiest communicator": max(stage.communication_by_s.values(), default=0.0),
     }
     check_time(f"a step of {job.parts.name}", step_s, bounds)

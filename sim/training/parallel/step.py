@@ -24,19 +24,33 @@ class UnderWay(NamedTuple):
 class StageTime:
     """What the ranks of one place along the pipeline did, each of which does the same; ``rank`` is the first.
 
-    ``compute_s`` is the time in which it computed, copies and contention included. ``exposed_s`` is, by
-    dimension, the time in which it waited while its own bytes moved; ``bubble_s`` the time in which it waited
-    and none did. Together they are the step. ``communication_s`` is, by dimension, how long its bytes moved.
+    ``compute_s`` is what it computed as if it were alone, ``contention_s`` what collectives made it longer,
+    ``copy_s`` its copies and casts. ``exposed_by_s`` is, by dimension, the time in which it waited while its
+    own bytes moved; ``bubble_s`` the time in which it waited and none did. Together they are the step.
+    ``communication_s`` is how long its bytes moved, ``communication_by_s`` those of each dimension.
     """
 
     rank: int
     ranks: int
     layers: tuple[str, ...]
     compute_s: float
-    exposed_s: Mapping[str, float]
+    contention_s: float
+    copy_s: float
+    exposed_by_s: Mapping[str, float]
     bubble_s: float
-    communication_s: Mapping[str, float]
+    communication_s: float
+    communication_by_s: Mapping[str, float]
     peak: Peak
+
+    @property
+    def busy_s(self) -> float:
+        """The time in which it did not wait."""
+        return self.compute_s + self.contention_s + self.copy_s
+
+    @property
+    def exposed_s(self) -> float:
+        """The time in which it waited while its own bytes moved."""
+        return sum(self.exposed_by_s.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +94,16 @@ class ParallelStep:
         return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
 
     @property
-    def exposed_s(self) -> dict[str, float]:
-        """Exposed communication by dimension, on average over the stages."""
+    def exposed_s(self) -> float:
+        """Exposed communication, on average over the stages."""
+        return sum(self.exposed_by_s.values())
+
+    @property
+    def exposed_by_s(self) -> dict[str, float]:
+        """The same by dimension."""
         return {
-            name: sum(stage.exposed_s.get(name, 0.0) for stage in self.stages) / len(self.stages)
-            for name in dict.fromkeys(name for stage in self.stages for name in stage.exposed_s)
+            name: sum(stage.exposed_by_s.get(name, 0.0) for stage in self.stages) / len(self.stages)
+            for name in dict.fromkeys(name for stage in self.stages for name in stage.exposed_by_s)
         }
 
     @property
@@ -116,18 +135,22 @@ def stage_time(
                 bubble += seconds
             else:
                 exposed[dimension] = exposed.get(dimension, 0.0) + seconds
-    computes = [
-        (simulation.begin[index][place], simulation.end[index][place])
-        for place, operation in enumerate(simulation.operations(index))
-        if operation.lane == STREAM and isinstance(operation.action, Compute)
-    ]
+    alone = {"copy": 0.0, "": 0.0}
+    busy = 0.0
+    for place, operation in enumerate(simulation.operations(index)):
+        if operation.lane == STREAM and isinstance(operation.action, Compute):
+            alone["copy" if operation.category == "copy" else ""] += operation.action.seconds
+            busy += simulation.end[index][place] - simulation.begin[index][place]
     return StageTime(
         rank,
         mesh.ranks // mesh.pipeline,
         layers,
-        sum(end - begin for begin, end in computes),
+        alone[""],
+        max(busy - alone["copy"] - alone[""], 0.0),
+        alone["copy"],
         exposed,
         bubble,
+        length(union((one.start, one.end) for one in moves)),
         {
             name: length(union((one.start, one.end) for one in moves if one.dimension == name))
             for name in dict.fromkeys(one.dimension for one in moves)

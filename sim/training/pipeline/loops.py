@@ -33,7 +33,11 @@ def looped_bfs(placement: Placement, micro_batches: int, rank: int) -> list[Slot
 
 
 def one_forward_one_backward(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """As few forwards ahead as keep all ranks at work, then one of each in turn (Narayanan et al. 2019)."""
+    """As few forwards ahead as keep all ranks at work, then one of each in turn (Narayanan et al. 2019).
+
+    With fewer micro-batches than ranks the first ranks have all forwards ahead, as Megatron-LM has them
+    (forward_backward_pipelining_without_interleaving); torch's class refuses to begin.
+    """
     passes = [(rank, number) for number in range(micro_batches)]
     return [*_alternate(passes, passes, placement.ranks - 1 - rank)]
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
 from sim.training.pipeline.lowering import met, received, sent
 from sim.training.pipeline.messages import SENDS, Messages
-from sim.training.pipeline.passes import Passes, computed
+from sim.training.pipeline.passes import Passes, alternates, computed
 from sim.training.stage import Stage
 
 
@@ -17,13 +17,14 @@ def megatron_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table)
     """1F1B: each exchange is a batch on the pipeline's communicator, and waited for at once."""
     passes = Passes(stages, table)
     actions = computed(table)
+    fuses = alternates(actions, messages.placement.ranks - 1 - messages.position)
     if actions:
         messages.wait(messages.batch(received(actions[0], messages.placement)))
     for action, following in pairwise([*actions, None]):
         assert action
         passes.take(action)
         needed = received(following, messages.placement) if following else []
-        if following and following.kind is not action.kind:
+        if fuses and following and following.kind is not action.kind:
             messages.wait(messages.batch([*sent(action, messages.placement), *needed]))
         else:
             messages.wait(messages.batch(sent(action, messages.placement)))

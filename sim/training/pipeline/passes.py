@@ -1,7 +1,7 @@
 """The stages of one rank of a pipeline, as its actions have micro-batches pass them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from sim.training.pipeline.actions import COMPUTES, ENDS, Action, Kind, Table, singles
@@ -67,6 +67,15 @@ class Passes:
             sharing.reshard()
         elif kind is Kind.REDUCE_GRAD:
             sharing.reduce()
+
+
+def alternates(actions: Sequence[Action], hops: int) -> bool:
+    """Whether a rank of 1F1B, so many hops before the last, has a forward after its first backward.
+
+    Then it and the next rank send to each other at once. Otherwise the next one, which has its last forward
+    to do before it has a gradient to send, receives and sends by itself, and so does this one.
+    """
+    return hops < sum(action.kind is Kind.FORWARD for action in actions)
 
 
 def computed(table: Table) -> list[Action]:

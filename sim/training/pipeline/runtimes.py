@@ -10,7 +10,7 @@ from itertools import pairwise
 from sim.training.pipeline.actions import Action, Kind, Table, singles
 from sim.training.pipeline.lowering import received, sent
 from sim.training.pipeline.messages import SENDS, Messages
-from sim.training.pipeline.passes import Passes, computed
+from sim.training.pipeline.passes import Passes, alternates, computed
 from sim.training.stage import Stage
 
 Runtime = Callable[[Messages, Mapping[int, Stage], Table], None]
@@ -83,6 +83,7 @@ def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) ->
     """
     passes = Passes(stages, table)
     actions = computed(table)
+    fuses = alternates(actions, messages.placement.ranks - 1 - messages.position)
     under_way: list[int] = []
     if actions:
         messages.wait(messages.one_by_one(received(actions[0], messages.placement)))
@@ -91,7 +92,7 @@ def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) ->
         passes.take(action)
         messages.wait(under_way)
         needed = received(following, messages.placement) if following else []
-        if following and following.kind is not action.kind:
+        if fuses and following and following.kind is not action.kind:
             messages.wait(messages.mixed_batch([*sent(action, messages.placement), *needed]))
             under_way = []
         else:

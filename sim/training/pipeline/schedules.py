@@ -29,7 +29,7 @@ class Schedule:
 
 SCHEDULES = {
     "gpipe": Schedule(order=loops.gpipe),
-    "1f1b": Schedule(order=loops.one_forward_one_backward, least=1),
+    "1f1b": Schedule(order=loops.one_forward_one_backward),
     "interleaved1f1b": Schedule(order=loops.interleaved, stages_a_rank=None, grouped=True),
     "looped_bfs": Schedule(order=loops.looped_bfs, stages_a_rank=None),
     "zb-h1": Schedule(order=loops.zero_bubble, grouped=True, steps=True),

@@ -7,7 +7,6 @@ from sim.training.search.bounds import Bounds
 from sim.training.search.search import (
     IMPOSSIBLE,
     SLOWER,
-    TOO_LARGE,
     Candidate,
     Found,
     Pruned,
@@ -18,7 +17,6 @@ from sim.training.search.search import (
 __all__ = [
     "IMPOSSIBLE",
     "SLOWER",
-    "TOO_LARGE",
     "Bounds",
     "Candidate",
     "Found",

@@ -187,10 +187,10 @@ class Bounds:
         if job.mesh.degree(*DATA) == 1:
             return passed + update_s
         if job.layout.strategy == "ddp":
-            # the stage that ends last is summed from its last micro-batch's backward on
+            # the stage that ends last is summed from a micro-batch's backward on, of each or the last
             longest = max(cost.backward for cost in own)
             reduced_s = min(self._all_reduce_s(job, cost.nbytes) for cost in own)
-            return max(passed, passed - longest + reduced_s) + update_s
+            return passed + _reduces(job) * max(0.0, reduced_s - longest) + update_s
         return max(passed, self._shared_s(job, own)) + update_s
 
     def _all_reduce_s(self, job: ParallelJob, nbytes: int) -> float:
@@ -209,15 +209,23 @@ class Bounds:
             return 0.0
         time = self._time(job.mesh, job.dealt)
         nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
-        gathers, gathered = 1, nbytes
-        if job.mesh.pipeline == 1 or layout.schedule in ("gpipe", "1f1b"):
+        parts = [(1, nbytes)]
+        if job.mesh.pipeline == 1 or layout.strategy == "fsdp1":
             # for each micro-batch all of it, and for its backward what was given back
-            gathers, gathered = job.micro_batches, nbytes + wrapped
-        gathered = _computed_nbytes(job, gathered)
-        reduces = job.micro_batches if layout.syncs_each else 1
-        return gathers * time(Collective("all_gather", ranks, gathered)) + reduces * time(
-            Collective("reduce_scatter", ranks, nbytes)
+            parts = [(job.micro_batches, nbytes + wrapped)]
+        elif layout.schedule in ("gpipe", "1f1b"):
+            # backward gives nothing back, so after each forward what it gave is gathered once
+            parts.append((job.micro_batches, wrapped))
+        gathers_s = sum(
+            times * time(Collective("all_gather", ranks, _computed_nbytes(job, gathered)))
+            for times, gathered in parts
         )
+        return gathers_s + _reduces(job) * time(Collective("reduce_scatter", ranks, nbytes))
+
+
+def _reduces(job: ParallelJob) -> int:
+    """How often the gradients of a step are reduced."""
+    return job.micro_batches if job.layout.syncs_each else 1
 
 
 def _together(costs: Sequence[StageCost]) -> StageCost:
@@ -288,6 +296,6 @@ def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> in
     sums = sum(cost.nbytes for cost, summed in zip(costs, moment.summed, strict=True) if summed)
     if job.layout.strategy == "fsdp1":
         sums = _computed_nbytes(job, sums)
-    if job.mesh.pipeline > 1 and job.layout.schedule not in ("gpipe", "1f1b"):
+    if job.mesh.pipeline > 1:
         return backward + sums
     return max(backward, whole + sums) if moment.last else backward + sums

@@ -15,12 +15,12 @@ from sim.program.libraries import Libraries
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.simulate import play_parallel
 from sim.training.parallel.step import ParallelStep
+from sim.training.room import FITS, Room
 from sim.training.search.bounds import Bounds
 
 IMPOSSIBLE = "cannot be"
-TOO_LARGE = "does not fit"
 SLOWER = "slower"
-"""Why a layout is left out."""
+"""Why a layout is left out, where its room is not why."""
 
 NOISE = 1e-9
 """By which share a bound may be above a time because of rounding."""
@@ -80,27 +80,27 @@ class Stage(NamedTuple):
 def search(
     candidates: Iterable[Candidate],
     libraries: Libraries,
-    memory: int,
+    room: Room,
     *,
     top: int = 5,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Searched:
-    """The ``top`` quickest layouts of those whose ranks hold ``memory`` bytes at the most.
+    """The ``top`` quickest layouts of those that surely fit into the ``room``.
 
     ``tell`` is told how far it is. Control-C ends it with what is known so far.
     """
     found = Searched()
-    _Search(found, libraries, memory, top, tell).run(candidates)
+    _Search(found, libraries, room, top, tell).run(candidates)
     return found
 
 
 class _Search:
     def __init__(
-        self, searched: Searched, libraries: Libraries, memory: int, top: int, tell: Callable[[str], None]
+        self, searched: Searched, libraries: Libraries, room: Room, top: int, tell: Callable[[str], None]
     ) -> None:
         self._searched = searched
         self._libraries = libraries
-        self._memory = memory
+        self._room = room
         self._top = top
         self._tell = tell
         self._bounds = Bounds(libraries)
@@ -126,7 +126,7 @@ class _Search:
         except ValueError as error:
             self._leave_out(candidate.name, IMPOSSIBLE, str(error))
             return
-        if nbytes > self._memory:
+        if self._room.verdict(nbytes) != FITS:
             self._too_large(candidate.name, nbytes, "at least ")
             return
         self._jobs[number] = candidate.name, job
@@ -165,7 +165,7 @@ class _Search:
             self._leave_out(name, IMPOSSIBLE, str(error))
             return
         nbytes = max(peak.nbytes for peak in played.peaks)
-        if nbytes > self._memory:
+        if self._room.verdict(nbytes) != FITS:
             self._too_large(name, nbytes, "")
             return
         one = Found(name, job, played.step_s, nbytes)
@@ -177,8 +177,8 @@ class _Search:
         del searched.found[self._top :]
 
     def _too_large(self, name: str, nbytes: int, word: str) -> None:
-        reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {self._memory / 2**30:.2f}"
-        self._leave_out(name, TOO_LARGE, reason, nbytes=nbytes)
+        reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {self._room.usable / 2**30:.2f}"
+        self._leave_out(name, self._room.verdict(nbytes), reason, nbytes=nbytes)
 
     def _leave_out(
         self, name: str, kind: str, reason: str, *, step_s: float | None = None, nbytes: int | None = None

@@ -80,10 +80,19 @@ class Product(NamedTuple):
     outputs: int
     cut: str = "columns"
 
-    def parameters(self, dtype: str, *, bias: bool) -> tuple[Tensor, ...]:
-        """Weight and, where there is one, bias, which is whole on each rank if the weight is cut by rows."""
-        weight = Tensor(f"{self.name}.weight", self.inputs * self.outputs, dtype, rows=self.outputs)
+    def parameters(self, dtype: str, *, bias: bool, by_input: bool = False) -> tuple[Tensor, ...]:
+        """Weight and, where there is one, bias, which is whole on each rank if the weight is cut by rows.
+
+        A weight has a row for each output, or ``by_input`` for each input, as transformers' ``Conv1D``.
+        """
+        rows = self.inputs if by_input else self.outputs
+        weight = Tensor(f"{self.name}.weight", self.inputs * self.outputs, dtype, rows=rows)
         return (weight, Tensor(f"{self.name}.bias", self.outputs, dtype)) if bias else (weight,)
+
+    @property
+    def arrival(self) -> tuple[str, ...]:
+        """Names of its tensors in the order in which autograd finishes their gradients."""
+        return f"{self.name}.bias", f"{self.name}.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +231,7 @@ class Cut:
             Product("key", width, self.key_value),
             Product("value", width, self.key_value),
         )
-        if self.parallel.style == "megatron":
+        if self.parallel.style == "megatron" or self.decoder.positions:
             before = (Product("query_key_value", width, self.query + 2 * self.key_value),)
         return before, Product("output", self.query, width, "rows")
 

@@ -70,8 +70,9 @@ class Mixture:
 
     def parameters(self, dtype: str) -> tuple[Tensor, ...]:
         """What every rank has: the router, and the experts that all tokens pass."""
-        tensors = self._router.parameters(dtype, bias=False)
-        return tensors + tuple(tensor for one in self._shared for tensor in one.parameters(dtype, bias=False))
+        bias = (Tensor("router.correction", self._experts.count, dtype),) if self._experts.biased else ()
+        shared = (tensor for one in self._shared for tensor in one.parameters(dtype, bias=False))
+        return (*self._router.parameters(dtype, bias=False), *bias, *shared)
 
     def experts(self, dtype: str) -> tuple[Tensor, ...]:
         """The rank's own experts, each product's of all of them as one tensor.
@@ -133,6 +134,23 @@ class Mixture:
         """The rest of it; Megatron gathers the shared experts' input anew."""
         again = self.costs.gather(overlaps=True) if self._shared else ()
         return merged([*again, Work(self._products_s + self._shared_s + self._router_s)])
+
+    @property
+    def arrival(self) -> list[tuple[tuple[str, ...], float]]:
+        """The parameters of products as backward finishes their gradients, each time with its seconds."""
+        up, down = self._products
+        ordering = self._ordering_s(self._tokens)
+        found = [
+            (("experts.down.weight",), self.costs.between(3) + ordering + self._inner_ordering_s
+             + 2 * self._expert_s(down)),
+            (("experts.gate_up.weight",), 2 * self._activation_s + 2 * self._expert_s(up)
+             + self._inner_ordering_s),
+            (("router.correction", "router.weight"), ordering + 2 * self._router_s),
+        ]  # fmt: skip
+        for one in reversed(self._shared):
+            between = 2 * self._shared_activation_s if one.cut == "columns" else 0.0
+            found.append((one.arrival, between + 2 * self.costs.product(one)))
+        return found
 
     def _back(self, directions: int) -> Pass:
         costs = self.costs
@@ -204,13 +222,14 @@ class Mixture:
     @property
     def _products_s(self) -> float:
         """Seconds of the experts' products, in any of their directions."""
+        return sum(map(self._expert_s, self._products))
+
+    def _expert_s(self, one: Product) -> float:
+        """Seconds of one of the products of all experts."""
         count, got = self._experts.count // self.parallel.degree, self._got
-        return sum(
-            self.costs.roofline.seconds(
-                2.0 * got * one.inputs * one.outputs,
-                got * (one.inputs + one.outputs) + count * one.inputs * one.outputs,
-            )
-            for one in self._products
+        return self.costs.roofline.seconds(
+            2.0 * got * one.inputs * one.outputs,
+            got * (one.inputs + one.outputs) + count * one.inputs * one.outputs,
         )
 
     @property

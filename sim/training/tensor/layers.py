@@ -86,8 +86,8 @@ def replicated_parameters(layers: tuple[RankLayer, ...]) -> tuple[Tensor, ...]:
     )
 
 
-_COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "query_down.weight",
-           "key_value_down.weight"}  # fmt: skip
+_COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "router.correction",
+           "query_down.weight", "key_value_down.weight"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,10 @@ class _Making:
         )  # fmt: skip
 
     def _parameters(self, *products: Product) -> tuple[Tensor, ...]:
-        bias = self.cut.decoder.biases
-        return tuple(tensor for one in products for tensor in one.parameters(self._dtype, bias=bias))
+        bias, by_input = self.cut.decoder.biases, bool(self.cut.decoder.positions)
+        return tuple(
+            tensor for one in products for tensor in one.parameters(self._dtype, bias=bias, by_input=by_input)
+        )
 
     def _feed_forward(self, number: int) -> tuple[Branch | Mixture, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """What stands beside attention in a layer: its passes, parameters, and those of its experts."""
@@ -154,15 +156,14 @@ class _Making:
         }
         inside = feed_forward.kept_nbytes if isinstance(feed_forward, Mixture) else None
         kept, recomputed = replace(self._kept, experts=inside).kept(self.numerics.checkpointing)
+        attends = (*self._parameters(*before, after), *narrow)
+        norms = tuple(self.cut.norm(name, self._dtype) for name in ("attention_norm", "feed_forward_norm"))
+        tensors = (*attends, *parameters, *norms[0], *norms[1])
+        if self.cut.decoder.positions:
+            tensors = (*norms[0], *attends, *norms[1], *parameters)
         return RankLayer(
             name=f"layer {number}",
-            parameters=(
-                *self._parameters(*before, after),
-                *narrow,
-                *parameters,
-                *self.cut.norm("attention_norm", self._dtype),
-                *self.cut.norm("feed_forward_norm", self._dtype),
-            ),
+            parameters=tensors,
             forward=forward,
             backward=merged([*feed_forward.backward, *attention.backward]),
             input_gradient=merged([*feed_forward.input_gradient, *attention.input_gradient]),
@@ -172,7 +173,14 @@ class _Making:
             recomputed_nbytes=recomputed,
             experts=experts,
             exchanged_nbytes=proper.buffers_nbytes,
+            arrival=_shares(
+                [*feed_forward.arrival, self._arrival(norms[1]), *attention.arrival, self._arrival(norms[0])]
+            ),
         )
+
+    def _arrival(self, norm: tuple[Tensor, ...]) -> tuple[tuple[str, ...], float]:
+        """A norm's tensors, in the order in which autograd finishes their gradients, and its seconds."""
+        return tuple(tensor.name for tensor in norm), self._costs.between(4)
 
     @property
     def _attention(self) -> Attention:
@@ -232,9 +240,10 @@ class _Making:
         columns = Columns(self._costs, (product,))
         loss_s = self.roofline.seconds(0.0, 2.0 * self._tokens * cut.vocabulary)
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
+        norm = cut.norm("norm", self._dtype)
         return RankLayer(
             name="head",
-            parameters=(*cut.norm("norm", self._dtype), *weight),
+            parameters=(*norm, *weight),
             forward=merged([*columns.forward, *self._loss_exchanges(), Work(loss_s)]),
             backward=merged([Work(2 * loss_s), *columns.backward]),
             input_gradient=merged([Work(2 * loss_s), *columns.input_gradient]),
@@ -246,6 +255,7 @@ class _Making:
             ),
             kept_nbytes=self._kept.head,
             wrapped=False,
+            arrival=_shares([(product.arrival, 2 * loss_s + 2 * columns.seconds), self._arrival(norm)]),
         )
 
     def _loss_exchanges(self) -> Pass:
@@ -257,3 +267,9 @@ class _Making:
             nbytes = self._tokens * self.cut.vocabulary * parallel.degree * self.roofline.itemsize
             return (exchange(parallel.degree, "all_gather", nbytes, DTYPES[self.roofline.itemsize]),)
         return (exchange(parallel.degree, "all_reduce", 4 * self._tokens, "float32"),) * 3
+
+
+def _shares(finished: list[tuple[tuple[str, ...], float]]) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """What backward finishes one after another, with seconds as shares of all."""
+    total = sum(seconds for _, seconds in finished)
+    return tuple((names, seconds / total) for names, seconds in finished)

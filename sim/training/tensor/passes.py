@@ -189,6 +189,16 @@ class Branch:
         )
 
     @property
+    def arrival(self) -> list[tuple[tuple[str, ...], float]]:
+        """The parameters of products as backward finishes their gradients, each time with its seconds."""
+        costs = self.columns.costs
+        core = sum(part.seconds for part in self.core_backward if isinstance(part, Work))
+        first = costs.between(3) + 2 * costs.product(self.row)
+        columns = [(one.arrival, 2 * costs.product(one)) for one in reversed(self.columns.products)]
+        (names, seconds), *others = columns
+        return [(self.row.arrival, first), (names, core + seconds), *others]
+
+    @property
     def weight_gradient(self) -> Pass:
         """The rest of it; Megatron gathers the columns' input anew."""
         costs = self.columns.costs

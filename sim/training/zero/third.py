@@ -31,7 +31,7 @@ MOST_REDUCES = 2
 
 
 class DealtOut:
-    """A `Sharing` by ZeRO stage 3, of layers that are modules (`sim.training.zero.modules`).
+    """A `Sharing` by ZeRO stage 3, of layers that are modules (`sim.training.modules`).
 
     All parameters of a module are gathered by one collective; those of several modules that are gathered
     ahead at once are, too, and copied apart. Small parameters are never released.

@@ -119,7 +119,7 @@ def test_one_gpu_has_nothing_to_exchange() -> None:
     [
         ({"tp": 2}, "one process that copies a whole model; leave --tp and --pp out"),
         ({"pp": 2}, "one process that copies a whole model"),
-        ({"sync_each": True}, "--sync-each is FSDP's and the strategy is data_parallel"),
+        ({"no_sync": True}, "and FSDP have, and --strategy is data_parallel; leave it out"),
         ({"shard": 2}, "--shard is hsdp's"),
     ],
 )

@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.libraries import nccl
 from sim.libraries.nccl.library import LAUNCH_S, Nccl
@@ -91,7 +93,7 @@ def test_an_early_bucket_waits_for_its_turn() -> None:
 
 
 def test_no_sync_reduces_the_same_bytes_once() -> None:
-    once, thrice = run(), run(DataParallel(accumulation=3))
+    once, thrice = run(), run(DataParallel(accumulation=3, no_sync=True))
     assert sizes(once) == sizes(thrice)
     assert thrice.samples == 3 * once.samples == 3 * 8 * 4
     assert thrice.step_s == pytest.approx(once.step_s + 2 * (FORWARD_S + BACKWARD_S))
@@ -99,11 +101,36 @@ def test_no_sync_reduces_the_same_bytes_once() -> None:
 
 def test_buffers_are_broadcast_before_forward_and_once_a_step() -> None:
     work = replace(SIXTEEN_LINEARS, buffers=(Tensor("mean", MIB), Tensor("count", 1, "int64")))
-    quiet = run(workload=work, job=DataParallel(broadcast_buffers=False, accumulation=2))
-    step = run(workload=work, job=DataParallel(accumulation=2))
+    quiet = run(workload=work, job=DataParallel(broadcast_buffers=False, accumulation=2, no_sync=True))
+    step = run(workload=work, job=DataParallel(accumulation=2, no_sync=True))
     assert [(o.kind, o.nbytes) for o in step.others] == [("broadcast", 4 * MIB), ("broadcast", 8)]
     assert quiet.others == ()
     assert step.step_s == pytest.approx(quiet.step_s + step.others[-1].end_s)
+
+
+@given(st.integers(1, 4), st.booleans(), st.booleans(), st.sampled_from([None, 25.0, 1.0]))
+@settings(deadline=None, max_examples=30)
+def test_unless_told_otherwise_a_step_is_its_passes_one_after_another(
+    passes: int, unused: bool, views: bool, cap: float | None
+) -> None:
+    """Each backward reduces all gradients and ends when they are there, as torch has it without no_sync."""
+    work = replace(SIXTEEN_LINEARS, buffers=(Tensor("mean", MIB),))
+    bucketing = Bucketing(cap, find_unused_parameters=unused)
+    one, many = (
+        run(
+            DataParallel(bucketing=bucketing, gradient_as_bucket_view=views, accumulation=count),
+            Costs(memory_bandwidth=1e12, contention=0.1, launch_s=1e-5), workload=work,
+        )
+        for count in (1, passes)
+    )  # fmt: skip
+    assert many.step_s == pytest.approx(passes * one.step_s)
+    assert sizes(many) == passes * sizes(one)
+    assert many.copy_s == pytest.approx(passes * one.copy_s)
+    assert len(many.others) == passes * len(one.others)
+    assert len({run.name for run in (*many.buckets, *many.others)}) == passes * len(
+        (*one.buckets, *one.others)
+    )
+    assert many.samples == passes * one.samples
 
 
 def test_at_most_two_chunks_of_buffers_are_on_their_way() -> None:

@@ -10,11 +10,13 @@ from sim.training.ddp.job import Costs, DataParallel
 from sim.training.ddp.simulate import simulate_step
 from sim.training.groups import ProcessGroup, TimedGroup, process_group
 from sim.training.memory import OPTIMIZERS, find_optimizer, memory
+from sim.training.parallel.decoder import decoder_workload
 from sim.training.scaling import recommended_cap, share_of
 from sim.training.step import TrainingStep
 from sim.workload.architecture import workload
+from sim.workload.decoder import Decoder
 from sim.workload.devices import device
-from sim.workload.models import architecture
+from sim.workload.models import find_model
 from sim.workload.workload import Layer, Tensor, Workload
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
@@ -48,7 +50,11 @@ def test_a_bucket_sweep_over_thousands_of_gpus_takes_seconds(
     model: str, machine: str, gpu: str, nodes: int, batch: int
 ) -> None:
     began = time.process_time()
-    work = workload(architecture(model), device(gpu), batch, "bfloat16")
+    found = find_model(model)
+    if isinstance(found, Decoder):
+        work = decoder_workload(found, device(gpu).roofline("bfloat16"), batch, "float32")
+    else:
+        work = workload(found, device(gpu), batch, "bfloat16")
     many = process_group(Nccl(nccl.communicator(machine, nodes)))
     sweep = sweep_buckets(work, many, CAPS, costs=Costs(contention=0.1, memory_bandwidth=2e12))
     assert time.process_time() - began < 20

@@ -15,13 +15,14 @@ from sim.training.layers import Exchange, RankLayer, Work
 from sim.training.layout import Layout, LayoutError
 from sim.training.memory import find_optimizer
 from sim.training.mesh import Communicators, Mesh
+from sim.training.modules import as_modules
 from sim.training.parallel.advice import changes
 from sim.training.parallel.decoder import parts_of_decoder
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.program import Writing
 from sim.training.rank import RankList
 from sim.training.stage import Stage
-from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, as_modules
+from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy
 from sim.training.zero.partition import dealt, most
 from sim.workload.decoder import DECODERS, Decoder
 from sim.workload.devices import device
@@ -173,8 +174,22 @@ def test_small_parameters_are_gathered_once_after_the_step() -> None:
     ]  # fmt: skip
 
 
-def test_megatron_has_several_buckets_on_the_first_stage_alone() -> None:
+def test_megatron_exchanges_all_at_once_unless_told_to_overlap() -> None:
+    """One reduce-scatter behind all passes and one all-gather behind the optimizer, on every stage."""
     writing = job("distributed_optimizer", decoder=replace(SMALL, layers=16), pipeline=2)
+    for rank in (0, 4):
+        operations = list(writing.operations(rank))
+        kinds = [one.category for one in operations]
+        assert (kinds.count("reduce_scatter"), kinds.count("all_gather")) == (1, 1)
+        last = max(place for place, kind in enumerate(kinds) if kind in ("forward", "backward"))
+        assert last < kinds.index("reduce_scatter") < kinds.index("optimizer") < kinds.index("all_gather")
+
+
+def test_megatron_has_several_buckets_on_the_first_stage_alone() -> None:
+    writing = job(
+        "distributed_optimizer", decoder=replace(SMALL, layers=16), pipeline=2, overlap_grad_reduce=True,
+        overlap_param_gather=True,
+    )  # fmt: skip
     first, second = (
         Counter(kind for kind, _ in calls(list(writing.operations(number)))) for number in (0, 4)
     )
@@ -222,7 +237,7 @@ def test_who_owns_nothing_broadcasts_nothing() -> None:
 def test_zero_redundancy_broadcasts_each_tensor_and_sums_as_ddp_does() -> None:
     ours, ddp = sent(job("zero_redundancy")), sent(job("ddp"))
     assert ours["all_reduce"] == ddp["all_reduce"]
-    assert ours["broadcast"] == ddp["all_reduce"]
+    assert ours["broadcast"] * job("ddp").job.micro_batches == ddp["all_reduce"]
     kinds = Counter(kind for kind, _ in calls(list(job("zero_redundancy").operations(0))))
     tensors = sum(len(layer.parameters) for layer in job("ddp").job.layers(0))
     assert kinds["broadcast"] == tensors
@@ -304,7 +319,7 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
         ),
         ({"strategy": "zero_redundancy", "tensor": 2}, "knows none that are cut; leave --tp out"),
         ({"strategy": "zero1", "shard": 2}, "--shard is hsdp's and hybrid_zero's"),
-        ({"strategy": "zero3", "syncs_each": True}, "--sync-each is FSDP's and the strategy is zero3"),
+        ({"strategy": "zero3", "no_sync": True}, "and FSDP have, and --strategy is zero3; leave it out"),
         ({"strategy": "zero_offload"}, "'zero_offload' keeps parameters or optimizers in the host's memory"),
         ({"strategy": "zero_infinity"}, "write --strategy zero3 or fsdp"),
         ({"strategy": "fsdp_cpu_offload"}, "is not simulated"),

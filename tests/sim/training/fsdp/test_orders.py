@@ -23,7 +23,9 @@ POLICIES = {
     "ends wrapped, head kept whole": (
         language_model(ends=True), FullyShardPolicy(reshard_of={"head": False}), Mesh(shard=2), 1,
     ),
-    "two micro-batches, the first not summed": (language_model(), FullyShardPolicy(), Mesh(shard=2), 2),
+    "two micro-batches, the first not summed": (
+        language_model(), FullyShardPolicy(no_sync=True), Mesh(shard=2), 2,
+    ),
     "HSDP 2x2": (language_model(), FullyShardPolicy(), Mesh(shard=2, replicate=2), 1),
     "blocks kept whole": (
         language_model(), FullyShardPolicy(reshard_after_forward=False), Mesh(shard=2), 1,
@@ -110,7 +112,7 @@ def predicted(ranks: int, case: dict[str, object]) -> list[list[object]]:
         reshard_of=of | ({"head": False} if ends else {}),  # type: ignore[arg-type]
         param_dtype=case.get("param_dtype"),  # type: ignore[arg-type]
         reduce_dtype=case.get("reduce_dtype"),  # type: ignore[arg-type]
-        sync_every_micro_batch=bool(case.get("sync")),
+        no_sync=not case.get("sync"),
         reshard_after_backward=bool(case.get("reshard_after_backward", True)),
         forward_prefetch=forward if case.get("forward_prefetch") else {},
         backward_prefetch=backward if case.get("backward_prefetch") else {},

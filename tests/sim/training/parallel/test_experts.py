@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,7 +95,7 @@ def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, vir
     assert len(set(roles(program))) == 2
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "distributed_optimizer"])
 def test_ranks_that_share_sequences_deal_experts_out_too(strategy: str) -> None:
     made = job(Layout(strategy=strategy, context=4, expert=2, clips=True), 8)
     assert check(Writing(made).program()).verdict == PROVED
@@ -138,9 +139,24 @@ def test_without_expert_parallelism_experts_are_as_all_else(strategy: str) -> No
     assert made.own_nbytes(made.parts.layers) == pytest.approx(nbytes / made.mesh.shard, abs=2)
 
 
+def test_zero_3_holds_and_gathers_each_expert_once() -> None:
+    made = job(Layout(strategy="zero3"), 8)
+    (stage,) = simulated(made).stages
+    small = sum(one.count for layer in made.parts.layers for one in layer.parameters if one.count <= 100_000)
+    count = sum(layer.nbytes for layer in made.parts.layers) // 4
+    assert stage.peak.pools["optimizer"] <= 12 * (count + 8) / 8
+    gathered = sum(
+        one.action.collective.nbytes
+        for one in Writing(made).operations(0)
+        if isinstance(one.action, Call) and one.action.collective.kind == "all_gather"
+    )
+    # twice a micro-batch what is not small, in bfloat16, and once small parts
+    assert gathered <= 2 * made.micro_batches * 2 * (count - small) + 2 * count
+
+
 @pytest.mark.parametrize("expert", [1, 2, 4, 8])
 def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) -> None:
-    made = job(Layout(expert=expert), 8)
+    made = job(Layout(expert=expert, no_sync=True), 8)
     found = summed(made)
     layers = made.parts.layers
     experts = sum(layer.expert_nbytes for layer in layers)
@@ -157,7 +173,7 @@ def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) 
 
 
 def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
-    made = job(Layout(strategy="fsdp", expert=4), 8)
+    made = job(Layout(strategy="fsdp", expert=4, no_sync=True), 8)
     found = summed(made)
     experts = sum(layer.expert_nbytes for layer in made.parts.layers)
     assert found["reduce_scatter", (0, 4)] == experts
@@ -183,13 +199,13 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
     even, uneven = (simulated(job(Layout(expert=4, imbalance=by), 8)) for by in (1.0, 2.0))
     for step in (even, uneven):
         (stage,) = step.stages
-        parts = stage.compute_s + sum(stage.exposed_s.values()) + stage.bubble_s
+        parts = stage.busy_s + stage.exposed_s + stage.bubble_s
         assert parts == pytest.approx(step.step_s)
-    assert {"expert", "replicate"} <= set(even.exposed_s)
+    assert {"expert", "replicate"} <= set(even.exposed_by_s)
     assert uneven.step_s > even.step_s
-    assert uneven.exposed_s["expert"] > even.exposed_s["expert"]
+    assert uneven.exposed_by_s["expert"] > even.exposed_by_s["expert"]
     told, padded = (
-        simulated(job(Layout(expert=4, capacity=capacity), 8)).exposed_s for capacity in (None, 1.0)
+        simulated(job(Layout(expert=4, capacity=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
     )
     assert padded["expert"] <= told["expert"]
 
@@ -241,3 +257,45 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
             parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"--tp 2 has each rank send its own .* add --sequence-parallel"):
         parts_of_decoder(MIXTURE, Layout(tensor=2), GPU.roofline("bfloat16"), "float32")
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ({"expert": 2}, 8), ({"expert": 8}, 8), ({"expert": 4, "context": 2}, 16), ({"expert": 1}, 8),
+        ({"expert": 2, "tensor": 2, "sequence_parallel": True, "pipeline": 2}, 16),
+        ({"expert": 2, "pipeline": 2, "virtual": 2, "schedule": "interleaved1f1b", "clips": True}, 8),
+    ],
+)  # fmt: skip
+def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(
+    words: dict[str, Any], ranks: int
+) -> None:
+    """Megatron-LM's groups: dense gradients over all data-parallel ranks, experts' over those with the same.
+
+    A rank holds 2 bytes of each of its parameters, 4 of its gradient and its part of 12 of optimizer.
+    """
+    made = job(Layout(strategy="distributed_optimizer", **words), ranks, 4)
+    assert check(Writing(made).program()).verdict == PROVED
+    pieces, rank = made.mesh.degree(*DATA), 0
+    step = Writing(made).step(rank)
+    layers = [layer for stage in step.stages.values() for layer in stage.layers]
+    experts = sum(layer.expert_nbytes for layer in layers) // 4
+    dense = sum(layer.nbytes for layer in layers) // 4 - experts
+    if made.mesh.expert == 1:
+        dense, experts = dense + experts, 0
+    own = {"parameters": 2 * (dense + experts), "gradients": 4 * (dense + experts)}
+    own["optimizer"] = 12 * dense // pieces + 12 * experts // made.mesh.expert_data
+    taken: Counter[str] = Counter()
+    for operation in step.rank.operations:
+        for pool, nbytes in operation.memory:
+            taken[pool] += max(nbytes, 0)
+    padding = 12 * 128 * pieces * len(step.stages) * 2
+    for pool, nbytes in own.items():
+        assert nbytes <= taken[pool] <= nbytes + padding, pool
+    scattered = {group: nbytes for (kind, group), nbytes in summed(made).items() if kind == "reduce_scatter"}
+    parts = [(made.mesh.together(rank, *DATA), dense)]
+    if made.mesh.expert_data > 1 and experts:
+        parts.append((made.mesh.together(rank, "expert_data"), experts))
+    for group, elements in parts:
+        assert 4 * elements <= scattered.pop(group) <= 4 * elements + padding
+    assert set(scattered) <= {made.mesh.together(rank, "tensor")}

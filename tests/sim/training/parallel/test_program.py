@@ -17,7 +17,7 @@ from sim.training.fsdp import FullyShard
 from sim.training.groups import process_group
 from sim.training.layout import Layout
 from sim.training.memory import find_optimizer, memory
-from sim.training.parallel.decoder import parts_of_decoder
+from sim.training.parallel.decoder import decoder_workload, parts_of_decoder
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.parts import Parts, parts_of, seconds_of
 from sim.training.parallel.program import Writing
@@ -27,7 +27,7 @@ from sim.training.pipeline.passes import Commanded
 from sim.workload.architecture import workload
 from sim.workload.decoder import Decoder
 from sim.workload.devices import device
-from sim.workload.models import architecture
+from sim.workload.models import find_model
 
 GPU = device("a100")
 SMALL = Decoder(
@@ -99,15 +99,25 @@ def test_all_that_is_taken_is_given_back(strategy: str) -> None:
 @pytest.mark.parametrize(
     ("library", "cluster", "ranks"), [("nccl", "dgx-a100:2", 16), ("ideal", "star:4", 4)]
 )
-@pytest.mark.parametrize(("model", "accumulation"), [("resnet50", 1), ("bert-base", 3)])
+@pytest.mark.parametrize(
+    ("model", "accumulation"),
+    [("resnet50", 1), ("bert-base", 3), ("gpt2", 1), ("llama3-8b", 2), ("mixtral-8x7b", 1)],
+)
 def test_ddp_by_a_layout_is_the_step_of_before(
     library: str, cluster: str, ranks: int, model: str, accumulation: int
 ) -> None:
-    work = workload(architecture(model), GPU, 8)
+    found_model = find_model(model)
+    if isinstance(found_model, Decoder):
+        pace = GPU.roofline("bfloat16")
+        work = decoder_workload(found_model, pace, 8, "float32")
+        parts = parts_of_decoder(found_model, Layout(micro_batch=8), pace, "float32")
+    else:
+        work = workload(found_model, GPU, 8)
+        parts = parts_of(work, units=False)
     libraries = Libraries(library, cluster, {}, ranks)
     optimizer = find_optimizer("adam")
     costs = Costs(memory_bandwidth=GPU.streaming, spread=0.02, contention=0.1)
-    made = job(Layout(micro_batch=8), ranks, 8 * accumulation, parts_of(work, units=False), costs=costs)
+    made = job(Layout(micro_batch=8), ranks, 8 * accumulation, parts, costs=costs)
     found = simulate_parallel(made, libraries)
     before = simulate_step(
         work, process_group(libraries.of(tuple(range(ranks)))), DataParallel(accumulation=accumulation),
@@ -116,8 +126,43 @@ def test_ddp_by_a_layout_is_the_step_of_before(
     assert found.step_s == pytest.approx(before.step_s, rel=1e-12)
     assert found.samples == before.samples
     assert found.peak_nbytes == memory(work, DataParallel(), optimizer).total
-    exposed = sum(found.stages[0].exposed_s.values())
-    assert exposed == pytest.approx(before.exposed_s, abs=1e-12)
+    (stage,) = found.stages
+    for name in ("compute_s", "contention_s", "copy_s", "communication_s", "exposed_s"):
+        assert getattr(stage, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-12)
+
+
+def reduced(made: ParallelJob) -> int:
+    """Bytes of gradients that a rank has reduced in a step, whole ones."""
+    return sum(
+        operation.action.collective.nbytes
+        for operation in Writing(made).operations(0)
+        if isinstance(operation.action, Call)
+        and operation.action.collective.kind in ("reduce_scatter", "all_reduce")
+    )
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp1", "hsdp", "zero_redundancy"])
+@pytest.mark.parametrize("micro_batches", [1, 2, 5])
+def test_torch_reduces_in_every_backward_unless_told_otherwise(strategy: str, micro_batches: int) -> None:
+    """Under no_sync once a step; and what is unreduced is then all gradients, else a layer's or two."""
+    layout = Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None)
+    each, once = (job(replace(layout, no_sync=no_sync), 4, micro_batches) for no_sync in (False, True))
+    one = job(layout, 4, 1)
+    assert reduced(each) == micro_batches * reduced(one)
+    assert reduced(once) == reduced(one)
+    assert check(Writing(each).program()).verdict == PROVED
+    pools = [simulated(made).stages[0].peak.pools.get("unreduced gradients", 0) for made in (each, once, one)]
+    assert pools[0] <= pools[2]
+    if "fsdp" in strategy and micro_batches > 1:
+        assert pools[1] > pools[0]
+
+
+@pytest.mark.parametrize(("schedule", "virtual"), PIPELINES)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_torchs_pipelines_reduce_once_a_step(strategy: str, schedule: str, virtual: int) -> None:
+    layout = Layout(strategy=strategy, pipeline=2, schedule=schedule, virtual=virtual)
+    made = [job(replace(layout, no_sync=no_sync), 4, batch) for no_sync in (False, True) for batch in (4, 8)]
+    assert len({reduced(one) for one in made}) == 1
 
 
 def test_one_rank_alone_computes_and_steps() -> None:
@@ -187,12 +232,12 @@ def test_a_stage_computes_waits_or_stands_still_all_the_time(layout: Layout, dat
         for own in map(made.placement.of, range(layout.pipeline))
     ]
     for stage, least in zip(found.stages, computed, strict=True):
-        parts = stage.compute_s + stage.bubble_s + sum(stage.exposed_s.values())
+        parts = stage.busy_s + stage.bubble_s + stage.exposed_s
         assert parts == pytest.approx(found.step_s, rel=1e-9)
-        assert stage.compute_s >= least * (1 - 1e-9)
-        assert found.step_s >= max(stage.communication_s.values(), default=0.0)
-        for name, seconds in stage.exposed_s.items():
-            assert seconds <= stage.communication_s[name] + 1e-12
+        assert stage.busy_s >= least * (1 - 1e-9)
+        assert found.step_s >= stage.communication_s
+        for name, seconds in stage.exposed_by_s.items():
+            assert seconds <= stage.communication_by_s[name] + 1e-12
     assert found.step_s >= max(computed)
     assert 0 <= found.bubble_share < 1
 
@@ -228,8 +273,8 @@ def test_what_is_sent_by_each_strategy() -> None:
                 collective = operation.action.collective
                 calls[collective.kind] = calls.get(collective.kind, 0) + collective.nbytes
         sent[strategy] = calls
-    assert sent["ddp"] == {"all_reduce": nbytes}
-    assert sent["fsdp"]["reduce_scatter"] == nbytes
+    assert sent["ddp"] == {"all_reduce": 2 * nbytes}
+    assert sent["fsdp"]["reduce_scatter"] == 2 * nbytes
     # in bfloat16, forward and backward of two micro-batches, but for the root, which backward finds whole
     assert 3 * nbytes // 2 <= sent["fsdp"]["all_gather"] <= 4 * nbytes // 2
 

@@ -214,6 +214,24 @@ def test_megatron_refuses_fewer_micro_batches_than_ranks(whose):
     assert check(program("interleaved1f1b", 4, 1, 3, whose)).verdict == PROVED
 
 
+@pytest.mark.parametrize("library", ["nccl", "gloo"])
+@pytest.mark.parametrize("whose", ["torch", "megatron"])
+@given(ranks=st.integers(2, 9), micro_batches=st.integers(1, 9), message_s=st.floats(0.0, 0.5))
+@settings(deadline=None, max_examples=25)
+def test_1f1b_ends_with_any_number_of_micro_batches(whose, library, ranks, micro_batches, message_s):
+    """It ends, in no less than the micro-batches need to pass all ranks there and back, and keeps no more."""
+    made = program("1f1b", ranks, 1, micro_batches, whose, library=library)
+    assert check(made).verdict == PROVED
+    assert [peak(made, rank) for rank in range(ranks)] == [
+        min(ranks - rank, micro_batches) for rank in range(ranks)
+    ]
+    took = max(rank_ends(made, message_s))
+    least = 3 * (micro_batches + ranks - 1) + 2 * (ranks - 1) * message_s
+    assert took >= least - 1e-9
+    if not message_s:
+        assert took == pytest.approx(least)
+
+
 class Told(Unshared):
     """A sharing that a pipeline says when, and that writes down what it is told."""
 

@@ -49,9 +49,10 @@ def made_or_refused(schedule, ranks, stages_a_rank, micro_batches, group=None):
 def test_every_table_is_torchs():
     assert len(GOLDEN) == 72
     for row in GOLDEN:
-        if "refused" in row:
+        if "refused" in row and row["schedule"] != "1f1b":
             with pytest.raises(ValueError, match="needs"):
                 tables(*named(row))
+        if "refused" in row:
             continue
         if row["schedule"] not in ("gpipe", "1f1b"):
             assert [words(order) for order in orders(*named(row))] == row["tables"]
@@ -64,7 +65,8 @@ def test_every_table_is_torchs():
 
 @pytest.mark.parametrize("schedule", CLASSES)
 @pytest.mark.parametrize(
-    ("ranks", "stages_a_rank", "micro_batches"), [(1, 2, 3), (2, 2, 6), (3, 2, 7), (5, 2, 12), (4, 3, 9)]
+    ("ranks", "stages_a_rank", "micro_batches"),
+    [(1, 2, 3), (2, 2, 6), (3, 2, 7), (5, 2, 12), (4, 3, 9), (4, 2, 3), (5, 3, 1), (8, 2, 5)],
 )
 def test_the_installed_torch_has_the_same_tables(schedule, ranks, stages_a_rank, micro_batches):
     stages = [
@@ -89,9 +91,13 @@ def test_the_installed_torch_has_the_same_tables(schedule, ranks, stages_a_rank,
     ]
 
 
+@pytest.mark.parametrize("micro_batches", [5, 3, 2, 1])
 @pytest.mark.parametrize(("name", "schedule"), [("ScheduleGPipe", "gpipe"), ("Schedule1F1B", "1f1b")])
-def test_the_installed_torch_computes_in_the_same_order_with_one_stage(name, schedule, monkeypatch):
-    ranks, micro_batches = 3, 5
+def test_the_installed_torch_computes_in_the_same_order_with_one_stage(
+    name, schedule, micro_batches, monkeypatch
+):
+    """1F1B's class refuses fewer micro-batches than stages at first; the rules of its steps know them."""
+    ranks = 3
     for rank, table in enumerate(tables(schedule, ranks, 1, micro_batches)):
         done = []
         stage = SimpleNamespace(
@@ -101,7 +107,8 @@ def test_the_installed_torch_computes_in_the_same_order_with_one_stage(name, sch
             forward_one_chunk=lambda number, *_, done=done, rank=rank, **__: done.append(f"{rank}F{number}"),
             backward_one_chunk=lambda number, *_, done=done, rank=rank, **__: done.append(f"{rank}B{number}"),
         )  # fmt: skip
-        theirs = getattr(of_torch, name)(stage, micro_batches)
+        theirs = getattr(of_torch, name)(stage, max(ranks, micro_batches))
+        monkeypatch.setattr(theirs, "_n_microbatches", micro_batches)
         monkeypatch.setattr(theirs, "_initialize_stage", lambda *_: None)
         theirs._step_microbatches([()] * micro_batches, [{}] * micro_batches)
         assert done == words(table).split()
@@ -110,7 +117,6 @@ def test_the_installed_torch_computes_in_the_same_order_with_one_stage(name, sch
 @pytest.mark.parametrize(
     ("schedule", "ranks", "stages_a_rank", "micro_batches", "fits"),
     [
-        ("1f1b", 4, 1, 3, "4"),
         ("dualpipev", 4, 2, 7, "8"),
         ("interleaved1f1b", 4, 2, 9, "10"),
         ("zb-h1", 4, 1, 11, "10 or 12"),

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from real.model.find import Training
-from ringside.laid_out import LaidOut, LayoutWords, laid_out
 from ringside.searched import _job, find_layouts
 from ringside.space import Budget, layouts, spelled
 from sim.program.libraries import Libraries
@@ -15,8 +13,11 @@ from sim.training.layout import Layout
 from sim.training.parallel.job import ParallelJob
 from sim.training.parallel.simulate import play_parallel, simulate_parallel
 from sim.training.parallel.step import ParallelStep
-from sim.training.search import SLOWER, TOO_LARGE, Bounds, Candidate, search
+from sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
+from sim.training.search import SLOWER, Bounds, Candidate, search
 from sim.workload.devices import device
+from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from validation.questions.training import Training
 
 MODEL = "gpt2:256"
 EVERY = 19
@@ -34,6 +35,8 @@ def what(libraries: Libraries) -> LaidOut:
 
 
 BUDGET = Budget(ranks=8, machine=8, samples=32, layers=12)
+
+VERDICTS = (FITS, TIGHT, TOO_LARGE)
 
 
 def jobs(what: LaidOut, budget: Budget = BUDGET) -> Iterator[tuple[str, ParallelJob]]:
@@ -92,15 +95,15 @@ def test_words_that_are_said_alone_have_bounds_too(
 
 def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, libraries: Libraries) -> None:
     some = list(jobs(what))[::29]
-    memory = 2 << 30
-    found = search([Candidate(name, lambda job=job: job) for name, job in some], libraries, memory, top=4)
+    room = Room(3 << 30, 1 << 30)
+    found = search([Candidate(name, lambda job=job: job) for name, job in some], libraries, room, top=4)
     steps: dict[str, ParallelStep] = {}
     for name, job in some:
         try:
             steps[name] = simulate_parallel(job, libraries)
         except ValueError:
             continue
-    fitting = {name: step.step_s for name, step in steps.items() if step.peak_nbytes <= memory}
+    fitting = {name: step.step_s for name, step in steps.items() if room.margin(step.peak_nbytes) >= 0}
     assert len(fitting) < len(steps)
     ranked = sorted(fitting.values())[:4]
     assert [one.step_s for one in found.found] == ranked
@@ -110,8 +113,8 @@ def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, 
     left_out = {one.name: one for one in found.pruned}
     assert {one.name for one in found.found} | set(left_out) == {name for name, _ in some}
     for name, one in left_out.items():
-        if one.kind == TOO_LARGE:
-            assert steps[name].peak_nbytes > memory
+        if one.kind in (TIGHT, TOO_LARGE):
+            assert VERDICTS.index(room.verdict(steps[name].peak_nbytes)) >= VERDICTS.index(one.kind)
         elif one.kind == SLOWER:
             assert steps[name].step_s >= ranked[-1]
 
@@ -126,7 +129,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: 
 
     some = list(jobs(what))[::29]
     candidates = [Candidate(name, partial(lambda job: job, job)) for name, job in some]
-    found = search(candidates, libraries, 80 << 30, top=4, tell=tell)
+    found = search(candidates, libraries, Room(80 << 30, 0), top=4, tell=tell)
     assert len(found.found) == 2
     assert found.best is not None
     assert len(found.found) + len(found.pruned) + len(found.left) == len(some)
@@ -147,7 +150,8 @@ def test_nothing_that_does_not_fit_is_ever_found(libraries: Libraries) -> None:
     reserve = gpu.memory - (1 << 30)
     found = find_layouts(Training(model=MODEL), gpu, libraries, {}, global_batch=8, reserve=reserve)
     assert all(one.peak_nbytes <= 1 << 30 for one in found.searched.found)
-    assert any(one.kind == TOO_LARGE for one in found.searched.pruned)
+    assert any(one.kind == TIGHT for one in found.searched.pruned)
+    assert find_layouts(Training(model=MODEL), gpu, libraries, {"tp": 8}, global_batch=8).room == room_of(gpu)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Whether a GPU holds what a training allocates: it fits, it is tight, or it does not fit.
+
+A GPU has less room than memory. The CUDA context is there before anything else, NCCL takes buffers for each
+communicator, the allocator loses what falls between its blocks, and a training holds more than is counted
+here, such as workspaces. The reserve is for all of these; an allocation that reaches into it may run or not.
+"""
+
+from dataclasses import dataclass
+
+from sim.workload.devices import MIB, Device
+
+FITS, TIGHT, TOO_LARGE = "fits", "tight", "does not fit"
+"""The verdicts."""
+
+CONTEXT = 300 * MIB
+"""Bytes that a process takes before it allocates anything (pytorch/pytorch#107667)."""
+
+ONE_COMMUNICATOR = 1_600_000_000
+"""Bytes of a GPU with one of NCCL's communicators after an all-reduce (NVIDIA/nccl#864)."""
+
+SOME_COMMUNICATORS = CONTEXT + 3 * 688 * MIB
+"""A context, and three communicators on A100 (NVIDIA/nccl#964)."""
+
+ALL_CHANNELS = 4_340_000_000
+"""Bytes of one of eight H100 after its first all-to-all, torch's tensors not counted (NVIDIA/nccl#1685)."""
+
+BESIDE = {
+    **dict.fromkeys(("a100", "a100-40gb"), SOME_COMMUNICATORS),
+    **dict.fromkeys(("h100", "h200", "b200", "mi300x"), ALL_CHANNELS),
+}
+"""What the context and NCCL take, by GPU; `ONE_COMMUNICATOR` of all others."""
+
+SLACK = 0.075
+"""What the allocator holds over what is allocated, at most: 0.7 to 7.5 %, 2.9 in the median, of 48 ranks of
+six trainings on 8 B200 (max_memory_reserved over max_memory_allocated; MooreThreads/SimuMax)."""
+
+UNCOUNTED = 0.12
+"""What is allocated over what is counted here, at most: 2.9 % in the median of the four dense ones of these
+trainings, 12 % in the worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a training has of a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
+
+    memory: int
+    reserve: int
+
+    @property
+    def usable(self) -> int:
+        """Bytes up to which an allocation surely fits."""
+        return self.memory - self.reserve
+
+    def margin(self, nbytes: int) -> int:
+        """Bytes that are left beside an allocation and the reserve, below 0 where there are too few."""
+        return self.usable - nbytes
+
+    def verdict(self, nbytes: int) -> str:
+        """`FITS`, `TIGHT` where the reserve would be needed, or `TOO_LARGE` where even that is too little."""
+        if nbytes <= self.usable:
+            return FITS
+        return TIGHT if nbytes <= self.memory - min(CONTEXT, self.reserve) else TOO_LARGE
+
+
+def room_of(gpu: Device, reserve: int | None = None) -> Room:
+    """The room of a GPU; without a ``reserve`` what its driver, NCCL and the allocator are known to need."""
+    if reserve is None:
+        allocated = gpu.memory - BESIDE.get(gpu.name, ONE_COMMUNICATOR)
+        reserve = gpu.memory - int(allocated / ((1 + SLACK) * (1 + UNCOUNTED)))
+    if not 0 <= reserve < gpu.memory:
+        raise ValueError(f"a reserve of {reserve} of a GPU's {gpu.memory} bytes; write fewer")
+    return Room(gpu.memory, reserve)

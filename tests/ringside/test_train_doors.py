@@ -1,0 +1,183 @@
+"""An option of ``train`` that is given as what it is anyway changes nothing, to the last bit, at any door."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+import ringside
+from ringside.commands.train import command
+from sim.libraries.find import default_library, find_library
+from sim.program.libraries import Libraries
+from sim.training.ddp.usual import SPREAD, contention
+from sim.training.layout import AT_ONCE, STRATEGIES, ULYSSES_STRATEGIES
+from sim.training.mesh import DATA
+from sim.training.room import room_of
+from sim.workload.decoder import Decoder
+from sim.workload.devices import device, device_of
+from validation.questions.laid_out import LayoutWords
+from validation.questions.training import Training, batch_of, find_model, reached, sized_workload
+
+QUESTIONS = 3
+"""Random ones of each strategy that are answered."""
+
+MODELS = (
+    "gpt2",
+    "gpt2:64",
+    "gpt2-medium:128",
+    "llama3-8b:128",
+    "mixtral-8x7b:64",
+    "bert-base:64",
+    "resnet50:64",
+)
+CLUSTERS = ("dgx-a100:1", "dgx-a100:2", "dgx-h100:2", "star:8")
+
+Words = dict[str, Any]
+Train = Callable[[Words], Any]
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Train:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command)
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: Words) -> Any:
+        options = [
+            part
+            for name, value in words.items()
+            if value is not False or name == "clip"
+            for part in (
+                f"--{'no-' if value is False else ''}{name.replace('_', '-')}",
+                *(() if isinstance(value, bool) else (str(value),)),
+            )
+        ]
+        monkeypatch.setattr(sys, "argv", ["train", *options, "--json"])
+        with pytest.raises(SystemExit) as end:
+            app()
+        out = capsys.readouterr()
+        assert not end.value.code, out.err
+        answer = json.loads(out.out)
+        del answer["inputs"]
+        # where ranks stand is told where their count was written, as inputs are
+        answer["notes"] = [note for note in answer.get("notes", ()) if not note.startswith("placement ")]
+        return answer
+
+    return run
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, train: Train) -> None:
+    chance = np.random.default_rng(STRATEGIES.index(strategy))
+    for words in questions(strategy, chance):
+        usual = resolved(words)
+        assert usual
+        answer, step = train(words), in_python(words)
+        assert step.step_s == answer["step_s"], words
+        chosen = chance.choice([*usual], size=2, replace=False)
+        for more in (usual, *({name: usual[name]} for name in chosen)):
+            assert train({**words, **more}) == answer, (words, more)
+            assert in_python({**words, **more}) == step, (words, more)
+
+
+def questions(strategy: str, chance: np.random.Generator) -> Iterator[Words]:
+    """Words of trainings under the strategy that can be; every other one has no other words of a layout."""
+    found = 0
+    for number in range(400):
+        words: Words = {
+            "model": str(chance.choice(MODELS)), "cluster": str(chance.choice(CLUSTERS)),
+            **({"strategy": strategy} if strategy != "ddp" or chance.random() < 0.5 else {}),
+            # all others pass the model's 32 samples one after another
+            **({"batch": int(chance.choice([1, 2, 4]))}
+               if strategy not in AT_ONCE or chance.random() < 0.7 else {}),
+        }  # fmt: skip
+        if number % 2 and found:
+            words |= _layout(chance)
+        try:
+            in_python(words)
+        except ValueError:
+            continue
+        yield words
+        found += 1
+        if found == QUESTIONS:
+            return
+    raise AssertionError(f"{found} questions of {strategy} can be answered")
+
+
+def _layout(chance: np.random.Generator) -> Words:
+    words: Words = {}
+    for name, values in (
+        ("tp", (2, 4)), ("pp", (2, 4)), ("cp", (2,)), ("ep", (2, 4)), ("micro_batch", (1, 2)),
+        ("checkpointing", ("selective", "full")), ("clip", (True,)), ("optimizer", ("sgd", "lamb")),
+        ("precision", ("float16", "float32")),
+    ):  # fmt: skip
+        if chance.random() < 0.4:
+            words[name] = chance.choice(values).item()
+    if words.get("pp"):
+        words |= {"schedule": str(chance.choice(["interleaved1f1b", "gpipe", "zbv"])), "batch": 8}
+    if words.get("tp") and chance.random() < 0.5:
+        words["sequence_parallel"] = True
+    return words
+
+
+def resolved(words: Words) -> Words:
+    """Every option that was not said, as what it is then; how that depends on the strategy is stated here."""
+    strategy, cluster = words.get("strategy", "ddp"), words["cluster"]
+    gpu = device(device_of(cluster))
+    training = Training(**{name: words[name] for name in ("model", "batch", "precision") if name in words})
+    library = default_library(cluster)
+    ranks = find_library(library, cluster).ranks
+    libraries = Libraries(library, cluster, {}, ranks)
+    layout = LayoutWords(
+        **{name: value for name, value in words.items() if name in LayoutWords.__annotations__}
+    )
+    mesh = layout.layout().mesh(ranks, libraries.machine)
+    group = mesh.together(0, *DATA)
+    alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))
+    batch = batch_of(training, gpu)
+    usual: Words = {
+        "strategy": "ddp", "tp": 1, "cp": 1, "pp": 1, "ep": 1, "ep_imbalance": 1.0, "checkpointing": "none",
+        "optimizer": "adam", "network": "fifo", "library": library, "ranks": ranks, "device": gpu.name,
+        "batch": batch, "dtype": "float32", "precision": sized_workload(training, gpu)[1],
+        "compute_efficiency": reached(training, gpu), "spread": SPREAD,
+        "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
+        # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
+        "micro_batch": batch if strategy in AT_ONCE and alone else 1,
+        "clip": strategy == "distributed_optimizer", "reserve": room_of(gpu).reserve,
+    }  # fmt: skip
+    if ":" not in words["model"]:
+        model = find_model(words["model"])
+        assert isinstance(model, Decoder)
+        usual["seq"] = model.sequence
+    if words.get("cp", 1) > 1:
+        usual["cp_method"] = {"distributed_optimizer": "zigzag"}.get(strategy, "all-gather")
+        usual["cp_method"] = "ulysses" if strategy in ULYSSES_STRATEGIES else usual["cp_method"]
+    if words.get("pp", 1) > 1:
+        usual |= {
+            "schedule": "1f1b",
+            "virtual": {"interleaved1f1b": 2, "zbv": 2}.get(words.get("schedule"), 1),
+        }
+    if strategy == "hsdp":
+        usual["shard"] = libraries.machine // words.get("tp", 1) // words.get("cp", 1)
+    if strategy == "hybrid_zero":
+        usual["shard"] = len(group)
+    return {name: value for name, value in usual.items() if name not in words}
+
+
+def in_python(words: Words) -> ringside.TrainingStep | ringside.ParallelStep:
+    """The same by the function."""
+    named = {
+        name: value for name, value in words.items() if name not in ("model", "cluster", "seq", "reserve")
+    }
+    model = words["model"] + (f":{words['seq']}" if "seq" in words else "")
+    step = ringside.train(model, words["cluster"], **named)
+    if isinstance(step, ringside.TrainingStep):
+        return step
+    # groups are equal to themselves alone
+    return replace(step, timeline=replace(step.timeline, groups=()))
