@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from sim.program.script import modules_beside
+from sim.program.script import imports_from, modules_beside
 
 EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
 """What a model of the user's own looks like."""
@@ -59,14 +59,13 @@ def _imported(file: Path) -> ModuleType:
     assert spec
     assert spec.loader
     sys.modules[name] = module = module_from_spec(spec)
-    sys.path.insert(0, str(file.parent))
     try:
-        spec.loader.exec_module(module)
+        with imports_from(file.parent):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     finally:
-        sys.path.remove(str(file.parent))
         _neighbours[:] = modules_beside(file.parent, {*known, name})
     return module
 

@@ -95,15 +95,24 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _add_held(inputs: Inputs) -> None:
-    """Add Ringside's own files that this process need not open again: its modules, and what it remembers."""
+    """Add Ringside's own files that this process need not open again: modules, and what they read once."""
     modules = {_name(file) for file in map(_file_of, list(sys.modules.values())) if file}
-    for name in filter(None, modules - _held.keys()):
+    for name in filter(None, (modules | _data()) - _held.keys()):
         digest = _digest(_path(name)) if name.startswith(OURS) else None
         if digest:
             _held[name] = digest
     for name in filter(lambda name: name.startswith(OURS), inputs):
         _held.setdefault(name, inputs[name])
     inputs.update({**_held, **inputs})
+
+
+@cache
+def _data() -> set[str]:
+    """What models read once a process, maybe before anything was noted: calibrations and graphs."""
+    files = (Path(_HOME) / "sim").rglob("*.*")
+    return {
+        OURS + str(file.relative_to(_HOME)) for file in files if file.suffix in {".csv", ".json", ".yaml"}
+    }
 
 
 def _file_of(module: ModuleType) -> str | None:

@@ -71,15 +71,29 @@ def a_process(path: Path) -> Iterator[None]:
     forgotten afterwards, with what the rank has left in them.
     """
     folder = path.resolve().parent
-    known, arguments, places = set(sys.modules), sys.argv, sys.path
-    sys.argv, sys.path = [str(path)], [str(folder), *places]
+    known, arguments = set(sys.modules), sys.argv
+    sys.argv = [str(path)]
     try:
-        with redirect_stdout(sys.stderr):
+        with imports_from(folder), redirect_stdout(sys.stderr):
             yield
     finally:
-        sys.argv, sys.path = arguments, places
+        sys.argv = arguments
         for name in modules_beside(folder, known):
             del sys.modules[name]
+
+
+@contextmanager
+def imports_from(folder: Path) -> Iterator[None]:
+    """Find modules in the folder first, and leave no bytecode of them.
+
+    Python takes bytecode for that of a source of the same size and the same second, though it was edited.
+    """
+    places, wrote_none = sys.path, sys.dont_write_bytecode
+    sys.path, sys.dont_write_bytecode = [str(folder), *places], True
+    try:
+        yield
+    finally:
+        sys.path, sys.dont_write_bytecode = places, wrote_none
 
 
 def modules_beside(folder: Path, known: Collection[str]) -> list[str]:

@@ -136,6 +136,25 @@ def test_each_kind_of_file_that_a_question_names_is_noted(folder, ask, name):
         assert name in asked.inputs
 
 
+def test_what_was_read_before_is_noted(folder):
+    script = (
+        "import ringside; from ringside.studies.asking import ask_for;"
+        "ringside.pick('all_reduce', 'dgx-h100', [2], [1 << 20]);"
+        "print(*ask_for('simulate all_reduce --cluster dgx-h100:2 --size 1M', [(0, {})], 60.0).inputs)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert f"ringside:{SHIPPED}" in done.stdout.split()
+
+
+def test_an_edit_of_the_same_length_in_the_same_second_is_seen(folder, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    study = made({"ask": "program job.py -g {n} --cluster star.yaml", "grid": {"n": [4]}}, "study")
+    [before] = rows_of(study, [*study.points()]).values()
+    changed(folder / "deep/sizes.py")
+    [after] = rows_of(study, [*study.points()]).values()
+    assert after > before
+
+
 def test_a_temporary_file_is_no_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("kept").write_text("a", encoding="utf-8")
