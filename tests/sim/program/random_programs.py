@@ -250,7 +250,7 @@ class _Writer:
             own[place] = re.sub(r"(recv\(\d+), \d+", r"\1", line)
         elif self._gloo and "send(" in line and "P2POp" not in line:
             own[place] = re.sub(r"\)$", ", tag=3)", re.sub(r", tag=\d", "", line))
-        elif "reduce(" in line:
+        elif "reduce(" in line and "op='" not in line:
             own[place] = re.sub(r"\((\d+)", r"(\1, op='max'", line)
         elif "src=" in line or "dst=" in line:
             own[place] = re.sub(

@@ -43,3 +43,8 @@ def test_what_is_proved_is_simulated_to_its_end(library: str) -> None:
 @pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
 def test_so_are_thousands(library: str) -> None:
     assert min(prove_and_simulate(library, range(5000)).values()) >= 50
+
+
+def test_every_random_program_is_a_script() -> None:
+    for seed in range(20_000):
+        compile(random_program(seed).text, f"seed {seed}", "exec")
