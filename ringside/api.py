@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Unpack, get_type_hints, overload
 
 from ringside.searched import TOP, Layouts, find_layouts
 from sim import pick as picking
@@ -14,25 +14,15 @@ from sim.goodput.job import LongJob
 from sim.goodput.published import published
 from sim.goodput.study import Goodput, study
 from sim.libraries.find import Options, check_pickable, default_library, find_library
-from sim.libraries.library import Library
 from sim.libraries.nccl.tuning.tuner import check_function
 from sim.pick import Pick, default_of, doubt_of, times_of
-from sim.program.libraries import Libraries
 from sim.record import Record
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import process_group
-from sim.training.parallel.simulate import simulate_parallel
 from sim.training.parallel.step import ParallelStep
 from sim.training.step import TrainingStep
-from sim.workload.devices import device as find_device
-from sim.workload.devices import device_of
-from topologies.placement import EVEN, PACKED
+from topologies.placement import EVEN
 from validation import readers
 from validation.pairs import Verdict, judge_files
-from validation.questions.laid_out import LayoutWords, laid_out
-from validation.questions.trained import trained
-from validation.questions.training import Training, batch_of
+from validation.questions.question import Laid, Trains, TrainsLaid, question
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -87,56 +77,6 @@ def pick(
     return picking.pick(times, nodes, sizes, error=doubt, default=default, by=by)
 
 
-class Laid(TypedDict, total=False):
-    """How a training is laid out over ranks, in the words of ``ringside train``."""
-
-    strategy: str
-    tp: int
-    cp: int
-    cp_method: str | None
-    async_tp: bool
-    pp: int
-    shard: int | None
-    schedule: str | None
-    virtual: int | None
-    micro_batch: int | None
-    checkpointing: str
-    sequence_parallel: bool
-    clip: bool
-    overlap_grad_reduce: bool
-    overlap_param_gather: bool
-    no_sync: bool
-    ep: int
-    ep_imbalance: float
-    capacity_factor: float | None
-
-
-class Trains(TypedDict, total=False):
-    """What is trained, and on what."""
-
-    settings: Mapping[str, str] | None
-    library: str
-    ranks: int | None
-    batch: int | None
-    device: str | None
-    precision: str | None
-    dtype: str | None
-    compute_efficiency: float | None
-    measured: tuple[float, int] | None
-    optimizer: str
-    ddp: DataParallel | None
-    slowdown: Mapping[int, float] | None
-    spread: float | None
-    contention: float | None
-    network: str
-    placement: str
-    calibration: Calibration | str | None
-
-
-class TrainsLaid(Trains, Laid, total=False):
-    """Both."""
-
-
 @overload
 def train(model: str, cluster: str, **words: Unpack[Trains]) -> TrainingStep: ...
 
@@ -145,122 +85,54 @@ def train(model: str, cluster: str, **words: Unpack[Trains]) -> TrainingStep: ..
 def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> ParallelStep: ...
 
 
-def train(
-    model: str,
-    cluster: str,
-    *,
-    settings: Mapping[str, str] | None = None,
-    library: str = "auto",
-    ranks: int | None = None,
-    batch: int | None = None,
-    device: str | None = None,
-    precision: str | None = None,
-    dtype: str | None = None,
-    compute_efficiency: float | None = None,
-    measured: tuple[float, int] | None = None,
-    optimizer: str = "adam",
-    ddp: DataParallel | None = None,
-    slowdown: Mapping[int, float] | None = None,
-    spread: float | None = None,
-    contention: float | None = None,
-    network: str = "fifo",
-    placement: str = EVEN,
-    calibration: Calibration | str | None = "auto",
-    **layout: Unpack[Laid],
-) -> TrainingStep | ParallelStep:
+def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep | ParallelStep:
     """One training step of ``model`` on a cluster by name, or in a file: under DistributedDataParallel.
 
-    Under any other layout it is a `sim.training.parallel.step.ParallelStep`; ``layout`` are the words of
-    ``ringside train`` for one (docs/parallel.md): ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
+    Under any other layout it is a `sim.training.parallel.step.ParallelStep`. ``words`` are the options of
+    ``ringside train`` (docs/defaults.md), those that say a layout (docs/parallel.md) among them:
+    ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
-    ranks together) and the ranks it was measured on, which then sets the pace of compute. ``slowdown``
-    are stragglers: the factor by which a rank takes longer; ``spread`` and ``contention`` are
-    `validation.questions.training.Training`'s. ``network``, ``placement`` and ``calibration`` are as
-    `pick`'s.
+    ranks together) and the ranks it was measured on, which then sets the pace of compute. ``ddp`` is a
+    `sim.training.ddp.job.DataParallel`. ``slowdown`` are stragglers: the factor by which a rank takes longer;
+    ``spread`` and ``contention`` are `validation.questions.training.Training`'s. ``network``, ``placement``
+    and ``calibration`` are as `pick`'s.
     """
-    gpu = find_device(device or device_of(cluster, settings))
-    check_words("train", layout)
-    words = LayoutWords(**layout)
-
-    def group(count: int | None, spread: str = PACKED) -> Library:
-        return find_library(
-            None if library == "auto" else library, cluster, settings, ranks=count,
-            options=Options(network=network, placement=spread), calibration=calibration,
-        )  # fmt: skip
-
-    training = Training(
-        model=model, batch=batch, device=device, precision=precision, dtype=dtype,
-        compute_efficiency=compute_efficiency, measured=measured, optimizer=optimizer,
-        ddp=ddp or DataParallel(), slowdown=slowdown or {}, spread=spread,
-        contention=contention,
-    )  # fmt: skip
-    found = group(ranks, placement)
-    words = words.resolved(lambda: batch_of(training, gpu))
-    if words.is_parallel:
-        libraries = Libraries(
-            default_library(cluster) if library == "auto" else library, cluster, dict(settings or {}),
-            found.ranks, network, calibration, placement,
-        )  # fmt: skip
-        meant = words.layout()
-        return simulate_parallel(laid_out(training, gpu, libraries, meant).job(meant), libraries)
-    what = trained(training, gpu, group)
-    return simulate_step(what.sized(None), process_group(found), training.ddp, what.costs_on(found))
+    check_words("train", words)
+    return question(model, cluster, **words).step()
 
 
 def check_words(function: str, said: Iterable[str]) -> None:
-    """Refuse words that no layout has."""
-    unknown = sorted(set(said) - Laid.__annotations__.keys())
+    """Refuse words that no training has."""
+    known = get_type_hints(TrainsLaid)
+    unknown = sorted(set(said) - known.keys())
     if unknown:
-        raise TypeError(
-            f"{function}() knows no {unknown[0]!r}; of layouts it knows {', '.join(Laid.__annotations__)}"
-        )
+        raise TypeError(f"{function}() knows no {unknown[0]!r}; it knows {', '.join(known)}")
 
 
 def search(
     model: str,
     cluster: str,
     *,
-    settings: Mapping[str, str] | None = None,
-    library: str = "auto",
-    ranks: int | None = None,
-    device: str | None = None,
-    precision: str | None = None,
-    dtype: str | None = None,
-    compute_efficiency: float | None = None,
-    optimizer: str = "adam",
-    ddp: DataParallel | None = None,
-    spread: float | None = None,
-    contention: float | None = None,
-    network: str = "fifo",
-    placement: str = EVEN,
-    calibration: Calibration | str | None = "auto",
     global_batch: int | None = None,
     top: int = TOP,
     reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
-    **said: Unpack[Laid],
+    **words: Unpack[TrainsLaid],
 ) -> Layouts:
     """The ``top`` quickest layouts of a training on all ranks of a cluster, as ``ringside train --search``.
 
-    Words of a layout that are ``said`` are held. All layouts have ``global_batch`` samples a step, and leave
-    ``reserve`` bytes of each GPU free, those of `sim.training.room` where None. ``tell`` is told how far it
-    is; Control-C ends the search with what it knows. All else is as in `train`.
+    ``words`` are as in `train`; those of a layout are held. All layouts have ``global_batch`` samples a step,
+    and leave ``reserve`` bytes of each GPU free, those of `sim.training.room` where None. ``tell`` is told
+    how far it is; Control-C ends the search with what it knows.
     """
-    check_words("search", said)
-    gpu = find_device(device or device_of(cluster, settings))
-    training = Training(
-        model=model, device=device, precision=precision, dtype=dtype, compute_efficiency=compute_efficiency,
-        optimizer=optimizer, ddp=ddp or DataParallel(), spread=spread, contention=contention,
-    )  # fmt: skip
-    name = default_library(cluster) if library == "auto" else library
-    if ranks is None:
-        ranks = find_library(name, cluster, settings, calibration=calibration).ranks
-    libraries = Libraries(name, cluster, dict(settings or {}), ranks, network, calibration, placement)
+    check_words("search", words)
+    held = {name: value for name, value in words.items() if name in Laid.__annotations__}
     return find_layouts(
-        training, gpu, libraries, said, global_batch=global_batch, top=top, reserve=reserve, tell=tell
-    )
+        question(model, cluster, **words), held, global_batch=global_batch, top=top, reserve=reserve,
+        tell=tell,
+    )  # fmt: skip
 
 
 def goodput(

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from ringside.space import Budget, check_said, layouts, spelled
-from sim.program.libraries import Libraries
 from sim.training.layout import Layout, LayoutError
 from sim.training.mesh import Mesh
 from sim.training.parallel.job import ParallelJob
@@ -15,6 +14,7 @@ from sim.training.search import Candidate, Searched, search
 from sim.workload.decoder import DECODERS, decoder
 from sim.workload.devices import Device
 from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from validation.questions.question import Question
 from validation.questions.training import Training, sized_workload
 
 TOP = 5
@@ -39,9 +39,7 @@ class Layouts:
 
 
 def find_layouts(
-    training: Training,
-    gpu: Device,
-    libraries: Libraries,
+    question: Question,
     said: Mapping[str, Any],
     *,
     global_batch: int | None = None,
@@ -50,6 +48,7 @@ def find_layouts(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Layouts:
     """The quickest layouts of all that have the words that are ``said``, with the same samples a step."""
+    training, gpu, libraries = question.training, question.gpu, question.libraries
     _check(training, top)
     room = room_of(gpu, reserve)
     check_said(said)

@@ -23,10 +23,7 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from sim.engine.effort import forced
-from sim.libraries.find import Options, default_library, find_library
 from sim.libraries.library import Library
-from sim.libraries.nccl.library import Nccl
-from sim.program.libraries import Libraries
 from sim.training.ddp.buckets import Bucketing
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.simulate import simulate_step
@@ -36,15 +33,14 @@ from sim.training.memory import find_optimizer, memory
 from sim.training.pace import ALONE
 from sim.training.room import room_of
 from sim.training.scaling import recommended_cap, share_of
-from sim.workload.devices import Device, device, device_of
 from topologies import parse_settings
 from topologies.catalogue import split
 from topologies.disk import check_outputs, write_file
-from topologies.placement import EVEN, PACKED
+from topologies.placement import EVEN
 from topologies.units import parse_size
-from validation.questions.laid_out import LayoutWords, laid_out
-from validation.questions.trained import Trained, trained
-from validation.questions.training import Training, batch_of
+from validation.questions.question import Question, question
+from validation.questions.trained import Trained
+from validation.questions.training import Training
 
 DDP_STEP = {"sweep", "global_batch"}
 """Options that only a step of DistributedDataParallel alone has."""
@@ -60,22 +56,36 @@ BUCKETS = {"bucket_cap_mb", "bucket_cap_mb_list", "find_unused_parameters",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Where a training runs, and what is asked about it: the other words of the command line."""
+class Asked:
+    """A question, and what else is asked about it: the other words of the command line."""
 
-    cluster: str
+    question: Question
     settings: tuple[str, ...]
-    strategy: str
-    ranks: int | None
-    placement: str
-    library: str
-    network: str
     calibration: str
     anchor: Path | None
     sweep: str | None
     global_batch: int | None
     reserve: int | None
     disturbances: DisturbanceWords = field(default_factory=DisturbanceWords)
+
+    @property
+    def read(self) -> list[str]:
+        """Files that may be read."""
+        return [self.question.training.model, split(self.question.cluster)[0]]
+
+    def inputs(self, library: str, **more: str | None) -> dict[str, Any]:
+        """The words as they were understood; what disturbs a step stands beside its answer."""
+        asked = self.question
+        found = {
+            "cluster": asked.cluster, "settings": self.settings, "strategy": asked.layout.strategy,
+            "ranks": asked.ranks, "placement": asked.placement, "library": library,
+            "network": asked.network, "calibration": self.calibration, "anchor": self.anchor,
+            "sweep": self.sweep, "global_batch": self.global_batch, "reserve": self.reserve,
+            **asdict(asked.training), "device": asked.gpu.name, **more,
+        }  # fmt: skip
+        if library == "nccl":
+            del found["network"]  # it has times of its own
+        return found
 
 
 def command(
@@ -85,6 +95,7 @@ def command(
     settings: options.Settings = None,
     strategy: words.Strategy = "ddp",
     tp: words.Tensor = 1,
+    tp_style: words.TensorStyle = None,
     cp: words.Context = 1,
     cp_method: words.ContextMethod = None,
     async_tp: words.AsyncTensor = False,
@@ -99,6 +110,8 @@ def command(
     overlap_grad_reduce: words.OverlapGradReduce = False,
     overlap_param_gather: words.OverlapParamGather = False,
     no_sync: words.NoSync = False,
+    param_dtype: words.ParamDtype = None,
+    reduce_dtype: words.ReduceDtype = None,
     ep: words.Experts = 1,
     ep_imbalance: words.Imbalance = 1.0,
     capacity_factor: words.Capacity = None,
@@ -112,6 +125,8 @@ def command(
     precision: words.Precision = None,
     dtype: words.Dtype = None,
     compute_efficiency: words.Efficiency = None,
+    attention: words.Attention = "fused",
+    attention_efficiency: words.AttentionEfficiency = None,
     measured: words.Measured = None,
     optimizer: words.OptimizerName = "adam",
     bucket_cap_mb: options.BucketCap = None,
@@ -147,41 +162,40 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    layout = LayoutWords(
-        strategy=strategy, tp=tp, cp=cp, cp_method=cp_method, async_tp=async_tp, pp=pp, shard=shard,
-        schedule=schedule, virtual=virtual,
-        micro_batch=micro_batch, checkpointing=checkpointing, sequence_parallel=sequence_parallel, clip=clip,
-        overlap_grad_reduce=overlap_grad_reduce, overlap_param_gather=overlap_param_gather, no_sync=no_sync,
-        ep=ep, ep_imbalance=ep_imbalance, capacity_factor=capacity_factor,
-    )  # fmt: skip
     hook, powersgd = hook_of(comm_hook)
     caps = caps_of(bucket_cap_mb_list)
     ddp = DataParallel(
         bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph, bucket_cap_mb_list=caps),
         comm_hook=hook, powersgd=powersgd, gradient_as_bucket_view=gradient_as_bucket_view,
         broadcast_buffers=not no_broadcast_buffers, accumulation=accumulation,
-        no_sync=no_sync,
     )  # fmt: skip
-    sized = with_tokens(model, seq)
-    training = Training(
-        model=sized, batch=batch, device=device, precision=precision, dtype=dtype,
-        optimizer=optimizer,
-        compute_efficiency=compute_efficiency, measured=measured_rate(measured, sized), ddp=ddp,
+    sized, figures = with_tokens(model, seq), parse_settings(settings or [])
+    what = question(
+        sized, cluster, settings=figures, library=library, ranks=ranks, network=network, placement=placement,
+        calibration=calibration_of(calibration, anchor, cluster, figures),
+        batch=batch, device=device, precision=precision, dtype=dtype, compute_efficiency=compute_efficiency,
+        attention=attention, attention_efficiency=attention_efficiency,
+        measured=measured_rate(measured, sized), optimizer=optimizer, ddp=ddp,
         spread=spread, contention=contention,
+        strategy=strategy, tp=tp, tp_style=tp_style, cp=cp, cp_method=cp_method, async_tp=async_tp, pp=pp,
+        shard=shard, schedule=schedule, virtual=virtual, micro_batch=micro_batch,
+        checkpointing=checkpointing, sequence_parallel=sequence_parallel, clip=clip,
+        overlap_grad_reduce=overlap_grad_reduce, overlap_param_gather=overlap_param_gather, no_sync=no_sync,
+        param_dtype=param_dtype, reduce_dtype=reduce_dtype,
+        ep=ep, ep_imbalance=ep_imbalance, capacity_factor=capacity_factor,
     )  # fmt: skip
-    figures = parse_settings(settings or [])
-    layout = layout.resolved(lambda: batch_of(training, _gpu(cluster, training, figures)))
-    # a straggler of plain data parallelism is in the answer itself, and so in every draw
-    training = training if layout.is_parallel else replace(training, slowdown=slow_ranks(straggler or ()))
+    layout = what.words
+    if not layout.is_parallel:
+        # a straggler of plain data parallelism is in the answer itself, and so in every draw
+        what = replace(what, training=replace(what.training, slowdown=slow_ranks(straggler or ())))
     disturbances = DisturbanceWords(
         straggler=straggler if layout.is_parallel else None, slow_link=slow_link, jitter=jitter,
         os_noise=os_noise, late=late, draws=draws, seed=seed,
     )  # fmt: skip
-    question = Question(
-        cluster=cluster, settings=tuple(settings or ()), strategy=strategy, ranks=ranks,
-        placement=placement, library=library,
-        network=network, calibration=calibration, anchor=anchor, sweep=sweep, global_batch=global_batch,
-        reserve=None if reserve is None else parse_size(reserve), disturbances=disturbances,
+    asked = Asked(
+        question=what, settings=tuple(settings or ()), calibration=calibration, anchor=anchor, sweep=sweep,
+        global_batch=global_batch, reserve=None if reserve is None else parse_size(reserve),
+        disturbances=disturbances,
     )  # fmt: skip
     answer: Answer | ParallelAnswer | SearchAnswer
     _check_search(console.given(context), search=search)
@@ -191,12 +205,12 @@ def command(
         if search:
             _check_has_effect(console.given(context) - {"global_batch"}, strategy)
             said = said_words(layout, console.given(context))
-            answer = run_search(question, training, said, top, plot=plot, trace=trace)
+            answer = run_search(asked, said, top, plot=plot, trace=trace)
         elif layout.is_parallel:
             _check_has_effect(console.given(context), strategy)
-            answer = run_parallel(question, training, layout, plot=plot, trace=trace)
+            answer = run_parallel(asked, plot=plot, trace=trace)
         else:
-            answer = run(question, training, plot=plot, trace=trace)
+            answer = run(asked, plot=plot, trace=trace)
     if html:
         write_page(answer.page(), html, [*read, plot, trace])
     answer.print_json() if json else answer.print()
@@ -208,80 +222,51 @@ def command(
 
 
 def run_search(
-    question: Question, training: Training, said: Mapping[str, Any], top: int,
-    *, plot: Path | None, trace: Path | None,
-) -> SearchAnswer:  # fmt: skip
+    asked: Asked, said: Mapping[str, Any], top: int, *, plot: Path | None, trace: Path | None
+) -> SearchAnswer:
     """Rank the layouts that have the words that were said."""
-    _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
-    gpu, libraries = _placed(question, training)
-    inputs = _inputs(question, training, libraries.name, gpu)
+    _check_outputs(plot, trace, None, asked.read)
     return train_search.run(
-        training, gpu, libraries, said, inputs, global_batch=question.global_batch, top=top,
-        reserve=question.reserve, plot=plot, trace=trace,
+        asked.question, said, asked.inputs(asked.question.libraries.name), global_batch=asked.global_batch,
+        top=top, reserve=asked.reserve, plot=plot, trace=trace,
     )  # fmt: skip
 
 
-def _placed(question: Question, training: Training) -> tuple[Device, Libraries]:
-    """The GPU, and the libraries on all ranks that are asked for."""
-    cluster = question.cluster
-    figures = parse_settings(list(question.settings))
-    found = calibration_of(question.calibration, question.anchor, cluster, figures)
-    name = default_library(cluster) if question.library == "auto" else question.library
-    ranks = question.ranks
-    if ranks is None:
-        ranks = find_library(name, cluster, figures, calibration=found).ranks
-    gpu = _gpu(cluster, training, figures)
-    return gpu, Libraries(name, cluster, figures, ranks, question.network, found, question.placement)
-
-
-def run_parallel(
-    question: Question, training: Training, layout: LayoutWords, *, plot: Path | None, trace: Path | None
-) -> ParallelAnswer:
+def run_parallel(asked: Asked, *, plot: Path | None, trace: Path | None) -> ParallelAnswer:
     """Simulate one step under a layout."""
-    _check_outputs(plot, trace, None, [training.model, split(question.cluster)[0]])
-    meant = layout.layout()
-    gpu, libraries = _placed(question, training)
-    what = laid_out(training, gpu, libraries, meant)
-    inputs = _inputs(question, training, libraries.name, gpu, precision=what.precision)
+    _check_outputs(plot, trace, None, asked.read)
+    what = asked.question.laid_out
+    inputs = asked.inputs(what.libraries.name, precision=what.precision)
     return train_parallel.run(
-        what, layout, inputs, question.disturbances, reserve=question.reserve, plot=plot, trace=trace
+        asked.question, inputs, asked.disturbances, reserve=asked.reserve, plot=plot, trace=trace
     )
 
 
-def run(question: Question, training: Training, *, plot: Path | None, trace: Path | None) -> Answer:
+def run(asked: Asked, *, plot: Path | None, trace: Path | None) -> Answer:
     """Simulate one step, or one for each value of a sweep."""
-    cluster, ddp = question.cluster, training.ddp
-    parameter, values = _checked(question, ddp)
-    disturbance = question.disturbances.meant()
-    _check_outputs(plot, trace, question.sweep, [training.model, split(cluster)[0]])
-    figures = parse_settings(list(question.settings))
-    found = calibration_of(question.calibration, question.anchor, cluster, figures)
-    name = None if question.library == "auto" else question.library
-
-    def bound(where: str, count: int | None, placement: str = PACKED) -> Library:
-        options = Options(network=question.network, placement=placement)
-        return find_library(name, where, figures, ranks=count, options=options, calibration=found)
-
+    question = asked.question
+    training, cluster, ddp = question.training, question.cluster, question.training.ddp
+    parameter, values = _checked(asked, ddp)
+    disturbance = asked.disturbances.meant()
+    _check_outputs(plot, trace, asked.sweep, asked.read)
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
-    libraries = [bound(one, question.ranks, question.placement) for one in counted]
+    libraries = [question.bound(one) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    gpu = _gpu(cluster, training, figures)
-    machine = split(cluster)[0] if isinstance(libraries[0], Nccl) else cluster
-    what = trained(training, gpu, lambda count: bound(machine, count))
-    rows = _rows(training, what, libraries, caps, question.global_batch)
+    gpu, what = question.gpu, question.trained(libraries[0])
+    rows = _rows(training, what, libraries, caps, asked.global_batch)
     best = None
     if parameter == "bucket-cap-mb":
         best = recommended_cap({cap: row.step for cap, row in zip(values, rows, strict=True)})
     disturbed = None
     if disturbance:
         step = rows[0].step
-        disturbed = disturbed_step(question.disturbances, disturbance, what, libraries[0], ddp, step.step_s)
+        disturbed = disturbed_step(asked.disturbances, disturbance, what, libraries[0], ddp, step.step_s)
         disturbed.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
     elif plot:
         _draw(parameter, values, rows, best, plot)
     if trace and not disturbed:
         write_file(trace, rows[0].step.dumps())
-    inputs = _inputs(question, training, libraries[0].name, gpu, precision=what.precision)
+    inputs = asked.inputs(libraries[0].name, precision=what.precision)
     held = memory(what.sized(None), ddp, find_optimizer(training.optimizer))
     before = None
     if ddp.compresses:
@@ -295,29 +280,12 @@ def run(question: Question, training: Training, *, plot: Path | None, trace: Pat
         gpu=gpu,
         rows=rows,
         held=held,
-        room=room_of(gpu, question.reserve),
+        room=room_of(gpu, asked.reserve),
         best_mb=best,
         disturbed=disturbed,
         uncompressed_s=before,
         swept=(parameter, values) if parameter else None,
     )
-
-
-def _gpu(cluster: str, training: Training, figures: Mapping[str, str]) -> Device:
-    """The GPU that is asked for, or else the cluster's."""
-    name = device_of(cluster, figures) if training.device is None else training.device
-    return device(name)
-
-
-def _inputs(
-    question: Question, training: Training, library: str, gpu: Device, **more: str | None
-) -> dict[str, Any]:
-    """The words of a question as they were understood; what disturbs it stands beside its answer."""
-    found = {**asdict(question), **asdict(training), "library": library, "device": gpu.name, **more}
-    del found["disturbances"]
-    if library == "nccl":
-        del found["network"]  # it has times of its own
-    return found
 
 
 def _check_has_effect(given: set[str], strategy: str) -> None:
@@ -340,12 +308,14 @@ def _check_search(given: set[str], *, search: bool) -> None:
         raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 
 
-def _checked(question: Question, ddp: DataParallel) -> tuple[str | None, list[float]]:
+def _checked(asked: Asked, ddp: DataParallel) -> tuple[str | None, list[float]]:
     """The sweep in parts; raise ValueError where words contradict each other."""
-    parameter, values = sweep_of(question.sweep)
-    if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
+    parameter, values = sweep_of(asked.sweep)
+    if parameter == "nodes" and (
+        asked.question.ranks is not None or split(asked.question.cluster)[1] is not None
+    ):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if parameter and (said := question.disturbances.said()):
+    if parameter and (said := asked.disturbances.said()):
         raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; leave one of them out")
     bucketing = ddp.bucketing
     if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):

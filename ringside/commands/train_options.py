@@ -9,14 +9,16 @@ from sim.training.context import METHODS
 from sim.training.layout import STRATEGIES
 from sim.training.memory import OPTIMIZERS
 from sim.training.pipeline.schedules import SCHEDULES
+from sim.training.tensor import STYLES
 from sim.workload.decoder import CHECKPOINTING
 from sim.workload.devices import DEVICES
+from validation.questions.training import ATTENTION
 
 Model = Annotated[
     str,
     typer.Option(
         metavar="NAME[:SIZE]|FILE",
-        help="resnet50, gpt2-xl:512, ..., your FILE.py:NAME, or a workload's YAML.",
+        help="resnet50, gpt2-xl:512,layers=9, your FILE.py:NAME, or a workload's YAML.",
     ),
 ]
 Strategy = Annotated[
@@ -26,6 +28,15 @@ Strategy = Annotated[
     ),
 ]
 Tensor = Annotated[int, typer.Option("--tp", help="Tensor-parallel ranks, which share each layer.")]
+TensorStyle = Annotated[
+    str | None,
+    typer.Option(
+        "--tp-style",
+        metavar=choices(STYLES),
+        show_default="dtensor with --async-tp",
+        help="Products of one input as one, or each alone.",
+    ),
+]
 AsyncTensor = Annotated[
     bool,
     typer.Option("--async-tp", help="Hide tensor-parallel exchanges behind products, as torch can."),
@@ -128,6 +139,22 @@ Precision = Annotated[
 ]
 Dtype = Annotated[
     str | None, typer.Option(show_default="the model's own", help="Type of parameters and gradients.")
+]
+Attention = Annotated[
+    str,
+    typer.Option(
+        metavar=choices(ATTENTION), help="Kernels of attention: fused, without masked scores, or unfused."
+    ),
+]
+AttentionEfficiency = Annotated[
+    float | None, typer.Option(show_default="that of products", help="Share of its peak in attention proper.")
+]
+ParamDtype = Annotated[
+    str | None,
+    typer.Option(show_default="the products'", help="FSDP: type in which parameters are gathered."),
+]
+ReduceDtype = Annotated[
+    str | None, typer.Option(show_default="the parameters'", help="FSDP: type in which gradients are summed.")
 ]
 Efficiency = Annotated[
     float | None, typer.Option(show_default="its usual one", help="Share of its peak that the GPU reaches.")

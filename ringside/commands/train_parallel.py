@@ -22,7 +22,8 @@ from sim.workload.devices import Device
 from topologies.disk import write_file
 from topologies.placement import placement_told
 from topologies.units import format_duration
-from validation.questions.laid_out import LaidOut, LayoutWords, notes
+from validation.questions.laid_out import LaidOut, notes
+from validation.questions.question import Question
 
 FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
 """As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing does anew."""
@@ -234,8 +235,7 @@ class ParallelAnswer:
 
 
 def run(
-    what: LaidOut,
-    words: LayoutWords,
+    question: Question,
     inputs: Mapping[str, Any],
     disturbances: DisturbanceWords,
     *,
@@ -245,12 +245,16 @@ def run(
 ) -> ParallelAnswer:
     """Simulate the step."""
     disturbance = disturbances.meant()
-    job = what.job(words.layout())
+    what, job = question.laid_out, question.job
     with console.simulating("simulating", 1) as bar:
         step = simulate_parallel(job, what.libraries)
         bar.done(f"simulated {step.ranks} ranks")
     answer = ParallelAnswer(
-        what=what, job=job, step=step, room=room_of(what.gpu, reserve), inputs={**inputs, **asdict(words)}
+        what=what,
+        job=job,
+        step=step,
+        room=room_of(what.gpu, reserve),
+        inputs={**inputs, **asdict(question.words)},
     )
     if disturbance:
         found = disturbed_layout(disturbances, disturbance, job, what.libraries, step.step_s)

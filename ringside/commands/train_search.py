@@ -15,7 +15,6 @@ from ringside.commands.train_parallel import FORMULA
 from ringside.report.page import Page, Table
 from ringside.searched import Layouts, find_layouts
 from ringside.space import CHOICES
-from sim.program.libraries import Libraries
 from sim.training.room import FITS, TIGHT, TOO_LARGE
 from sim.training.search import IMPOSSIBLE, Found, Pruned
 from sim.workload.devices import Device
@@ -23,7 +22,7 @@ from topologies.disk import write_file
 from topologies.placement import placement_told
 from topologies.units import format_duration
 from validation.questions.laid_out import LayoutWords, notes
-from validation.questions.training import Training
+from validation.questions.question import Question
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Heads of columns where the word itself is long."""
@@ -213,16 +212,14 @@ class SearchAnswer:
 
 
 def run(
-    training: Training, gpu: Device, libraries: Libraries, said: Mapping[str, Any],
-    inputs: Mapping[str, Any], *, global_batch: int | None, top: int, reserve: int | None,
-    plot: Path | None, trace: Path | None,
+    question: Question, said: Mapping[str, Any], inputs: Mapping[str, Any], *, global_batch: int | None,
+    top: int, reserve: int | None, plot: Path | None, trace: Path | None,
 ) -> SearchAnswer:  # fmt: skip
     """Search, and draw the winner's step."""
     with console.simulating("searching") as bar, interruptible():
         found = find_layouts(
-            training, gpu, libraries, said, global_batch=global_batch, top=top, reserve=reserve,
-            tell=bar.done,
-        )  # fmt: skip
+            question, said, global_batch=global_batch, top=top, reserve=reserve, tell=bar.done
+        )
     best = found.searched.best
     if best and plot:
         from ringside.pictures.pipeline import draw_pipeline

@@ -8,6 +8,7 @@ from sim.training.pipeline.actions import Table
 from sim.training.pipeline.lowering import find_placement
 from sim.training.pipeline.placement import Placement
 from sim.training.pipeline.schedules import placement, tables
+from sim.training.tensor.cut import STYLES
 from sim.workload.decoder import CHECKPOINTING
 from topologies.words import one_of
 
@@ -69,6 +70,9 @@ TORCH_CONTEXT_METHOD = "all-gather"
 CLIPPING = ("distributed_optimizer",)
 """Those of frameworks that clip gradients if nobody says: Megatron-LM's ``--clip-grad`` is 1.0."""
 
+FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
+"""Types in which FSDP may gather parameters, with torchao in the last too; it sums none in that."""
+
 EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
 """Strategies whose ranks may deal experts out."""
 
@@ -82,7 +86,8 @@ class Layout:
     """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; data parallelism has all others.
 
     ``context`` ranks share each sequence, by ``context_method`` of `sim.training.context.METHODS`.
-    ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does.
+    ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
+    ``tensor_style`` is one of `STYLES`, the usual one where None (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``: those of a machine where it is
     None; under ``hybrid_zero`` they share an optimizer, all of them where it is None. Of ``schedule`` and
@@ -94,7 +99,8 @@ class Layout:
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
     exchanges go bucket by bucket beside the passes, and not all at once before and after the optimizer.
     ``expert`` neighbours among the data-parallel ranks deal experts out; of ``imbalance`` and ``capacity``
-    `sim.training.tensor.ExpertParallel` says more.
+    `sim.training.tensor.ExpertParallel` says more. FSDP gathers parameters in ``param_dtype`` and sums
+    gradients in ``reduce_dtype``: where None in the products' type, and in the parameters'.
     """
 
     strategy: str = "ddp"
@@ -102,6 +108,7 @@ class Layout:
     context: int = 1
     context_method: str = "zigzag"
     async_tensor: bool = False
+    tensor_style: str | None = None
     pipeline: int = 1
     shard: int | None = None
     schedule: str = "1f1b"
@@ -117,6 +124,8 @@ class Layout:
     expert: int = 1
     imbalance: float = 1.0
     capacity: float | None = None
+    param_dtype: str | None = None
+    reduce_dtype: str | None = None
 
     def __post_init__(self) -> None:
         if any(word in self.strategy for word in OFFLOADS):
@@ -127,6 +136,9 @@ class Layout:
         for what, word, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
+            ("style of tensor parallelism", self.tensor_style or STYLES[0], STYLES),
+            ("type to gather in", self.param_dtype or FSDP_DTYPES[0], FSDP_DTYPES),
+            ("type to sum in", self.reduce_dtype or FSDP_DTYPES[0], FSDP_DTYPES[:-1]),
         ):
             if word not in known:
                 raise LayoutError(f"{word!r} is no known {what}; write {one_of(known, word)}")
@@ -154,6 +166,10 @@ class Layout:
             raise LayoutError(
                 "--sequence-parallel cuts tokens among tensor-parallel ranks, and there is one; add --tp 2"
             )
+        if self.tensor_style and self.tensor == 1:
+            raise LayoutError("--tp-style is of tensor-parallel ranks; add --tp 2, or leave it out")
+        if self.async_tensor and self.tensor_style == "megatron":
+            raise LayoutError("--async-tp is torch's, and --tp-style is megatron; leave one of them out")
         if self.async_tensor and not self.sequence_parallel:
             raise LayoutError(
                 "--async-tp takes apart the gathers and scatters of sequence parallelism; add "
@@ -179,6 +195,9 @@ class Layout:
                 "torch's pipelines have FSDP1 reduce gradients in every backward; leave --no-sync out, or "
                 "write --strategy fsdp"
             )
+        for option, dtype in (("--param-dtype", self.param_dtype), ("--reduce-dtype", self.reduce_dtype)):
+            if dtype is not None and self.strategy not in FSDP:
+                raise LayoutError(f"{option} is of FSDP; leave it out, or write --strategy {', '.join(FSDP)}")
         if self.strategy != "distributed_optimizer" and (
             self.overlap_grad_reduce or self.overlap_param_gather
         ):
@@ -236,6 +255,14 @@ class Layout:
         if self.pipeline > 1:
             return self.strategy == "fsdp1"
         return self.strategy in SYNCING and not self.no_sync
+
+    @property
+    def style(self) -> str:
+        """How products are computed: Megatron-LM's way where nothing else is said and ranks share layers."""
+        if self.tensor_style:
+            return self.tensor_style
+        fuses = self.tensor > 1 or self.strategy in FUSING
+        return "megatron" if fuses and not self.async_tensor else "dtensor"
 
     @property
     def stages(self) -> int:

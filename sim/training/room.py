@@ -26,7 +26,7 @@ ALL_CHANNELS = 4_340_000_000
 
 BESIDE = {
     **dict.fromkeys(("a100", "a100-40gb"), SOME_COMMUNICATORS),
-    **dict.fromkeys(("h100", "h200", "b200", "mi300x"), ALL_CHANNELS),
+    **dict.fromkeys(("h100", "h100-96gb", "h200", "b200", "mi300x"), ALL_CHANNELS),
 }
 """What the context and NCCL take, by GPU; `ONE_COMMUNICATOR` of all others."""
 

@@ -6,6 +6,7 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from topologies.words import one_of
 
@@ -283,11 +284,35 @@ DECODERS = {
 """Every decoder by name."""
 
 
+SHAPE = ("layers", "width", "heads", "key_value_heads", "hidden", "vocabulary", "positions", "longest")
+"""What of a decoder may be another number."""
+
+
 def decoder(text: str) -> Decoder:
-    """The decoder that ``llama3-8b`` or ``llama3-8b:4096`` names, with sequences of so many tokens."""
-    name, _, tokens = text.partition(":")
+    """The decoder that ``llama3-8b`` names; ``llama3-8b:4096,layers=16`` has other tokens, or another shape.
+
+    Heads that were one each for queries and keys stay so, a network four times as wide as a token's vector
+    too, and as many positions may be used as have been learned.
+    """
+    name, _, said = text.partition(":")
     if name not in DECODERS:
         raise ValueError(f"{name!r} is no known decoder; write {one_of(DECODERS, name)}")
-    if tokens and not tokens.isdecimal():
-        raise ValueError(f"{text!r}: {tokens!r} is not a number of tokens; write for example {name}:2048")
-    return replace(DECODERS[name], sequence=int(tokens)) if tokens else DECODERS[name]
+    known = DECODERS[name]
+    numbers: dict[str, Any] = {}
+    for word in said.split(",") if said else ():
+        key, given, number = word.rpartition("=")
+        key = key if given else "sequence"
+        if not number.isdecimal() or int(number) < 1:
+            raise ValueError(f"{text!r}: {number!r} is not a number of tokens; write for example {name}:2048")
+        if key not in ("sequence", *SHAPE):
+            raise ValueError(f"{text!r}: {key!r} is no part of a shape; write {one_of(SHAPE, key)}")
+        numbers[key] = int(number)
+    if "heads" in numbers and known.key_value_heads == known.heads:
+        numbers.setdefault("key_value_heads", numbers["heads"])
+    if "width" in numbers and known.hidden == 4 * known.width:
+        numbers.setdefault("hidden", 4 * numbers["width"])
+    if "positions" in numbers:
+        numbers.setdefault("longest", numbers["positions"])
+    if "longest" in numbers:
+        numbers.setdefault("sequence", min(known.sequence, numbers["longest"]))
+    return replace(known, **numbers)

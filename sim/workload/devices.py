@@ -70,7 +70,8 @@ class Device:
 
     The size is what its driver offers; of that `sim.training.room` leaves something free. The efficiencies
     are the shares of both that training usually reaches; ``wide_efficiency`` is that of
-    the wide products of decoders, where it is known.
+    the wide products of decoders, where it is known. Products in 8 bits reach ``narrower`` times the peaks
+    of others, a share of which may so be above 1.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Device:
     compute_efficiency: float = COMPUTE_EFFICIENCY
     memory_efficiency: float = MEMORY_EFFICIENCY
     wide_efficiency: float | None = None
+    narrower: float = 1.0
 
     def peak(self, precision: str) -> float:
         """FLOP/s in ``precision``."""
@@ -104,9 +106,9 @@ class Device:
         """What it reaches in ``precision`` with these shares of its peaks, or the usual ones."""
         computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
         streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
-        for what, share in (("compute", computes), ("memory", streams)):
-            if not 0 < share <= 1:
-                raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to 1")
+        for what, share, most in (("compute", computes, self.narrower), ("memory", streams, 1.0)):
+            if not 0 < share <= most:
+                raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to {most:g}")
         return Roofline(
             self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]]
         )
@@ -132,9 +134,11 @@ _AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
 # waits for memory, and 301 to 311 sequences/s of BERT-large, which computes, where the usual shares would
 # have made 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
 _HOPPER_COMPUTES, _HOPPER_STREAMS = 0.33, 0.49
+_HOPPER_SHARES = _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE, 2.0
 
 # memory is what nvidia-smi prints, in MiB: of A100, A10, H100, L40S and T4 as modal-labs/modal-client#2797
-# lists it, of the others as logs show it (P40 with ECC); of MI300X what rocm-smi prints
+# lists it, of the others as logs show it (P40 with ECC; TITAN RTX by
+# lambdal/lambda-tensorflow-benchmark#11, H100 of 96 GB in proportion to 80); of MI300X what rocm-smi prints
 DEVICES = {
     device.name: device
     for device in (
@@ -146,6 +150,8 @@ DEVICES = {
         Device("v100", _rates(fp32=15.7, fp16=125), 900e9, 32510 * MIB, 80),
         # NVIDIA T4 data sheet (2019)
         Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 15360 * MIB, 40),
+        # NVIDIA TITAN RTX data sheet (2018), float16 adding up in float16
+        Device("titan-rtx", _rates(fp32=16.3, fp16=130), 672e9, 24219 * MIB, 72),
         # NVIDIA A100 data sheet (June 2021), A100 80GB SXM column
         Device("a100", _A100, 2039e9, 81920 * MIB, 108, wide_efficiency=_AMPERE_WIDE),
         # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
@@ -159,9 +165,13 @@ DEVICES = {
         # NVIDIA L40S data sheet (2023), tensor-core rates without sparsity
         Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 46068 * MIB, 142),
         # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
-        Device("h100", _HOPPER, 3.35e12, 81559 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
+        Device("h100", _HOPPER, 3.35e12, 81559 * MIB, 132, *_HOPPER_SHARES),
+        # pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: H100 of 96 GB HBM2e, 2.4 TB/s
+        Device(
+            "h100-96gb", _HOPPER, 2.4e12, 97871 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE
+        ),
         # NVIDIA H200 data sheet (2023), SXM column: an H100 with another memory
-        Device("h200", _HOPPER, 4.8e12, 143771 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE),
+        Device("h200", _HOPPER, 4.8e12, 143771 * MIB, 132, *_HOPPER_SHARES),
         # NVIDIA DGX B200 data sheet (2024), an eighth of it, tensor-core rates without sparsity
         Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 183359 * MIB, 148),
         # AMD Instinct MI300X data sheet (2023), matrix rates without sparsity

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sim.workload.architecture import Architecture
 from sim.workload.convnets import resnet50, vgg16
 from sim.workload.decoder import DECODERS, Decoder, decoder
-from sim.workload.transformers import bert_base, bert_large
+from sim.workload.transformers import bert_base, bert_encoder, bert_large
 from sim.workload.vision import vit_b_16, vit_h_14, vit_l_16
 from topologies.words import one_of
 
@@ -17,6 +17,7 @@ MODELS: dict[str, Callable[..., Architecture]] = {
     "vit-h-14": vit_h_14,
     "bert-base": bert_base,
     "bert-large": bert_large,
+    "bert-encoder": bert_encoder,
 }
 """Every named model but decoders; the parameter is the size of a sample: an image's side, or tokens."""
 

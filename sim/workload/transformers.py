@@ -4,6 +4,7 @@ Tensors have the names and the order that Hugging Face's transformers gives them
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from sim.workload.architecture import Architecture, Module, assemble
@@ -22,6 +23,14 @@ def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architectur
     definition = [module.name for module in modules if module.name != "cls.predictions"]
     definition.insert(definition.index("cls.predictions.transform.dense"), "cls.predictions")
     return assemble(name, f"sequence of {sequence} tokens", modules, definition, mixed=True)
+
+
+def bert_encoder(sequence: int = 512) -> Architecture:
+    """BERT-base without its pre-training heads, as models that embed sentences are."""
+    found = bert("bert-encoder", 12, 768, sequence)
+    blocks = (one for one in found.blocks if not one.name.startswith(("cls.", "loss")))
+    parameters = (one for one in found.parameters if not one.name.startswith("cls."))
+    return replace(found, blocks=tuple(blocks), parameters=tuple(parameters))
 
 
 bert_base = partial(bert, "bert-base", 12, 768)

@@ -16,11 +16,11 @@ from ringside.commands.train import command
 from sim.libraries.find import default_library, find_library
 from sim.program.libraries import Libraries
 from sim.training.ddp.usual import SPREAD, contention
-from sim.training.layout import AT_ONCE, STRATEGIES, ULYSSES_STRATEGIES
+from sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
 from sim.training.mesh import DATA
 from sim.training.room import room_of
 from sim.workload.decoder import Decoder
-from sim.workload.devices import device, device_of
+from sim.workload.devices import STORED, device, device_of
 from validation.questions.laid_out import LayoutWords
 from validation.questions.training import Training, batch_of, find_model, reached, sized_workload
 
@@ -145,16 +145,25 @@ def resolved(words: Words) -> Words:
         "strategy": "ddp", "tp": 1, "cp": 1, "pp": 1, "ep": 1, "ep_imbalance": 1.0, "checkpointing": "none",
         "optimizer": "adam", "network": "fifo", "library": library, "ranks": ranks, "device": gpu.name,
         "batch": batch, "dtype": "float32", "precision": sized_workload(training, gpu)[1],
-        "compute_efficiency": reached(training, gpu), "spread": SPREAD,
+        "compute_efficiency": reached(training, gpu), "attention": "fused", "spread": SPREAD,
         "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
         # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
         "micro_batch": batch if strategy in AT_ONCE and alone else 1,
         "clip": strategy == "distributed_optimizer", "reserve": room_of(gpu).reserve,
     }  # fmt: skip
+    model = find_model(words["model"])
+    if isinstance(model, Decoder):
+        usual["attention_efficiency"] = reached(training, gpu)
     if ":" not in words["model"]:
-        model = find_model(words["model"])
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence
+    if words.get("tp", 1) > 1:
+        usual["tp_style"] = "megatron"
+    if strategy in FSDP:
+        usual |= {
+            "param_dtype": STORED[words.get("precision", usual.get("precision"))],
+            "reduce_dtype": "float32",
+        }
     if words.get("cp", 1) > 1:
         usual["cp_method"] = {"distributed_optimizer": "zigzag"}.get(strategy, "all-gather")
         usual["cp_method"] = "ulysses" if strategy in ULYSSES_STRATEGIES else usual["cp_method"]

@@ -18,6 +18,7 @@ PARAMETERS = {
     "gpt2-medium": 354_823_168,  # model card of openai-community/gpt2-medium: 355M
     "gpt2-large": 774_030_080,  # model card of openai-community/gpt2-large: 774M
     "gpt2-xl": 1_557_611_200,  # model card of openai-community/gpt2-xl: 1.5B
+    "bert-encoder": 109_482_240,  # BertModel of google-bert/bert-base-uncased, with its pooler
     "llama2-7b": 6_738_415_616,  # checkpoint of meta-llama/Llama-2-7b-hf
     "llama2-13b": 13_015_864_320,  # checkpoint of meta-llama/Llama-2-13b-hf
     "llama2-70b": 68_976_648_192,  # checkpoint of meta-llama/Llama-2-70b-hf

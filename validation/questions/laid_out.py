@@ -34,7 +34,7 @@ from sim.training.pipeline.schedules import find_schedule
 from sim.training.tensor.pull import pull_of
 from sim.workload.architecture import Architecture
 from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import STORED, Device, stored
+from sim.workload.devices import STORED, Device, full_name, stored
 from topologies.catalogue import split
 from validation.questions.trained import beyond_peak
 from validation.questions.training import (
@@ -42,6 +42,7 @@ from validation.questions.training import (
     batch_of,
     find_model,
     is_timed,
+    numerics,
     reached,
     sized_workload,
 )
@@ -56,6 +57,7 @@ class LayoutWords:
 
     strategy: str = "ddp"
     tp: int = 1
+    tp_style: str | None = None
     cp: int = 1
     cp_method: str | None = None
     async_tp: bool = False
@@ -70,6 +72,8 @@ class LayoutWords:
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     no_sync: bool = False
+    param_dtype: str | None = None
+    reduce_dtype: str | None = None
     ep: int = 1
     ep_imbalance: float = 1.0
     capacity_factor: float | None = None
@@ -105,7 +109,7 @@ class LayoutWords:
             raise LayoutError(f"--micro-batch {self.micro_batch}; write 1 or more")
         whole = self.strategy in AT_ONCE and (self.tp, self.cp, self.pp, self.ep) == (1, 1, 1, 1)
         found = Layout(
-            strategy=self.strategy, tensor=self.tp, context=self.cp,
+            strategy=self.strategy, tensor=self.tp, tensor_style=self.tp_style, context=self.cp,
             context_method=self._method,
             async_tensor=self.async_tp, pipeline=self.pp, shard=self.shard, schedule=schedule,
             virtual=self.virtual if self.virtual is not None else usual,
@@ -115,6 +119,7 @@ class LayoutWords:
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
             no_sync=self.no_sync, tables=tables, expert=self.ep, imbalance=self.ep_imbalance,
             capacity=self.capacity_factor,
+            param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
         )  # fmt: skip
         if found.strategy == "fsdp1" and found.pipeline > 1 and schedule not in ("gpipe", "1f1b"):
             raise LayoutError(
@@ -230,7 +235,9 @@ class LaidOut:
             pace = self.gpu.roofline(self.precision, reached(training, self.gpu))
             group = mesh.together(0, "tensor")
             pull = pull_of(self.libraries, group, self.gpu) if layout.async_tensor else None
-            return parts_of_decoder(model, layout, pace, stored(training.dtype) or "float32", pull=pull)
+            how = numerics(training, self.gpu, self.precision)
+            dtype = stored(training.dtype) or "float32"
+            return parts_of_decoder(model, layout, pace, dtype, numerics=how, pull=pull)
         mixtures = [one for one, made in DECODERS.items() if made.experts]
         for said, option, fitting in (
             (layout.tensor > 1, f"--tp {layout.tensor}", DECODERS),

@@ -8,15 +8,21 @@ from real.ddp.job import is_model
 from sim.training.ddp.job import DataParallel
 from sim.training.ddp.record import workload_of
 from sim.training.parallel.decoder import decoder_workload
+from sim.training.tensor import Numerics
 from sim.workload.architecture import Architecture, products_s, usual_precision
 from sim.workload.architecture import workload as roofline
 from sim.workload.decoder import DECODERS, Decoder
 from sim.workload.devices import Device, full_name, stored
 from sim.workload.models import find_model as named_model
 from sim.workload.workload import Workload, rebatched
+from topologies.words import one_of
 
 BATCH = 32
 """Samples of a pass of a decoder where nobody says."""
+
+ATTENTION = ("fused", "causal", "written")
+"""Kernels of a decoder's attention: scores stay in the GPU's caches, those that are masked are left out too,
+or all are written to memory and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +32,10 @@ class Training:
     ``batch`` is of one rank and one pass, None for the model's own. ``precision``, ``dtype`` and
     ``compute_efficiency`` are `sim.workload.architecture.workload`'s. ``measured`` is a throughput
     (samples/s of all ranks) and on how many ranks it was measured, which sets the pace of compute.
-    ``slowdown``, ``spread`` and ``contention`` are `sim.training.ddp.job.Costs`'. Without a spread it is
-    `sim.training.ddp.usual.SPREAD`, or none where layers are timed; without a contention that of
-    `sim.training.ddp.usual.contention`.
+    ``attention`` is one of `ATTENTION`, and ``attention_efficiency`` the share of the GPU's peak that it
+    reaches, that of other products where None. ``slowdown``, ``spread`` and ``contention`` are
+    `sim.training.ddp.job.Costs`'. Without a spread it is `sim.training.ddp.usual.SPREAD`, or none where
+    layers are timed; without a contention that of `sim.training.ddp.usual.contention`.
     """
 
     model: str
@@ -37,6 +44,8 @@ class Training:
     precision: str | None = None
     dtype: str | None = None
     compute_efficiency: float | None = None
+    attention: str = "fused"
+    attention_efficiency: float | None = None
     measured: tuple[float, int] | None = None
     optimizer: str = "adam"
     ddp: DataParallel = field(default_factory=DataParallel)
@@ -53,6 +62,9 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
     if training.batch is not None and training.batch < 1:
         raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
     path = Path(training.model)
+    if training.attention not in ATTENTION:
+        known = one_of(ATTENTION, training.attention)
+        raise ValueError(f"{training.attention!r} is no kernel of attention; write {known}")
     if is_timed(training.model):
         if training.precision or training.dtype or training.compute_efficiency:
             raise ValueError(
@@ -70,10 +82,25 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
     if isinstance(model, Decoder):
         precision = gpu.mixed if precision is None else precision
         pace, usual = gpu.roofline(precision, share), training.batch or BATCH
-        return lambda batch: decoder_workload(model, pace, batch or usual, dtype or "float32"), precision
+        how, dtype = numerics(training, gpu, precision), dtype or "float32"
+        return lambda batch: decoder_workload(model, pace, batch or usual, dtype, how), precision
+    if training.attention != "fused" or training.attention_efficiency is not None:
+        raise ValueError(
+            f"--attention and --attention-efficiency are of decoders, and {training.model} is none; leave "
+            "them out"
+        )
     usual = training.batch or model.batch
     precision = usual_precision(model, gpu) if precision is None else precision
     return lambda batch: roofline(model, gpu, batch or usual, precision, dtype, share), precision
+
+
+def numerics(training: Training, gpu: Device, precision: str) -> Numerics:
+    """How a decoder's attention is computed."""
+    share = training.attention_efficiency
+    return Numerics(
+        fused=training.attention != "written", causal=training.attention == "causal",
+        attention=None if share is None else gpu.roofline(precision, share),
+    )  # fmt: skip
 
 
 def batch_of(training: Training, gpu: Device) -> int:

@@ -1,7 +1,9 @@
 """A decoder as parts that a layout cuts: by tensor parallelism within layers, and by the pipeline between."""
 
+from dataclasses import replace
+
 from sim.training.context import ContextParallel
-from sim.training.layout import FUSING, Layout, LayoutError
+from sim.training.layout import Layout, LayoutError
 from sim.training.modules import workload_of
 from sim.training.parallel.parts import Parts
 from sim.training.tensor import (
@@ -16,26 +18,34 @@ from sim.workload.decoder import DECODERS, Decoder
 from sim.workload.devices import Roofline
 from sim.workload.workload import Workload
 
+USUAL = Numerics()
+"""Attention that never writes its scores, and computes all of them at the products' pace."""
+
 
 def parts_of_decoder(
-    decoder: Decoder, layout: Layout, roofline: Roofline, dtype: str, *, pull: Pull | None = None
+    decoder: Decoder,
+    layout: Layout,
+    roofline: Roofline,
+    dtype: str,
+    *,
+    numerics: Numerics = USUAL,
+    pull: Pull | None = None,
 ) -> Parts:
     """The decoder on GPUs of such a pace, its parameters and gradients stored in ``dtype``.
 
-    ``pull`` is how tensor-parallel ranks read each other's memory where the layout has them do so. What
-    passes between layers are the activations, a sequence-parallel rank's part of them.
+    ``numerics`` say how attention is computed, ``pull`` how tensor-parallel ranks read each other's memory
+    where the layout has them do so. What passes between layers are the activations, a sequence-parallel
+    rank's part of them.
     """
     _check_experts(decoder, layout)
     experts = ExpertParallel(degree=layout.expert, imbalance=layout.imbalance, capacity=layout.capacity)
-    is_fused = not layout.async_tensor and (layout.tensor > 1 or layout.strategy in FUSING)
     parallel = TensorParallel(
-        degree=layout.tensor, sequence=layout.sequence_parallel,
-        style="megatron" if is_fused else "dtensor", pull=pull,
-    )  # fmt: skip
+        degree=layout.tensor, sequence=layout.sequence_parallel, style=layout.style, pull=pull
+    )
     layers = rank_layers(
         decoder, roofline, micro_batch=layout.micro_batch, parallel=parallel,
         context=ContextParallel(degree=layout.context, method=layout.context_method),
-        numerics=Numerics(dtype=dtype, checkpointing=layout.checkpointing),
+        numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing),
         experts=experts,
     )  # fmt: skip
     tokens = layout.micro_batch * decoder.sequence // layout.context
@@ -56,11 +66,13 @@ def parts_of_decoder(
     )
 
 
-def decoder_workload(decoder: Decoder, roofline: Roofline, batch: int, dtype: str) -> Workload:
+def decoder_workload(
+    decoder: Decoder, roofline: Roofline, batch: int, dtype: str, numerics: Numerics = USUAL
+) -> Workload:
     """One training step of so many sequences on a GPU that has the whole decoder."""
     if batch < 1:
         raise ValueError(f"a batch of {batch}; write 1 or more samples")
-    parts = parts_of_decoder(decoder, Layout(micro_batch=batch), roofline, dtype)
+    parts = parts_of_decoder(decoder, Layout(micro_batch=batch), roofline, dtype, numerics=numerics)
     layers = [layer.undivided for layer in parts.layers]
     return workload_of(parts.name, layers, batch=batch, sample=parts.sample)
 

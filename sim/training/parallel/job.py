@@ -17,9 +17,9 @@ class ParallelJob:
     """``batch`` samples of each replica make a step, passed in the layout's micro-batches.
 
     ``library`` and ``workers`` are those of `sim.program.Group`. ``ddp`` matters where the strategy is that.
-    FSDP gathers parameters in ``precision``, or in their own type where None. Layers take
-    ``factor`` times what the parts say. Of ``costs`` the
-    slowdown of single ranks is nobody's: all stages are as slow as the slowest of all ranks.
+    Products are kept in ``precision``, or in the parameters' own type where None. Layers take ``factor``
+    times what the parts say. Of ``costs`` the slowdown of single ranks is nobody's: all stages are as slow as
+    the slowest of all ranks.
     """
 
     parts: Parts
@@ -43,6 +43,11 @@ class ParallelJob:
     def samples(self) -> int:
         """Samples of all replicas in a step."""
         return self.batch * self.mesh.degree("shard", "replicate")
+
+    @property
+    def gathered(self) -> str | None:
+        """The type in which FSDP gathers parameters, their own where None."""
+        return self.layout.param_dtype or self.precision
 
     @property
     def dealt(self) -> tuple[str, ...]:

@@ -244,16 +244,12 @@ def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
 
 
 def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
-    """Gathers in the type of products, sums in that of the parameters."""
-    dtype = next(tensor.dtype for layer in layers for tensor in layer.parameters)
-    bandwidth, no_sync = job.costs.memory_bandwidth, not job.layout.syncs_each
-    if job.layout.strategy == "fsdp1":
-        return FlatPolicy(
-            param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth, no_sync=no_sync
-        )
-    return FullyShardPolicy(
-        param_dtype=job.precision, reduce_dtype=dtype, memory_bandwidth=bandwidth,
-        no_sync=no_sync,
+    """Gathers in the type of products, sums in that of the parameters, unless told otherwise."""
+    stored = next(tensor.dtype for layer in layers for tensor in layer.parameters)
+    policy = FlatPolicy if job.layout.strategy == "fsdp1" else FullyShardPolicy
+    return policy(
+        param_dtype=job.gathered, reduce_dtype=job.layout.reduce_dtype or stored,
+        memory_bandwidth=job.costs.memory_bandwidth, no_sync=not job.layout.syncs_each,
     )  # fmt: skip
 
 

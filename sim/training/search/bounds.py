@@ -276,7 +276,7 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
 def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
     """Bytes of so many bytes of parameters in the type of products."""
     dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
-    return nbytes // ITEMSIZE[dtype] * ITEMSIZE[job.precision or dtype]
+    return nbytes // ITEMSIZE[dtype] * ITEMSIZE[job.gathered or dtype]
 
 
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:

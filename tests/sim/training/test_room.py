@@ -37,7 +37,7 @@ def test_a_gpu_offers_what_its_driver_offers():
     assert {name: round(room_of(gpu).reserve / gpu.memory, 2) for name, gpu in DEVICES.items()} == {
         "p40": 0.22, "p100": 0.25, "v100": 0.21, "t4": 0.25, "a100": 0.19, "a100-40gb": 0.22, "a10": 0.22,
         "rtx3090": 0.22, "rtx4090": 0.22, "l40s": 0.2, "h100": 0.21, "h200": 0.19, "b200": 0.19,
-        "mi300x": 0.19,
+        "mi300x": 0.19, "titan-rtx": 0.22, "h100-96gb": 0.2,
     }  # fmt: skip
 
 

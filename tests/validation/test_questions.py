@@ -1,0 +1,84 @@
+"""A training as a question: what its options mean, and which are refused."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+import ringside
+from sim.training.ddp.job import DataParallel
+from sim.workload.decoder import DECODERS, SHAPE, decoder
+from validation.questions.question import question
+
+SMALL = "llama3-8b:2048,layers=2"
+
+
+def step_s(model: str = SMALL, **options: Any) -> float:
+    return ringside.train(model, "dgx-a100:1", **{"batch": 2, **options}).step_s
+
+
+def test_a_kernel_of_attention_that_does_more_takes_longer() -> None:
+    causal, fused, written = (step_s(attention=kernel) for kernel in ("causal", "fused", "written"))
+    assert causal < fused < written
+    assert step_s(attention_efficiency=0.3) > fused > step_s(attention_efficiency=0.9)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "fsdp1"])
+def test_fsdp_exchanges_bytes_of_the_types_that_are_said(strategy: str) -> None:
+    def exchanged_s(**types: str) -> float:
+        found = ringside.train(SMALL, "dgx-a100:2", batch=1, strategy=strategy, **types)
+        return found.stages[0].communication_s
+
+    narrow, usual, wide = (exchanged_s(param_dtype=one) for one in ("float8_e4m3fn", "bf16", "fp32"))
+    assert narrow < usual < wide
+    assert exchanged_s(reduce_dtype="bf16") < exchanged_s() == usual
+
+
+def test_products_apart_hide_nothing_behind_them() -> None:
+    tensor = {"strategy": "fsdp", "tp": 4, "sequence_parallel": True}
+    assert step_s(**tensor, tp_style="dtensor") != step_s(**tensor, tp_style="megatron") == step_s(**tensor)
+
+
+def test_no_sync_is_said_once_for_all() -> None:
+    passes = DataParallel(accumulation=4)
+    assert step_s("gpt2:256", ddp=passes, no_sync=True) < step_s("gpt2:256", ddp=passes)
+    assert question("gpt2", "star:2", ddp=passes, no_sync=True).training.ddp.no_sync
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_shape_that_is_said_as_it_is_changes_nothing(name: str) -> None:
+    known = asdict(DECODERS[name])
+    shape = ",".join(f"{key}={known[key]}" for key in SHAPE if known[key])
+    assert decoder(f"{name}:{known['sequence']},{shape}") == DECODERS[name]
+
+
+def test_a_shape_keeps_what_hangs_together() -> None:
+    found = decoder("gpt3-125m:512,width=1024,heads=16,positions=512")
+    assert (found.key_value_heads, found.hidden, found.longest, found.sequence) == (16, 4096, 512, 512)
+    grouped = decoder("llama3-8b:heads=64,layers=3")
+    assert (grouped.key_value_heads, grouped.layers, grouped.sequence) == (8, 3, 8192)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "llama2-7b:depth=3"}, "'depth' is no part of a shape; write one of layers, width"),
+        ({"model": "llama2-7b:layers=x"}, "'x' is not a number"),
+        ({"model": "llama2-7b:heads=33"}, "does not divide by 33 heads"),
+        ({"attention": "flash"}, "'flash' is no kernel of attention; write one of fused, causal, written"),
+        (
+            {"model": "resnet50", "attention": "causal"},
+            "are of decoders, and resnet50 is none; leave them out",
+        ),
+        ({"attention_efficiency": 1.5}, "write a share above 0 and up to 1"),
+        ({"tp_style": "dtensor"}, "--tp-style is of tensor-parallel ranks; add --tp 2"),
+        ({"tp": 2, "tp_style": "ring"}, "write one of megatron, dtensor"),
+        ({"tp": 2, "tp_style": "megatron", "sequence_parallel": True, "async_tp": True}, "leave one of them"),
+        ({"param_dtype": "bf16"}, "--param-dtype is of FSDP; leave it out, or write --strategy fsdp"),
+        ({"strategy": "fsdp", "reduce_dtype": "float8_e4m3fn"}, "write one of float32, bfloat16, float16"),
+        ({"strategy": "fsdp", "precision": "fp8"}, "has no peak for 'fp8'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        step_s(**options)
