@@ -7,7 +7,8 @@ all but pipeline and replicas the one with the deepest pipeline sets the pace of
 others. Stages are as even as whole layers allow. Two rates are fitted, for each file on all others: that at
 which replicas exchange gradients and parameters, which nothing hides, and that at which stages' messages
 go, which hold both up. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted
-on labels of the other model.
+on labels of the other model. What is asked is what `train` would answer for one replica, by the bounds that
+`train --search` leaves layouts out by: hundreds of micro-batches are not simulated.
 """
 
 import csv
@@ -20,19 +21,14 @@ from statistics import median
 from typing import NamedTuple
 
 from sim.program.libraries import Libraries
-from sim.training.ddp.job import Costs, DataParallel
+from sim.training.ddp.job import DataParallel
 from sim.training.layers import RankLayer
-from sim.training.layout import Layout
-from sim.training.memory import find_optimizer
-from sim.training.mesh import Mesh
 from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import Parts
 from sim.training.search import Bounds
-from sim.training.tensor import Numerics, TensorParallel, rank_layers
-from sim.workload.decoder import Decoder
+from sim.workload.decoder import Decoder, decoder
 from sim.workload.devices import device
 from validation.published.training.judged import Counted, Judged, TrainingTable
-from validation.published.training.laid_out import of_llamas_kind
+from validation.questions.question import Question, question
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
 """Layers, width, heads, width of the feed-forward network; the vocabulary follows from the published MFU."""
@@ -76,7 +72,13 @@ class Run(NamedTuple):
     @property
     def decoder(self) -> Decoder:
         """The model."""
-        return of_llamas_kind(self.model, MODELS[self.model], VOCABULARY, self.sequence)
+        return decoder(self._model)
+
+    @property
+    def _model(self) -> str:
+        layers, width, heads, hidden = MODELS[self.model]
+        shape = f"layers={layers},width={width},heads={heads},hidden={hidden},vocabulary={VOCABULARY}"
+        return f"llama2-7b:{self.sequence},longest={self.sequence},{shape}"
 
     @property
     def series(self) -> str:
@@ -108,18 +110,17 @@ class Run(NamedTuple):
         each = self.micro_batch * self.sequence * self.decoder.width * 2
         return each * self.micro_batches if self.pipeline > 1 else 0
 
-    def job(self, factor: float) -> ParallelJob:
-        """One replica's part of it, all that is computed so many times as long as peaks have it."""
-        layout = Layout(
-            tensor=self.tensor, pipeline=self.pipeline, micro_batch=self.micro_batch,
-            checkpointing=self.checkpointing, sequence_parallel=self._cuts_tokens,
-        )  # fmt: skip
-        return ParallelJob(
-            parts=_parts(self.decoder, self.tensor, self.micro_batch, self.checkpointing, self.kernel,
-                         self._cuts_tokens),
-            layout=layout, mesh=Mesh(tensor=self.tensor, pipeline=self.pipeline),
-            batch=self.micro_batches * self.micro_batch, optimizer=find_optimizer("sgd"),
-            ddp=DataParallel(gradient_as_bucket_view=True), factor=factor, costs=Costs(),
+    @property
+    def asked(self) -> Question:
+        """One replica's part of it, at the GPU's peak."""
+        gpus = self.tensor * self.pipeline
+        return question(
+            self._model, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="bf16", dtype="bf16",
+            compute_efficiency=1.0, attention="fused" if self.kernel.startswith("flash") else "written",
+            optimizer="sgd", ddp=DataParallel(gradient_as_bucket_view=True), spread=0.0, contention=0.0,
+            tp=self.tensor, sequence_parallel=self._cuts_tokens, pp=self.pipeline,
+            checkpointing=self.checkpointing, batch=self.micro_batches * self.micro_batch,
+            micro_batch=self.micro_batch,
         )  # fmt: skip
 
     @property
@@ -129,13 +130,13 @@ class Run(NamedTuple):
     @property
     def parameters(self) -> int:
         """Of the rank that has most."""
-        stages = _bounds(self.tensor * self.pipeline).stages(self.job(1.0))
+        stages = _bounds(self.tensor * self.pipeline).stages(_job(self))
         return max(cost.nbytes for cost in stages) // 2
 
     @property
     def nbytes(self) -> int:
         """What a rank holds: gradients beside parameters in bfloat16, and ZeRO's part of 12 bytes of each."""
-        held = _bounds(self.tensor * self.pipeline).nbytes(self.job(1.0))
+        held = _bounds(self.tensor * self.pipeline).nbytes(_job(self))
         return held + 12 * self.parameters // self.replicas
 
 
@@ -228,7 +229,7 @@ def _groups() -> Iterator[tuple[Line, ...]]:
 
 def _line(run: Run) -> Line:
     bounds = _bounds(run.tensor * run.pipeline)
-    once, twice = (bounds.step_s(run.job(factor)) for factor in (1.0, 2.0))
+    once, twice = (bounds.step_s(replace(_job(run), factor=factor)) for factor in (1.0, 2.0))
     return Line(run, 2 * once - twice, twice - once, run.parameters)
 
 
@@ -238,24 +239,15 @@ def _bounds(gpus: int) -> Bounds:
 
 
 @cache
-def _parts(
-    decoder: Decoder, tensor: int, micro_batch: int, checkpointing: str, kernel: str, cuts_tokens: bool
-) -> Parts:
-    parallel = TensorParallel(degree=tensor, sequence=cuts_tokens)
-    layers = rank_layers(
-        decoder, GPU.roofline("bfloat16", 1.0), micro_batch=micro_batch, parallel=parallel,
-        numerics=Numerics(
-            dtype="bfloat16", checkpointing=checkpointing, fused=kernel.startswith("flash")
-        ),
-    )  # fmt: skip
-    tokens = micro_batch * decoder.sequence
-    norms = 0 if kernel.endswith("+rms") else NORMS * tokens * decoder.width // (tensor if cuts_tokens else 1)
-    between = tokens * decoder.width * 2
-    return Parts(
-        name=decoder.name, sample="sequence",
-        layers=tuple(_as_kept(layer, tokens, norms, checkpointing) for layer in layers),
-        between_nbytes=(between,) * (len(layers) - 1), num_parameters=decoder.num_parameters,
-    )  # fmt: skip
+def _job(run: Run) -> ParallelJob:
+    """The job, with all that the authors' code keeps of activations."""
+    job, decoder = run.asked.job, run.decoder
+    tokens = run.micro_batch * decoder.sequence
+    norms = 0
+    if not run.kernel.endswith("+rms"):
+        norms = NORMS * tokens * decoder.width // (run.tensor if run.sequence_parallel == "1" else 1)
+    layers = tuple(_as_kept(layer, tokens, norms, run.checkpointing) for layer in job.parts.layers)
+    return replace(job, parts=replace(job.parts, layers=layers))
 
 
 def _as_kept(layer: RankLayer, tokens: int, norms: int, checkpointing: str) -> RankLayer:

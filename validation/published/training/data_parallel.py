@@ -12,32 +12,13 @@ compute, of V100 the one GPU that shares nothing.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import Costs
-from sim.training.ddp.usual import OPERATOR_S, SPREAD
-from sim.training.layout import Layout
-from sim.training.memory import find_optimizer
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import parts_of
-from sim.training.parallel.simulate import simulate_parallel
-from sim.workload.architecture import Architecture, workload
-from sim.workload.decoder import decoder
-from sim.workload.devices import GIB, Device, device
-from sim.workload.models import architecture
-from validation.pace import parallel_pace
+from validation.published.training.efficiency import solved
 from validation.published.training.judged import Counted, Judged, TrainingTable
-
-TITAN_RTX = Device(
-    "titan-rtx", {"float32": 16.3e12, "float16": 130e12}, memory_bandwidth=672e9, memory=24 * GIB,
-    multiprocessors=72,
-)  # fmt: skip
-"""By NVIDIA's data sheet; its bridge has 50 GB/s each way."""
+from validation.questions.question import Question, question
 
 HOST_MEMORY = "4.3GB/s"
 """Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3, of whose 7.9 GB/s all-reduces reach the share
@@ -75,41 +56,29 @@ def runs() -> list[Run]:
     ]
 
 
+def asked(run: Run, efficiency: float) -> Question:
+    """The training, its products at this share of the peak."""
+    is_titan = run.cluster.startswith("star")
+    return question(
+        "gpt2" if is_titan else "bert-encoder:32", run.cluster, settings=dict(run.settings), ranks=run.gpus,
+        device="titan-rtx" if is_titan else "v100", precision="fp16", batch=4 if is_titan else 32,
+        compute_efficiency=efficiency, strategy="ddp" if run.strategy == "alone" else run.strategy,
+        micro_batch=4 if is_titan else 32,
+        param_dtype="fp32" if run.strategy == "fsdp1" else None,
+    )  # fmt: skip
+
+
+@cache
+def efficiency(series: str) -> float:
+    """The share of the peak that the first row of a series sets."""
+    first = next(one for one in runs() if one.series == series)
+    return solved(lambda share: asked(first, share).step().step_s, first.step_s)
+
+
 @cache
 def predicted_s(run: Run) -> float:
-    """Seconds of a step, at the pace that the first row of its series sets."""
-    first = next(one for one in runs() if one.series == run.series)
-    job, libraries = _job(first)
-    factor = parallel_pace(job, libraries, job.samples / first.step_s)
-    job, libraries = _job(run)
-    return simulate_parallel(replace(job, factor=factor), libraries).step_s
-
-
-def _job(run: Run) -> tuple[ParallelJob, Libraries]:
-    is_titan = run.cluster.startswith("star")
-    gpu = TITAN_RTX if is_titan else device("v100")
-    batch = 4 if is_titan else 32
-    strategy = "ddp" if run.strategy == "alone" else run.strategy
-    layout = Layout(strategy=strategy, micro_batch=batch)
-    if is_titan:
-        parts = parts_of_decoder(decoder("gpt2"), layout, gpu.roofline("float16"), "float32")
-    else:
-        parts = parts_of(workload(_encoder(), gpu, batch, "float16"), units=strategy == "fsdp1")
-    libraries = Libraries("ideal" if is_titan else "nccl", run.cluster, dict(run.settings), run.gpus)
-    job = ParallelJob(
-        parts=parts, layout=layout, mesh=layout.mesh(run.gpus, run.gpus), batch=batch,
-        optimizer=find_optimizer("adam"),
-        costs=Costs(memory_bandwidth=gpu.streaming, operator_s=OPERATOR_S, spread=SPREAD),
-    )  # fmt: skip
-    return job, libraries
-
-
-def _encoder() -> Architecture:
-    """BERT-base of 32 word pieces without its heads, which mpnet-base is like: one vector is its output."""
-    found = architecture("bert-base:32")
-    blocks = (one for one in found.blocks if not one.name.startswith(("cls.", "loss")))
-    parameters = (one for one in found.parameters if not one.name.startswith("cls."))
-    return replace(found, blocks=tuple(blocks), parameters=tuple(parameters))
+    """Seconds of a step, at the pace of its series."""
+    return asked(run, efficiency(run.series)).step().step_s
 
 
 def judged() -> list[Judged]:

@@ -8,15 +8,15 @@ On more GPUs the slowest of more is waited for, by the spread that other publica
 optimizer is another: of a pipeline the gradients of a stage, which are reduced when all passes are over; else
 a bucket of gradients and one of parameters. A fused update streams a part of the stage's parameters and
 their moments through memory at the data sheet's rate. Adapters (LoRA) exchange next to nothing. JAX's steps
-(maxtext, paxml) shard all parameters among all GPUs and are simulated as FSDP1's, with full checkpointing of
-the large models, at the efficiency that the first row implies. The naive rule is a constant speed of a GPU.
+(maxtext, paxml) shard all parameters among all GPUs and are what `train` answers for FSDP1, with full
+checkpointing of the large models, at the efficiency that the first row implies. The naive rule is a constant
+speed of a GPU.
 """
 
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -26,12 +26,11 @@ from sim.program.libraries import Libraries
 from sim.training.ddp.job import expected_maximum
 from sim.training.ddp.usual import SPREAD
 from sim.training.mesh import Mesh
-from sim.workload.decoder import DECODERS
 from sim.workload.devices import device
 from validation.published.training.efficiency import solved
-from validation.published.training.fully_sharded import sharded_s
 from validation.published.training.judged import Judged, TrainingTable
 from validation.published.training.mlperf import OPTIMIZER_NBYTES
+from validation.questions.question import Question, question
 
 BUCKET_NBYTES = 200_000_000
 """100 million parameters in bfloat16: the buckets of the recipes have 50 to 220 million."""
@@ -41,18 +40,13 @@ ITEMSIZE = 2
 
 
 SHARDED = {
-    "llama2-70b": DECODERS["llama2-70b"],
-    "llama3-70b": DECODERS["llama3-70b"],
-    "gpt3-175b": replace(DECODERS["gpt3-175b"], vocabulary=51200),
+    "llama2-70b": "llama2-70b",
+    "llama3-70b": "llama3-70b",
+    "gpt3-175b": "gpt3-175b:2048,vocabulary=51200",
     # Paxml's: 24 layers of GPT-3's next width, in sequences of 2,048
-    "gpt3-5b": replace(
-        DECODERS["gpt3-6.7b"],
-        name="gpt3-5b",
-        layers=24,
-        vocabulary=51200,
-    ),
+    "gpt3-5b": "gpt3-6.7b:2048,layers=24,vocabulary=51200",
 }
-"""Models of fully sharded steps."""
+"""Models of fully sharded steps, each in sequences of its own length."""
 
 
 class Step(NamedTuple):
@@ -111,9 +105,19 @@ def steps() -> Iterator[Step]:
 def predicted_s(row: Step, sets: Step) -> float:
     """A step on as many GPUs as the row has, from that of ``sets``."""
     if not row.tensor:
-        return _sharded_s(row, _efficiency(sets))
+        return sharded(row, _efficiency(sets)).step().step_s
     slower = _slowest(row.gpus) / _slowest(sets.gpus)
     return (sets.step_s - exposed_s(sets)) * slower + exposed_s(row)
+
+
+def sharded(row: Step, efficiency: float) -> Question:
+    """A fully sharded step with products at this share of bfloat16's peak."""
+    large = row.parameters > 10e9
+    return question(
+        SHARDED[row.model], f"dgx-h100:{row.gpus // 8}", precision="bf16", reduce_dtype="bf16",
+        strategy="fsdp1", compute_efficiency=efficiency,
+        batch=row.micro_batch, micro_batch=row.micro_batch, checkpointing="full" if large else "none",
+    )  # fmt: skip
 
 
 def exposed_s(row: Step) -> float:
@@ -146,18 +150,10 @@ def judged() -> list[Judged]:
     return found
 
 
-def _sharded_s(row: Step, efficiency: float) -> float:
-    decoder = replace(SHARDED[row.model], sequence=row.sequence)
-    large = decoder.num_parameters > 10e9
-    return sharded_s(
-        decoder, device("h100"), "dgx-h100", row.gpus, efficiency, micro_batch=row.micro_batch,
-        checkpointing="full" if large else "none", fused=True,
-    )  # fmt: skip
-
-
 @cache
 def _efficiency(row: Step) -> float:
-    return solved(partial(_sharded_s, row), row.step_s)
+    most = device("h100").narrower
+    return solved(lambda share: sharded(row, share).step().step_s, row.step_s, most)
 
 
 def _slowest(gpus: int) -> float:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-LEAST, MOST = 0.05, 4.0
-"""Shares of bfloat16's peak among which an efficiency is looked for: products in 8 bits pass 1."""
+LEAST = 0.05
+"""The least share of a peak that is looked for."""
 
 NEAR = 1e-4
 """How near a step must come."""
 
 
-def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
-    """The efficiency with which a step takes so long, or the nearest that there is.
+def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1.0) -> float:
+    """The efficiency, up to ``most``, with which a step takes so long, or the nearest that there is.
 
     A step is nearly a straight line over the efficiency's inverse, whose zero is looked for by secants.
     """
@@ -27,6 +27,6 @@ def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
             (before, far), (here, near) = found[-2:]
             if far == near:
                 break
-            efficiency = 1 / max(here - near * (here - before) / (near - far), 1 / MOST)
-        efficiency = min(max(efficiency, LEAST), MOST)
+            efficiency = 1 / max(here - near * (here - before) / (near - far), 1 / most)
+        efficiency = min(max(efficiency, LEAST), most)
     return efficiency

@@ -12,30 +12,21 @@ rule is a constant speed of each GPU.
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import Costs
-from sim.training.ddp.usual import SPREAD, contention
-from sim.training.layout import Layout
-from sim.training.memory import find_optimizer
-from sim.training.mesh import DATA
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import simulate_parallel
+from sim.training.layers import RankLayer
 from sim.training.zero.partition import dealt
-from sim.workload.decoder import DECODERS
-from sim.workload.devices import device
+from validation.published.training.efficiency import solved
 from validation.published.training.judged import Judged, TrainingTable
+from validation.questions.question import Question, question
 
-MODEL = replace(DECODERS["llama2-7b"], name="internlm-7b", vocabulary=103_168, sequence=2048)
+MODEL = "llama2-7b:2048,vocabulary=103168"
 """Llama's shape with its own vocabulary (InternEvo, configs/7B_sft.py)."""
 
-GPU = device("a100")
+SEQUENCE = 2048
 CLUSTER, CARDS = "abci-a100", {"nic": "12.5GB/s"}
 MACHINE = 8
 
@@ -62,14 +53,6 @@ class Run(NamedTuple):
         return self.group * self.tensor == self.gpus
 
     @property
-    def layout(self) -> Layout:
-        """As InternEvo lays it out."""
-        return Layout(
-            strategy="hybrid_zero", tensor=self.tensor, shard=self.group, micro_batch=self.micro_batch,
-            checkpointing=self.checkpointing, clips=True,
-        )  # fmt: skip
-
-    @property
     def step_s(self) -> float:
         """Seconds of a step, as measured."""
         return TOKENS / self.tokens_per_s
@@ -93,15 +76,23 @@ def runs() -> Iterator[tuple[str, list[Run]]]:
         yield f"tensor {own[0].tensor}, groups of {group}, checkpointing {own[0].checkpointing}", own
 
 
-def predicted_s(row: Run, factor: float, hop_s: float) -> float:
-    """A step whose layers take ``factor`` times what a data sheet's shares make of them."""
-    return _simulated_s(row, factor) + hop_s * passed(row)
+def asked(row: Run, efficiency: float) -> Question:
+    """The training with products at this share of the peak."""
+    return question(
+        MODEL, f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
+        compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
+        batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
+    )  # fmt: skip
+
+
+def predicted_s(row: Run, efficiency: float, hop_s: float) -> float:
+    """A step, with what broadcasts take more."""
+    return _simulated_s(row, efficiency) + hop_s * passed(row)
 
 
 def passed(row: Run) -> int:
     """How many ranks the broadcasts of a step pass in all."""
-    layers = parts_of_decoder(MODEL, row.layout, GPU.roofline("bfloat16"), "bfloat16").layers
-    parts = dealt([tensor for layer in layers for tensor in layer.parameters], row.group)
+    parts = dealt([tensor for layer in _layers(row.tensor) for tensor in layer.parameters], row.group)
     return sum(map(bool, parts)) * (row.group - 1)
 
 
@@ -109,7 +100,7 @@ def judged() -> list[Judged]:
     """The rows on more than one machine."""
     rows = [(name, own[0], row) for name, own in runs() for row in own[1:]]
     steps = {
-        hop_s: [predicted_s(row, _factor(sets, hop_s), hop_s) for _, sets, row in rows] for hop_s in HOP_S
+        hop_s: [predicted_s(row, _efficiency(sets, hop_s), hop_s) for _, sets, row in rows] for hop_s in HOP_S
     }
     off = {
         hop_s: [abs(found / row.step_s - 1) for found, (_, _, row) in zip(steps[hop_s], rows, strict=True)]
@@ -128,30 +119,20 @@ def judged() -> list[Judged]:
 
 
 @cache
-def _simulated_s(row: Run, factor: float) -> float:
-    libraries, layout = _libraries(row.gpus), row.layout
-    mesh = layout.mesh(row.gpus, MACHINE)
-    taken = contention(libraries.of(mesh.together(0, *DATA)), GPU)
-    job = ParallelJob(
-        parts=parts_of_decoder(MODEL, layout, GPU.roofline("bfloat16"), "float32"), layout=layout, mesh=mesh,
-        batch=TOKENS // MODEL.sequence * row.tensor, optimizer=find_optimizer("adam"), precision="bfloat16",
-        costs=Costs(memory_bandwidth=GPU.streaming, spread=SPREAD, contention=taken), factor=factor,
-    )  # fmt: skip
-    return simulate_parallel(job, libraries).step_s
+def _simulated_s(row: Run, efficiency: float) -> float:
+    return asked(row, efficiency).step().step_s
 
 
 @cache
-def _factor(row: Run, hop_s: float) -> float:
-    """The factor with which the row's step takes as long as it was measured."""
-    factor = 1.0
-    for _ in range(3):
-        factor *= row.step_s / predicted_s(row, factor, hop_s)
-    return factor
+def _layers(tensor: int) -> tuple[RankLayer, ...]:
+    alone = question(MODEL, CLUSTER, strategy="hybrid_zero", tp=tensor, micro_batch=1)
+    return alone.job.parts.layers
 
 
 @cache
-def _libraries(gpus: int) -> Libraries:
-    return Libraries("nccl", f"{CLUSTER}:{gpus // MACHINE}", CARDS, gpus)
+def _efficiency(row: Run, hop_s: float) -> float:
+    """The share with which the row's step takes as long as it was measured."""
+    return solved(lambda share: predicted_s(row, share, hop_s), row.step_s)
 
 
 TABLE = TrainingTable(

@@ -9,21 +9,20 @@ layouts. The naive rule is linear scaling with the pipeline's bubble, over as ma
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.training.layout import Layout
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import device
+from sim.calibration import shipped
 from validation.published.training.efficiency import solved
 from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.laid_out import LaidOut
+from validation.published.training.rounds import ONE_BUCKET, whole_s
+from validation.questions.question import Question, question
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
 """Vocabulary, padded as Megatron-LM pads it, and tokens of a sequence."""
 
 NIC = {"nic": "3.125GB/s"}
+MEASURED = shipped("dgx1-v100")
 
 
 class Step(NamedTuple):
@@ -51,26 +50,26 @@ class Step(NamedTuple):
         return self.batch / self.samples_per_s
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> str:
         """The model; an encoder of the same shape computes as much."""
         vocabulary, tokens = SHAPES[self.model]
-        return replace(
-            DECODERS["gpt2-medium"], name=self.model, layers=self.layers, vocabulary=vocabulary,
-            sequence=tokens, longest=tokens, positions=tokens,
+        return f"gpt2-medium:{tokens},layers={self.layers},vocabulary={vocabulary},positions={tokens}"
+
+    def asked(self, efficiency: float, micro_batches: int) -> Question:
+        """The training, its products at this share of the peak, with so many micro-batches of a replica."""
+        return question(
+            self.decoder, f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
+            ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
+            tp=self.tensor, pp=self.pipeline, batch=micro_batches * self.micro_batch,
+            micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True, ddp=ONE_BUCKET,
         )  # fmt: skip
 
-    @property
-    def trained(self) -> LaidOut:
-        """The training."""
-        layout = Layout(
-            tensor=self.tensor, pipeline=self.pipeline, micro_batch=self.micro_batch,
-            checkpointing=self.checkpointing,
-        )  # fmt: skip
-        machines = -(-self.gpus // 8)
-        return LaidOut(
-            self.decoder, device("v100"), f"dgx1-v100:{machines}", self.gpus, layout, self.batch,
-            settings=NIC, family="dgx1-v100",
-        )  # fmt: skip
+    def predicted_s(self, efficiency: float) -> float:
+        """Seconds of a step."""
+        micro_batches = self.batch // self.data // self.micro_batch
+        return whole_s(
+            lambda count: self.asked(efficiency, count).step().step_s, micro_batches, self.pipeline
+        )
 
     @property
     def work(self) -> float:
@@ -93,13 +92,13 @@ def judged() -> list[Judged]:
     """All rows on several GPUs."""
     rows = list(steps())
     alone = {(row.model, row.checkpointing): row for row in rows if row.gpus == 1}
-    reached = {key: solved(row.trained.step_s, row.step_s) for key, row in alone.items()}
+    reached = {key: solved(row.predicted_s, row.step_s) for key, row in alone.items()}
     return [
         Judged(
             series=f"{row.model}{' checkpointed' if row.checkpointing == 'full' else ''}",
             what=f"dp{row.data} tp{row.tensor} pp{row.pipeline}",
             measured=row.step_s,
-            predicted=row.trained.step_s(reached[key]),
+            predicted=row.predicted_s(reached[key]),
             rule=alone[key].step_s * row.work / alone[key].work,
             part=row.section,
         )

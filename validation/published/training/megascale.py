@@ -9,38 +9,42 @@ apart, is not in the answer. The naive rule counts micro-batches and the pipelin
 """
 
 import csv
-from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from sim.training.layout import Layout
-from sim.workload.decoder import DECODERS
-from sim.workload.devices import device
 from validation.published.training.efficiency import solved
 from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.laid_out import LaidOut
+from validation.published.training.rounds import ONE_BUCKET, whole_s
+from validation.questions.question import Question, question
 
-MODEL = replace(
-    DECODERS["gpt3-175b"], name="megascale-175b", heads=128, key_value_heads=128, vocabulary=51200
-)
-LAYOUT = Layout(
-    tensor=8, pipeline=8, schedule="interleaved1f1b", virtual=6, sequence_parallel=True,
-    checkpointing="selective",
-)  # fmt: skip
+MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
+PIPELINE, VIRTUAL = 8, 6
 BATCH = 768
 
 
-def trained(gpus: int) -> LaidOut:
-    """The training on so many GPUs."""
-    return LaidOut(
-        MODEL, device("a100"), f"dgx-a100:{gpus // 8}", gpus, LAYOUT, BATCH,
-        dtype="bfloat16", stored="float32",
+def micro_batches(gpus: int) -> int:
+    """Those of a replica."""
+    return BATCH // (gpus // 8 // PIPELINE)
+
+
+def asked(gpus: int, efficiency: float, batch: int) -> Question:
+    """The training on so many GPUs, with so many samples of a replica."""
+    return question(
+        MODEL, f"dgx-a100:{gpus // 8}", precision="bf16", dtype="fp32", compute_efficiency=efficiency,
+        tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
+        checkpointing="selective", batch=batch, micro_batch=1, ddp=ONE_BUCKET,
     )  # fmt: skip
+
+
+def predicted_s(gpus: int, efficiency: float) -> float:
+    """A step with products at this share of the peak."""
+    return whole_s(lambda batch: asked(gpus, efficiency, batch).step().step_s, micro_batches(gpus), PIPELINE)
 
 
 def work(gpus: int) -> float:
     """Micro-batches that a step lasts, the bubble with them."""
-    return trained(gpus).micro_batches + (LAYOUT.pipeline - 1) / LAYOUT.virtual
+    return micro_batches(gpus) + (PIPELINE - 1) / VIRTUAL
 
 
 def judged() -> list[Judged]:
@@ -50,10 +54,10 @@ def judged() -> list[Judged]:
     found = []
     for framework, group in groupby(rows, key=lambda row: row[0]):
         (_, fewest, sets_s), *others = group
-        efficiency = solved(trained(fewest).step_s, sets_s)
+        efficiency = solved(partial(predicted_s, fewest), sets_s)
         for _, gpus, step_s in others:
             rule_s = sets_s * work(gpus) / work(fewest)
-            found.append(Judged(framework, f"on {gpus}", step_s, trained(gpus).step_s(efficiency), rule_s))
+            found.append(Judged(framework, f"on {gpus}", step_s, predicted_s(gpus, efficiency), rule_s))
     return found
 
 

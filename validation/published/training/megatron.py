@@ -10,16 +10,14 @@ repository do not say their micro-batches.
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.training.layout import Layout
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import device
+from sim.workload.decoder import decoder
 from validation.published.training.efficiency import solved
 from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.laid_out import LaidOut
+from validation.published.training.rounds import ONE_BUCKET
+from validation.questions.question import Question, question
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
 
@@ -38,33 +36,35 @@ class Step(NamedTuple):
     step_s: float
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> str:
         """The model."""
-        return replace(
-            DECODERS["gpt3-1.3b"], name=self.model, layers=self.layers, width=self.width, heads=self.heads,
-            key_value_heads=self.heads, hidden=4 * self.width, vocabulary=51200, sequence=1024, longest=1024,
-            positions=1024,
-        )  # fmt: skip
+        shape = f"layers={self.layers},width={self.width},heads={self.heads},vocabulary=51200,positions=1024"
+        return f"gpt3-1.3b:1024,{shape}"
 
     @property
     def replicas(self) -> int:
         """Copies of the model."""
         return self.gpus // self.tensor
 
-    @property
-    def trained(self) -> LaidOut:
-        """The training."""
+    def asked(self, efficiency: float) -> Question:
+        """The training, its products at this share of the peak."""
         name, each = MACHINES[self.gpu]
-        layout = Layout(tensor=self.tensor, micro_batch=self.batch // self.replicas, checkpointing="full")
-        return LaidOut(
-            self.decoder, device(self.gpu), f"{name}:{-(-self.gpus // each)}", self.gpus, layout, self.batch
-        )
+        batch = self.batch // self.replicas
+        return question(
+            self.decoder, f"{name}:{-(-self.gpus // each)}", ranks=self.gpus, precision="fp16", dtype="fp16",
+            compute_efficiency=efficiency, tp=self.tensor, batch=batch, micro_batch=batch,
+            checkpointing="full", ddp=ONE_BUCKET,
+        )  # fmt: skip
+
+    def predicted_s(self, efficiency: float) -> float:
+        """Seconds of a step."""
+        return self.asked(efficiency).step().step_s
 
     @property
     def flops(self) -> float:
         """What a GPU computes in a step, checkpointing with it."""
-        decoder = self.decoder
-        return self.batch / self.gpus * (decoder.training_flops() + decoder.recomputed_flops("full"))
+        model = decoder(self.decoder)
+        return self.batch / self.gpus * (model.training_flops() + model.recomputed_flops("full"))
 
 
 def steps() -> Iterator[Step]:
@@ -80,16 +80,16 @@ def judged() -> list[Judged]:
     rows, found = list(steps()), []
     for gpu in MACHINES:
         sets, *others = [row for row in rows if row.gpu == gpu and row.replicas == 1]
-        efficiency = solved(sets.trained.step_s, sets.step_s)
+        efficiency = solved(sets.predicted_s, sets.step_s)
         for row in others:
             rule_s = sets.step_s * row.flops / sets.flops
-            predicted_s = row.trained.step_s(efficiency)
+            predicted_s = row.predicted_s(efficiency)
             series = f"{gpu}, from {sets.model}"
             found.append(Judged(series, row.model, row.step_s, predicted_s, rule_s, "tensor"))
     alone = {(row.gpu, row.model): row for row in rows if row.replicas == 1}
     for row in (row for row in rows if row.replicas > 1):
         sets = alone[row.gpu, row.model]
-        predicted_s = row.trained.step_s(solved(sets.trained.step_s, sets.step_s))
+        predicted_s = row.predicted_s(solved(sets.predicted_s, sets.step_s))
         series = f"{row.gpu} {row.model}, from {sets.gpus}"
         found.append(Judged(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, "data"))
     return found

@@ -13,8 +13,7 @@ that rate over the tokens, as if scores took all the time.
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -22,21 +21,8 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from sim.program.libraries import Libraries
-from sim.training.context import ContextParallel
-from sim.training.ddp.job import Costs
-from sim.training.ddp.usual import SPREAD, contention
-from sim.training.layout import Layout
-from sim.training.memory import find_optimizer
-from sim.training.mesh import DATA
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import Parts
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.tensor import Numerics, TensorParallel, rank_layers
-from sim.training.tensor.pull import pull_of
-from sim.workload.decoder import decoder
-from sim.workload.devices import Device, device
 from validation.published.training.judged import Judged, TrainingTable
+from validation.questions.question import Question, question
 
 ATTENTION = 0.35
 """Share of the peak that attention proper reaches."""
@@ -63,24 +49,9 @@ class Run(NamedTuple):
     """Of one GPU."""
 
     @property
-    def device(self) -> Device:
-        """The GPU."""
-        found = device(self.gpu)
-        return replace(found, memory=96 * 2**30, memory_bandwidth=2.4e12) if self.gpu == "h100" else found
-
-    @property
     def step_s(self) -> float:
         """Seconds of a step, as measured."""
         return self.micro_batch * self.sequence / self.tensor / self.context / self.tokens_per_s
-
-    @property
-    def layout(self) -> Layout:
-        """How it was laid out."""
-        return Layout(
-            strategy="fsdp", tensor=self.tensor, sequence_parallel=self.tensor > 1, context=self.context,
-            context_method="ring", async_tensor=self.async_tp, micro_batch=self.micro_batch,
-            checkpointing=self.checkpointing,
-        )  # fmt: skip
 
 
 def runs() -> Iterator[Run]:
@@ -97,19 +68,23 @@ def runs() -> Iterator[Run]:
             )  # fmt: skip
 
 
-def predicted_s(row: Run, efficiency: float, spread: float = SPREAD) -> float:
-    """A step with products at this share of bfloat16's peak."""
-    gpu, libraries, layout = row.device, _libraries(row.gpu, row.gpus), row.layout
-    mesh = layout.mesh(row.gpus, 8)
-    job = ParallelJob(
-        parts=_parts(row, efficiency), layout=layout, mesh=mesh, batch=row.micro_batch,
-        optimizer=find_optimizer("adam"), precision="float8_e4m3fn" if row.float8_gather else "bfloat16",
-        costs=Costs(
-            memory_bandwidth=gpu.streaming, spread=spread,
-            contention=contention(libraries.of(mesh.together(0, *DATA)), gpu),
-        ),
+def asked(row: Run, efficiency: float, spread: float | None = None) -> Question:
+    """The training with products at this share of bfloat16's peak."""
+    return question(
+        f"llama3.1-8b:{row.sequence},longest=262144", f"dgx-{row.gpu}:{row.gpus // 8}",
+        device="h100-96gb" if row.gpu == "h100" else row.gpu, precision="bf16", compute_efficiency=efficiency,
+        attention="causal", attention_efficiency=ATTENTION, spread=spread,
+        strategy="fsdp", param_dtype="float8_e4m3fn" if row.float8_gather else None,
+        tp=row.tensor, sequence_parallel=row.tensor > 1, async_tp=row.async_tp,
+        tp_style="dtensor" if row.tensor > 1 else None,
+        cp=row.context, cp_method="ring" if row.context > 1 else None,
+        batch=row.micro_batch, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
     )  # fmt: skip
-    return simulate_parallel(job, libraries).step_s
+
+
+def predicted_s(row: Run, efficiency: float, spread: float | None = None) -> float:
+    """Seconds of a step."""
+    return asked(row, efficiency, spread).step().step_s
 
 
 def judged() -> list[Judged]:
@@ -124,10 +99,10 @@ def judged() -> list[Judged]:
 
     chosen = [min(SPREADS, key=partial(error_of_others, place)) for place in range(len(scaling))]
     scaled = [by_spread[spread][place] for place, spread in enumerate(chosen)]
-    return [*scaled, *(row for one in others for row in _judged(one, SPREAD))]
+    return [*scaled, *(row for one in others for row in _judged(one))]
 
 
-def _judged(series: Sequence[Run], spread: float) -> list[Judged]:
+def _judged(series: Sequence[Run], spread: float | None = None) -> list[Judged]:
     """The rows of a series but its first, which sets the efficiency."""
     sets, *others = series
     efficiency = brentq(lambda share: predicted_s(sets, share, spread) - sets.step_s, 0.05, 1.0, xtol=1e-4)
@@ -139,33 +114,6 @@ def _judged(series: Sequence[Run], spread: float) -> list[Judged]:
         )
         for row in others
     ]  # fmt: skip
-
-
-def _parts(row: Run, efficiency: float) -> Parts:
-    gpu, layout = row.device, row.layout
-    model = replace(decoder("llama3.1-8b"), sequence=row.sequence, longest=row.sequence)
-    group = layout.mesh(row.gpus, 8).together(0, "tensor")
-    parallel = TensorParallel(
-        degree=row.tensor, style="dtensor", sequence=layout.sequence_parallel,
-        pull=pull_of(_libraries(row.gpu, row.gpus), group, gpu) if row.async_tp else None,
-    )  # fmt: skip
-    layers = rank_layers(
-        model, gpu.roofline("bfloat16", efficiency), micro_batch=row.micro_batch, parallel=parallel,
-        context=ContextParallel(degree=row.context, method=layout.context_method),
-        numerics=Numerics(
-            dtype="float32", checkpointing=row.checkpointing, causal=True,
-            attention=gpu.roofline("bfloat16", ATTENTION),
-        ),
-    )  # fmt: skip
-    between = (0,) * (len(layers) - 1)
-    return Parts(
-        name=model.name, sample="", layers=layers, between_nbytes=between, num_parameters=model.num_parameters
-    )
-
-
-@cache
-def _libraries(gpu: str, gpus: int) -> Libraries:
-    return Libraries("nccl", f"dgx-{gpu}:{gpus // 8}", {}, gpus)
 
 
 TABLE = TrainingTable(

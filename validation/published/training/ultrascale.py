@@ -28,11 +28,10 @@ from sim.program.libraries import Libraries
 from sim.training.groups import CollectiveTime, library_time
 from sim.training.layers import RankLayer
 from sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
-from sim.workload.decoder import Decoder
+from sim.workload.decoder import Decoder, decoder
 from sim.workload.devices import GIB, device
 from validation.published.training.aleph_alpha import NORMS
 from validation.published.training.judged import Correlated, Counted, Judged, TrainingTable
-from validation.published.training.laid_out import of_llamas_kind
 
 MODELS = {
     "1B": (16, 2048, 32, 8192),
@@ -114,7 +113,9 @@ class Run(NamedTuple):
     @property
     def decoder(self) -> Decoder:
         """The model."""
-        return of_llamas_kind(self.model, MODELS[self.model], VOCABULARY, SEQUENCE)
+        layers, width, heads, hidden = MODELS[self.model]
+        shape = f"layers={layers},width={width},heads={heads},hidden={hidden},vocabulary={VOCABULARY}"
+        return decoder(f"llama2-7b:{SEQUENCE},longest={SEQUENCE},{shape}")
 
     @property
     def step_s(self) -> float:

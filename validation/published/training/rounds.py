@@ -1,0 +1,21 @@
+"""Steps of many micro-batches, of which the first rounds are simulated."""
+
+from collections.abc import Callable
+
+from sim.training.ddp.buckets import Bucketing
+from sim.training.ddp.job import DataParallel
+
+ROUNDS = 2
+"""Micro-batches a pipeline rank that are simulated: each round beyond them takes as long as the second."""
+
+ONE_BUCKET = DataParallel(bucketing=Bucketing(1e6))
+"""A cap that no model fills: gradients are summed when backward is over, as Megatron-LM's once were."""
+
+
+def whole_s(step_s: Callable[[int], float], micro_batches: int, pipeline: int = 1) -> float:
+    """Seconds of a step of so many micro-batches, by those of steps that have fewer."""
+    most = min(micro_batches, ROUNDS * pipeline)
+    found = step_s(most)
+    if micro_batches > most:
+        found += (micro_batches - most) / pipeline * (found - step_s(most - pipeline))
+    return found
