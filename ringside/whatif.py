@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ringside.api import train
+from sim.calibration import AUTO
 from sim.collective import KINDS, Collective
 from sim.engine.bounds import busy
-from sim.libraries.find import Options, as_nccl, default_library, find_library
+from sim.libraries.find import Options, as_mpi, as_nccl, default_library, find_library
 from sim.libraries.library import Candidate, Library
 from sim.libraries.scheduled import Scheduled
 from sim.training.step import TrainingStep
@@ -114,6 +115,8 @@ class Changed:
     busy: float = 0.0
     throughput: float | None = None
     placed: Sequence[int] = ()
+    measured: str | None = None
+    """On which measurements it rests; empty where on none, ``None`` of one rank, which waits for nobody."""
 
 
 def usual_changes(asked: Asked) -> list[str]:
@@ -130,24 +133,34 @@ def usual_changes(asked: Asked) -> list[str]:
 
 
 def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
-    """The question as it is, and each change of it.
+    """The question as it is, and each change of it, all on one clock.
 
-    All rest on the library's own reckoning: measurements know nothing of a cluster that nobody has measured.
+    That is the measured one where it knows them all, otherwise the library's own reckoning.
     """
     questions = [("", asked), *((change, asked.changed(change)) for change in changes)]
-    return [(_collective if one.is_collective else _training)(change, one) for change, one in questions]
+
+    def answers(calibration: str | None) -> list[Changed]:
+        return [
+            (_collective if one.is_collective else _training)(change, one, calibration)
+            for change, one in questions
+        ]
+
+    found = answers(AUTO)
+    clocks = {bool(one.measured) for one in found if one.measured is not None}
+    return found if len(clocks) < 2 else answers(None)
 
 
-def _bound(asked: Asked) -> tuple[Library, Collective]:
+def _bound(asked: Asked, calibration: str | None = None) -> tuple[Library, Collective]:
     options = Options(asked.algorithm, asked.protocol, placement=asked.placement)
     library = find_library(
-        asked.library, asked.cluster, asked.figures, ranks=asked.ranks, options=options, calibration=None
-    )
+        asked.library, asked.cluster, asked.figures, ranks=asked.ranks, options=options,
+        calibration=calibration,
+    )  # fmt: skip
     return library, Collective(asked.what, library.ranks, asked.nbytes, dtype="float32")
 
 
-def _collective(change: str, asked: Asked) -> Changed:
-    library, collective = _bound(asked)
+def _collective(change: str, asked: Asked, calibration: str | None) -> Changed:
+    library, collective = _bound(asked, calibration)
     candidate = library.choose(collective)
     found = library.time(collective, candidate)
     limit, share = _limit(library, collective, candidate, found.time_s)
@@ -157,6 +170,7 @@ def _collective(change: str, asked: Asked) -> Changed:
     return Changed(
         change, asked, library.ranks, found.time_s, way, limit, share, part,
         min(needs[part] / found.time_s, 1.0) if part and found.time_s else 0.0, placed=library.placed,
+        measured=_measured(library) if found.engine == "measured" or library.ranks == 1 else "",
     )  # fmt: skip
 
 
@@ -192,27 +206,31 @@ def _needs(library: Library, collective: Collective, candidate: Candidate) -> di
     return {"links of a GPU": gpu, "cards of a node": node}
 
 
-def _training(change: str, asked: Asked) -> Changed:
-    library = asked.library or default_library(asked.cluster)
+def _training(change: str, asked: Asked, calibration: str | None) -> Changed:
+    name = asked.library or default_library(asked.cluster)
     step = train(
-        asked.what, asked.cluster, settings=asked.figures, library=library, batch=asked.batch,
-        ranks=asked.ranks, placement=asked.placement, calibration=None,
+        asked.what, asked.cluster, settings=asked.figures, library=name, batch=asked.batch,
+        ranks=asked.ranks, placement=asked.placement, calibration=calibration,
     )  # fmt: skip
     limit, share = _limit_of(step)
-    placed = find_library(
-        library, asked.cluster, asked.figures, ranks=asked.ranks, options=Options(placement=asked.placement)
-    ).placed
+    library = find_library(
+        name, asked.cluster, asked.figures, ranks=asked.ranks, options=Options(placement=asked.placement),
+        calibration=calibration,
+    )  # fmt: skip
     return Changed(
-        change,
-        asked,
-        step.ranks,
-        step.step_s,
-        library,
-        limit,
-        share,
-        throughput=step.throughput,
-        placed=placed,
-    )
+        change, asked, step.ranks, step.step_s, name, limit, share, throughput=step.throughput,
+        placed=library.placed, measured=_measured(library),
+    )  # fmt: skip
+
+
+def _measured(library: Library) -> str | None:
+    """On which measurements a library's times rest."""
+    if library.ranks == 1:
+        return None
+    if nccl := as_nccl(library):
+        return nccl.calibrated.name if nccl.calibrated else ""
+    mpi = as_mpi(library)
+    return mpi.measured[1] if mpi and mpi.measured else ""
 
 
 def _limit_of(step: TrainingStep) -> tuple[str, float]:

@@ -89,7 +89,9 @@ class Fit:
 class Calibration:
     """All fits of one cluster. ``used`` holds the digests of the records that set anything.
 
-    ``nccl`` is what was fitted to NCCL on machines that its model knows, ``mpi`` to MPI, ``fits`` all else.
+    ``settings`` are those of the cluster that was measured; where others are asked for, times are scaled
+    (`sim.libraries.scaling`). ``nccl`` is what was fitted to NCCL on machines that its model knows, ``mpi``
+    to MPI, ``fits`` all else.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -103,12 +105,17 @@ class Calibration:
     used: tuple[str, ...] = field(repr=False)
     nccl: "Stored | None" = None
     mpi: "StoredMpi | None" = None
+    settings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
         repeated = [way for way, times in Counter(ways).items() if times > 1]
         if repeated:
             raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
+
+    def settings_on(self, cluster: str) -> dict[str, str]:
+        """The settings that were measured, if that was the cluster of this name; any other has its own."""
+        return self.settings if in_catalogue(self.topology) == in_catalogue(cluster) else {}
 
     def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
         """The fit of exactly this way of carrying out a collective."""
@@ -119,7 +126,7 @@ class Calibration:
 
     def content(self) -> dict[str, Any]:
         """What the file holds."""
-        found = {key: value for key, value in asdict(self).items() if key != "mpi" or value}
+        found = {key: value for key, value in asdict(self).items() if key not in ("mpi", "settings") or value}
         return {"calibration": VERSION, **_plain(found)}
 
     def write(self, path: Path) -> None:

@@ -2,15 +2,16 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, PositiveInt, ValidationError, create_model
+from pydantic import ConfigDict, PositiveInt, TypeAdapter, ValidationError, create_model
 
 from topologies import clouds, fabrics, hosts, machines, supercomputers
 from topologies.fabric import MAX_LINKS
 from topologies.graph import Topology, TopologyError, check
-from topologies.refitting import FABRICS, keys_of, parted, refitted
+from topologies.refitting import FABRICS, fields_of, keys_of, parted, refitted
 from topologies.strict_yaml import complaints
 from topologies.units import format_setting, shown
 from topologies.words import one_of
@@ -92,11 +93,37 @@ def make(name: str, count: int | str | None = None, values: Mapping[str, Any] | 
 
     Values may be text with units. Every complaint about them comes at once, in one `TopologyError`.
     """
-    maker = maker_of(name)
+    maker, values = maker_of(name), changed(name, values or {})
     graph = made(name, maker, count, values)
     counted = {} if count is None else {next(iter(inspect.signature(maker).parameters)): count}
     graph.graph["recipe"] = {"maker": name, **counted, **(values or {})}
     return graph
+
+
+def changed(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that make the named topology another, without those that say its defaults in any spelling.
+
+    What cannot be read stays, to be refused where it is used.
+    """
+    fabric = parted(values)[0]
+    fields = {
+        key: (one.annotation, one.default)
+        for key, one in list(inspect.signature(maker_of(name)).parameters.items())[1:]
+    } | (fields_of(fabric) if fabric else {})
+    return {key: value for key, value in values.items() if not (key in fields and _is(value, *fields[key]))}
+
+
+def _is(value: Any, annotation: Any, default: Any) -> bool:
+    """Whether a value that may be text is the default."""
+    if isinstance(value, bool):  # which is no number here
+        return False
+    try:
+        found = TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        return False
+    with suppress(TypeError, ValueError):  # a ratio is text that may be a number
+        return bool(float(found) == float(default))
+    return bool(found == default)
 
 
 def made(

@@ -78,6 +78,16 @@ def original(graph: Topology) -> "Topology | None":
     return made if made is not None and is_same(made, graph) else None
 
 
+def with_settings(graph: Topology, values: Mapping[str, Any]) -> Topology:
+    """A topology by name with these settings in place of all of its own; any other as it is."""
+    recipe = recipe_of(graph)
+    if "maker" not in recipe or original(graph) is None:
+        return graph
+    kept = {key: recipe[key] for key in ("maker", counted(recipe), "processes") if key in recipe}
+    found = made_of({**values, **kept}, name_of(graph))
+    return graph if is_same(found, graph) else found
+
+
 def recipe_of(graph: Topology) -> Mapping[str, Any]:
     """What made a topology, or else the machines that it is named for; nothing of any other."""
     return graph.graph.get("recipe") or _usual(graph)

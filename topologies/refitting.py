@@ -90,9 +90,15 @@ FABRICS: dict[str, Callable[..., Fabric]] = {
 """What joins machines by name; of machines and their cards, and of settings."""
 
 
+def fields_of(fabric: str) -> dict[str, tuple[Any, Any]]:
+    """What each setting of a fabric may be, and its default; ``hop_latency`` included."""
+    parameters = list(inspect.signature(FABRICS[fabric]).parameters.values())[2:]
+    return {p.name: (p.annotation, p.default) for p in parameters} | {"hop_latency": (Seconds, HOP_LATENCY)}
+
+
 def keys_of(fabric: str) -> list[str]:
-    """The settings of a fabric, ``hop_latency`` included."""
-    return [*list(inspect.signature(FABRICS[fabric]).parameters)[2:], "hop_latency"]
+    """The settings of a fabric."""
+    return list(fields_of(fabric))
 
 
 def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
@@ -171,9 +177,7 @@ def _machine(two: Topology) -> tuple[Topology, dict[Node, dict[str, Any]]]:
 
 def _checked(name: str, fabric: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a fabric, defaults included; every complaint about them comes at once."""
-    parameters = list(inspect.signature(FABRICS[fabric]).parameters.values())[2:]
-    fields: dict[str, Any] = {p.name: (p.annotation, p.default) for p in parameters}
-    fields["hop_latency"] = Seconds, HOP_LATENCY
+    fields: dict[str, Any] = dict(fields_of(fabric))
     model = create_model(fabric, __config__=ConfigDict(extra="forbid"), **fields)
     try:
         checked = model(**{key: str(value) for key, value in values.items()})

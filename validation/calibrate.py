@@ -59,6 +59,7 @@ def calibrate(
         used=tuple(sorted(digest(record) for record in records)),
         nccl=nccl,
         mpi=mpi,
+        settings=dict(settings or {}),
     )
 
 

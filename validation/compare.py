@@ -131,7 +131,7 @@ def compare(
             network,
         )
     )
-    libraries = Libraries(cluster, settings, model)
+    libraries = Libraries(cluster, settings, model, calibration.settings_on(cluster) if calibration else {})
     compared = []
     for record, as_it_ran, is_one in zip(records, ran, of_nccl, strict=True):
         fitted = "fitted" if digest(record) in used else "held_out"

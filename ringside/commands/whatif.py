@@ -17,7 +17,8 @@ HEADS = (
     *(("busiest", ""), ("busy", "(%)"), ("by", ""), ("ranks", "")),
 )
 
-BASIS = "all by the library's own reckoning, without calibration: nobody has measured what is not there"
+BELIEVED = "all by the library's own reckoning, without calibration"
+MEASURED = "all as measured ({}); changed rates scale that by the library's own model"
 
 
 def command(
@@ -64,13 +65,15 @@ def command(
     with console.simulating("simulating", 1) as bar:
         rows = ask(asked, changes)
         bar.done("simulated")
+    clock = next((one.measured for one in rows if one.measured is not None), "")
+    basis = MEASURED.format(clock) if clock else BELIEVED
     if json:
-        content: dict[str, Any] = {"inputs": asdict(asked) | {"changes": changes}, "note": BASIS}
+        content: dict[str, Any] = {"inputs": asdict(asked) | {"changes": changes}, "note": basis}
         console.print_json("whatif", content | {"rows": [_row(one, rows[0]) for one in rows]})
         return
     where = " ".join([cluster, *(settings or [])])
     subject = f"{what} of {size}" if collective else f"a step of {what}"
-    comments = [f"{subject} on {where}", *placement_told(ranks, placement, rows[0].placed), BASIS]
+    comments = [f"{subject} on {where}", *placement_told(ranks, placement, rows[0].placed), basis]
     console.print_table(comments, HEADS, [_cells(one, rows[0]) for one in rows])
 
 

@@ -16,7 +16,7 @@ from topologies import Topology, load
 from topologies.catalogue import split
 from topologies.graph import name_of
 from topologies.placement import EVEN, check_spread
-from topologies.recipe import original
+from topologies.recipe import original, recipe_of, with_settings
 from topologies.words import one_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | 
 
     if not is_machine(cluster):
         return None, why_not(split(cluster)[0])
-    return _shipped_of(system_in_use(cluster, values))
+    return _shipped_of(system_in_use(cluster, values, {}))
 
 
 def as_nccl(library: Library) -> "Nccl | None":
@@ -183,7 +183,8 @@ def _mpi(
 
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
-        calibration = _shipped_mpi(graph)
+        found = None if original(graph) is None else shipped(name_of(graph))
+        calibration = found if found and found.mpi else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and calibration.mpi is None:
@@ -191,24 +192,33 @@ def _mpi(
             f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
             "library that it was fitted to"
         )
-    log.info("calibration: %s", calibration.mpi.described if calibration and calibration.mpi else "none")
-    measured = (calibration.mpi.model, calibration.mpi.described) if calibration and calibration.mpi else None
-    return Mpi(
-        graph,
-        ranks,
-        algorithm=options.algorithm,
-        protocol=options.protocol,
-        measured=measured,
-        network=options.network,
-        placement=options.placement,
-    )
+    measured, before = None, graph
+    if calibration and calibration.mpi:
+        called = calibration.mpi.described
+        before = with_settings(graph, calibration.settings_on(_name(cluster)))
+        if before is not graph:
+            called += f", scaled by what the model says of {_told(graph, before)}"
+        measured = calibration.mpi.model, called
+    log.info("calibration: %s", measured[1] if measured else "none")
+
+    def on(graph: Topology, before: "Mpi | None" = None) -> "Mpi":
+        return Mpi(
+            graph, ranks, algorithm=options.algorithm, protocol=options.protocol, measured=measured,
+            network=options.network, placement=options.placement, before=before,
+        )  # fmt: skip
+
+    return on(graph, None if before is graph else on(before))
 
 
-def _shipped_mpi(graph: Topology) -> Calibration | None:
-    """What is shipped of a machine whose figures are those that were measured."""
-    changed = set(graph.graph.get("settings", ())) - {"processes"}
-    found = None if changed or original(graph) is None else shipped(name_of(graph))
-    return found if found and found.mpi else None
+def _told(graph: Topology, before: Topology) -> str:
+    """The settings that are not as before, in words."""
+    now, was = recipe_of(graph), recipe_of(before)
+    said = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
+    return ", ".join([*said, *(f"its own {key}" for key in was if key not in now)])
+
+
+def _name(cluster: "str | Topology") -> str:
+    return cluster if isinstance(cluster, str) else name_of(cluster)
 
 
 def _nccl(
@@ -226,32 +236,43 @@ def _nccl(
     comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)
-    found, why = _calibrated(comm, calibration)
+    before, found, why = _calibrated(comm, cluster, values, options, calibration)
     log.info("calibration: %s", found.name if found else why or "none")
-    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network)
+    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network, before=before)
 
 
 def _calibrated(
-    comm: "Communicator | None", calibration: "Calibration | str | None"
-) -> "tuple[Calibrated | None, str]":
-    """What answers in place of NCCL's belief, or why nothing does."""
+    comm: "Communicator | None",
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> "tuple[Communicator | None, Calibrated | None, str]":
+    """The communicator that was measured, and what answers in place of NCCL's belief, or why nothing does."""
+    from sim.libraries.nccl.cluster import as_measured
     from sim.libraries.nccl.library import Calibrated
+    from sim.libraries.nccl.rescaled import told
 
     if comm is None or calibration is None:
-        return None, ""
+        return None, None, ""
+    fitted = calibration.settings_on(_name(cluster)) if isinstance(calibration, Calibration) else {}
+    before = as_measured(comm, cluster, values, fitted, options.nccl_graph)
     if isinstance(calibration, str):
         if calibration != AUTO:
             raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-        found, why = _shipped_of(comm.system)
+        found, why = _shipped_of(before.system)
         if found is None:
-            return None, why
+            return None, None, why
         calibration = found
     if calibration.nccl is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
             "write --calibration none, or the library that it was fitted to"
         )
-    return Calibrated(calibration.nccl.model, calibration.nccl.described), ""
+    called = calibration.nccl.described
+    if before is not comm:
+        called += f", scaled by what the tuner says of {told(comm.system, before.system)}"
+    return before, Calibrated(calibration.nccl.model, called), ""
 
 
 def _shipped_of(system: "System") -> tuple[Calibration | None, str]:

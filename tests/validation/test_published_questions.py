@@ -36,7 +36,9 @@ def options(question: Question) -> Iterator[str]:
     yield from ("--cluster", question.cluster, "--model", question.training.model)
     for key, figure in question.settings.items():
         yield from ("--set", f"{key}={figure}")
-    if not isinstance(question.calibration, str):
+    if question.calibration is None:
+        yield from ("--calibration", "none")
+    elif not isinstance(question.calibration, str):
         yield from ("--calibration", f"family:{question.calibration.cluster.partition(':')[0]}")
     ddp = question.training.ddp
     if (cap := ddp.bucketing.bucket_cap_mb) is not None:

@@ -94,7 +94,9 @@ def test_every_door_goes_by_the_measurements_and_says_so():
     assert by_measured.communication_s != by_belief.communication_s
     assert "dgx-h100" in find_library("nccl", "dgx-h100:2").calibrated.name
     assert find_library("nccl", "azure-ndv5:2").uncalibrated.startswith("no measurement of azure-ndv5")
-    assert find_library("nccl", "dgx-h100:2", {"nic": "10GB/s"}).calibrated is None
+    scaled = find_library("nccl", "dgx-h100:2", {"nic": "10GB/s"}).calibrated.name
+    assert scaled.endswith("scaled by what the tuner says of nic 10 GB/s")
+    assert find_library("nccl", "dgx-h100:2", {"ranks_per_gpu": "2"}).calibrated is None
 
 
 def test_a_published_row_lies_near_what_its_machine_answers():

@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sim.calibration import Calibration, CalibrationError
+from sim.collective import Collective
+from sim.libraries.library import Candidate
+from sim.libraries.nccl.cluster import as_measured
+from sim.libraries.nccl.library import Calibrated, Nccl
+from sim.libraries.nccl.measured.messages import Task
 from sim.record import Record, RecordError, digest
 from validation.fallback import as_run
 from validation.measured.observed import choose, is_observable, observed
@@ -22,9 +27,23 @@ def anchored(
     if not chosen.tasks:
         raise RecordError("no row of the anchor is of a collective that NCCL's measured model has a form for")
     kept = [rows[place].record for place in chosen.kept]
+    before = [_before(calibration, task, machine, values) for task in chosen.tasks]
+    seconds = [record.time_s / ratio for record, (_, ratio) in zip(kept, before, strict=True)]
     written = dict(zip(map(digest, ran), map(digest, own), strict=True))
     return replace(
         calibration,
-        nccl=calibration.nccl.anchored(chosen.tasks, [record.time_s for record in kept]),
+        nccl=calibration.nccl.anchored([task for task, _ in before], seconds),
         used=tuple(sorted({*calibration.used, *(written[digest(record)] for record in kept)})),
     )
+
+
+def _before(
+    calibration: Calibration, task: Task, machine: str, values: Mapping[str, str]
+) -> tuple[Task, float]:
+    """The task with the rates that were fitted, and how many times as long it takes with those of now."""
+    assert calibration.nccl
+    model = calibration.nccl.model
+    before = as_measured(task.comm, machine, values, calibration.settings_on(machine))
+    library = Nccl(task.comm, calibrated=Calibrated(model, machine), before=before)
+    asked = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
+    return replace(task, comm=model.facts.on(before)), library.change(asked, Candidate(*task.pair)) or 1.0

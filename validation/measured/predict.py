@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from sim.libraries.library import Candidate, Estimate
+from sim.libraries.nccl.cluster import as_measured
 from sim.libraries.nccl.library import Calibrated, Nccl
 from sim.libraries.nccl.measured.model import Measured
 from sim.record import Record, collective_of
@@ -11,10 +12,12 @@ from validation.measured.observed import observed
 
 
 class Libraries:
-    """NCCL as each record had it, on one machine."""
+    """NCCL as each record had it, on a machine with these values, whose model was ``fitted`` with others."""
 
-    def __init__(self, cluster: str, values: Mapping[str, str], model: Measured | None) -> None:
-        self._machine, self._values = split(cluster)[0], values
+    def __init__(
+        self, cluster: str, values: Mapping[str, str], model: Measured | None, fitted: Mapping[str, str]
+    ) -> None:
+        self._machine, self._values, self._fitted = split(cluster)[0], values, fitted
         self._calibrated = Calibrated(model, self._machine) if model else None
 
     def predict(self, record: Record) -> tuple[Candidate, Estimate, bool]:
@@ -27,4 +30,5 @@ class Libraries:
 
     def _of(self, record: Record) -> Nccl:
         (row,) = observed([record], self._machine, self._values)
-        return Nccl(row.comm, calibrated=self._calibrated, launch=row.launch)
+        before = as_measured(row.comm, self._machine, self._values, self._fitted)
+        return Nccl(row.comm, calibrated=self._calibrated, launch=row.launch, before=before)

@@ -27,7 +27,8 @@ def predictions(
             )
     tasks = [row.task for row in observed(records, cluster, settings)]
     if calibration and calibration.mpi:
-        times = calibration.mpi.model.seconds(tasks)
+        before = [row.task for row in observed(records, cluster, calibration.settings_on(cluster))]
+        times = calibration.mpi.model.scaled_seconds(tasks, before)
     else:
         times = (time_us(work_of(tasks), expected()) * 1e-6,) * 3
     return ((float(middle), float(low), float(high)) for middle, low, high in zip(*times, strict=True))

@@ -9,9 +9,10 @@ from sim.engine.laws import check_time
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.mpi.decisions import decide
 from sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
-from sim.libraries.mpi.measured import Measured, expected
+from sim.libraries.mpi.measured import Measured, changes, expected
 from sim.libraries.mpi.names import TYPES
 from sim.libraries.mpi.rounds import ROUNDS
+from sim.libraries.scaling import widened
 from sim.libraries.scheduled import Scheduled
 from sim.parameters import Parameters
 from sim.schedule import Schedule
@@ -39,7 +40,10 @@ WITHOUT = (
 
 
 class Mpi(Scheduled):
-    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words."""
+    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words.
+
+    What was measured is ``before``, where the machine has other figures since (`sim.libraries.scaling`).
+    """
 
     name = "mpi"
 
@@ -53,6 +57,7 @@ class Mpi(Scheduled):
         measured: tuple[Measured, str] | None = None,
         network: str = "fifo",
         placement: str = NUMBERED,
+        before: "Mpi | None" = None,
     ) -> None:
         super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
         if protocol not in PROTOCOLS:
@@ -65,6 +70,7 @@ class Mpi(Scheduled):
                 "--library ideal"
             )
         self.port = port_of(self.graph, self.routes, self.placed)
+        self._measured_port = before.port if before else self.port
 
     def note(self, engine: str = "auto") -> str:
         """On what the times rest."""
@@ -135,7 +141,8 @@ class Mpi(Scheduled):
         task = Task(collective, candidate.algorithm, self.port)
         if self.measured and engine == "auto":
             least = self.bound(collective, candidate)
-            times = self.measured[0].seconds([task], candidate.protocol)
+            before = replace(task, port=self._measured_port)
+            times = self.measured[0].scaled_seconds([task], [before], candidate.protocol)
             middle, low, high = (max(float(ends[0]), least) for ends in times)
             return Estimate(middle, low, high, "measured", candidate.algorithm)
         values = self.measured[0].values if self.measured else expected()
@@ -148,7 +155,10 @@ class Mpi(Scheduled):
         """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""
         if not self.measured:
             return None
-        return self.measured[0].doubt(*(Task(collective, pair[0], self.port) for pair in (one, other)))
+        tasks = [Task(collective, pair[0], self.port) for pair in (one, other)]
+        before = [replace(task, port=self._measured_port) for task in tasks]
+        first, second = changes(tasks, before)
+        return widened(1 + self.measured[0].doubt(*before), float(first / second)) - 1
 
     def _figures(
         self, collective: Collective, candidate: Candidate

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sim.libraries.gaussian import EIGHTY, widened
 from sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
+from sim.libraries.scaling import scaled
 
 Floats = NDArray[np.float64]
 
@@ -141,10 +142,27 @@ class Measured:
         factor = np.exp(EIGHTY * sigma)
         return middle, middle / factor, middle * factor
 
+    def scaled_seconds(
+        self, tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto"
+    ) -> tuple[Floats, Floats, Floats]:
+        """The same of tasks on machines with other figures than ``before``, which were measured."""
+        if tasks == before:
+            return self.seconds(tasks, protocol)
+        rows = zip(*self.seconds(before, protocol), changes(tasks, before, protocol), strict=True)
+        found = np.array([scaled(*map(float, row)) for row in rows])
+        return found[:, 0], found[:, 1], found[:, 2]
+
     def doubt(self, one: Task, other: Task) -> float:
         """By which fraction the ratio of two tasks' times may be off, four times of five."""
         _, uncertain = self.correction.predict(work_of([one, other]))
         return float(np.expm1(EIGHTY * np.sqrt(np.sum(uncertain**2) + 2 * self.noise**2)))
+
+
+def changes(tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto") -> Floats:
+    """How many times as long each task takes as the one before it, with figures that are usual."""
+    now, was = (time_us(work_of(some), expected(), protocol) for some in (tasks, before))
+    found: Floats = now / was
+    return found
 
 
 def _outside(count: Floats, measured: Sequence[int]) -> Floats:

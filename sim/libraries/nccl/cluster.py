@@ -15,9 +15,11 @@ from sim.libraries.nccl.files.table_file import system_of_table
 from sim.libraries.nccl.files.topo_file import system_of
 from sim.libraries.nccl.graph.derive import system_of_graph
 from sim.libraries.nccl.graph.drawing import redrawn
-from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
+from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
 from sim.libraries.nccl.graph.systems import SYSTEMS
+from sim.libraries.nccl.rescaled import RATES
 from topologies import MAKERS, Topology, described, load, num_machines
+from topologies.catalogue import changed as changed_of
 from topologies.catalogue import settings as settings_of
 from topologies.catalogue import split
 from topologies.disk import regular
@@ -27,8 +29,6 @@ from topologies.recipe import DUMP, original, recipe_of
 from topologies.refitting import FABRICS, parted
 from topologies.structure import Machines
 from topologies.units import parse_rate
-
-_RATES = ("nvlink", "nic", "pcie", "socket")
 
 SLOWEST_NIC = 1.2 * GB
 """Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner takes
@@ -82,9 +82,25 @@ def _is_of_nvidia(text: str) -> bool:
     return file_kind(text) is not None and not is_amds(text)
 
 
-def system_in_use(cluster: "str | Topology", values: Mapping[str, Any]) -> System:
-    """What one machine of the cluster is."""
-    return _machines(cluster, values)[1]
+def system_in_use(
+    cluster: "str | Topology", values: Mapping[str, Any], measured: Mapping[str, Any] | None = None
+) -> System:
+    """What one machine of the cluster is, with the rates that it was ``measured`` with if given."""
+    return _machines(cluster, values, measured=measured)[1]
+
+
+def as_measured(
+    comm: Communicator,
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    graph_file: Path | None = None,
+) -> Communicator:
+    """A cluster's communicator with the rates that its machines were ``measured`` with."""
+    system = _machines(cluster, values, comm.ranks, measured)[1]
+    if replace(system, name=comm.system.name) == comm.system:  # however its rates are spelled
+        return comm
+    return _with_graphs(system, comm.nodes, comm.gpus, comm.settings, graph_file)
 
 
 def communicator_of(
@@ -175,17 +191,17 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
     if path.is_file():
         text = regular(path).read_text(encoding="utf-8", errors="replace")
         return _changed(_of_text(text, path.stem, name, str(rest.pop("gpus", ""))), rest)
-    return _changed(find_system(name), rest)
+    return _changed(find_system(name), changed_of(name, rest))
 
 
 def _changed(system: System, values: Mapping[str, Any]) -> System:
     """A machine with other figures, and several ranks on a GPU."""
     rates = {key: str(value) for key, value in values.items()}
     system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu", "1")))
-    unknown = [key for key in rates if key not in _RATES]
+    unknown = [key for key in rates if key not in RATES]
     if unknown:
         raise ValueError(
-            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(_RATES)}, "
+            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(RATES)}, "
             f"ranks_per_gpu, and fabric ({', '.join(FABRICS)}) with its settings; write one of these, or "
             "--library ideal"
         )
@@ -201,6 +217,14 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
         figures["nvlink"] = nvlink_as_nccl_reckons(figures["nvlink"], system.compute_capability)
     changed = ", ".join(f"{key} {text}" for key, text in rates.items())
     return replace(redrawn(system, **figures), name=f"{system.name} with {changed}") if rates else system
+
+
+def _with_rates(values: Mapping[str, Any], rates: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The values, with these rates in place of all of theirs where any are given."""
+    if rates is None:
+        return dict(values)
+    others = {key: value for key, value in values.items() if key not in RATES}
+    return others | {key: value for key, value in rates.items() if key in RATES}
 
 
 def _of_text(text: str, name: str, source: str, gpus: str) -> System:
@@ -230,26 +254,35 @@ def _count(text: str) -> int:
 
 
 def _machines(
-    cluster: "str | Topology", values: Mapping[str, Any], ranks: int | None = None
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> "tuple[str, System, int | None, Topology | None]":
-    """What they are called, what one is, how many there are where that is said, and their graph if read."""
+    """What they are called, what one is, how many there are where that is said, and their graph if read.
+
+    Rates that they were ``measured`` with stand in place of all that are set, in a file's recipe too.
+    """
     if not isinstance(cluster, str):
-        return _of_graph(cluster)
+        return _of_graph(cluster, measured)
     name, count = split(cluster)
+    values = _with_rates(values, measured)
     if _is_drawn(name):
         rest = dict(values)
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
-        called, system, count, graph = _of_graph(load(cluster, rest))
+        called, system, count, graph = _of_graph(load(cluster, rest), measured)
         return called, replace(system, ranks_per_gpu=sharing), count, graph
     if name in MAKERS and name not in SYSTEMS:  # a fabric, refused by what its graph lacks, or GPUs
-        return _of_graph(load(cluster, values, ranks=ranks, nodes=1))
+        return _of_graph(load(cluster, values, ranks=ranks, nodes=1), measured)
     return name, machine(name, parted(values)[2] if "fabric" in values else values), count, None
 
 
-def _of_graph(graph: Topology) -> tuple[str, System, int, Topology]:
+def _of_graph(
+    graph: Topology, measured: Mapping[str, Any] | None = None
+) -> tuple[str, System, int, Topology]:
     """The same of a topology; of what is still a machine by name or from a file NCCL's model knows more."""
     if named := _named(graph):
-        system, values = named
+        system, values = named[0], _with_rates(named[1], measured)
         system = _changed(system, parted(values)[2] if "fabric" in values else values)
     else:
         system = system_of_graph(graph)
@@ -257,16 +290,31 @@ def _of_graph(graph: Topology) -> tuple[str, System, int, Topology]:
 
 
 def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
-    """The machine, and the settings beside it, that a topology was made of, if it is still the same."""
+    """The machine, and the settings beside it, that a topology was made of, if it is still such a one."""
     recipe = dict(recipe_of(graph))
+    if recipe.get("maker") in SYSTEMS and original(graph) is None:
+        recipe |= _drawn_rates(graph, str(recipe["maker"]))
+        graph = graph.copy()
+        graph.graph["recipe"] = dict(recipe)
     maker, name, text = (str(recipe.pop(key, "")) for key in ("maker", "name", DUMP))
     is_known = maker in SYSTEMS or (text and _is_of_nvidia(text))
     if not is_known or original(graph) is None:
         return None
     recipe.pop("nodes", None)
     if maker in SYSTEMS:
-        return SYSTEMS[maker], recipe
+        return SYSTEMS[maker], changed_of(maker, recipe)
     return _of_text(text, name, name, str(recipe.pop("gpus", ""))), recipe
+
+
+def _drawn_rates(graph: Topology, name: str) -> dict[str, str]:
+    """The rates of a named machine as somebody has drawn them since; nothing where that tells no machine."""
+    with suppress(ValueError):
+        system = system_of_graph(graph)
+        rates = {key: getattr(system, key) for key in RATES if key in settings_of(name)}
+        if "nvlink" in rates:
+            rates["nvlink"] = nvlink_in_datasheet(system.nvlink, system.compute_capability)
+        return {key: f"{rate!r}B/s" for key, rate in rates.items()}
+    return {}
 
 
 def _text(path: Path) -> str:

@@ -28,7 +28,9 @@ from sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.measured.model import Measured
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from sim.libraries.nccl.releases import DEFAULT_VERSION
+from sim.libraries.nccl.rescaled import change as changed
 from sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
+from sim.libraries.scaling import scaled, widened
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.schedule import Schedule
@@ -65,8 +67,10 @@ class Nccl:
     By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
     all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
     either clock. ``calibrated`` takes the clock's place for every pair that it has a form of, and then
-    they alone are candidates; ``uncalibrated`` says why there is none. ``launch`` is how the host starts
-    it, to which only the measured model pays heed. ``network`` is what the engine plays schedules on.
+    they alone are candidates; ``uncalibrated`` says why there is none. What was measured is ``before``, where
+    the machine has other rates since, and is scaled by what the tuner says of these. ``launch`` is how the
+    host starts it, to which only the measured model pays heed. ``network`` is what the engine plays
+    schedules on.
     """
 
     name = "nccl"
@@ -80,6 +84,7 @@ class Nccl:
         uncalibrated: str = "",
         launch: Launch = ONE_GPU,
         network: str = "fifo",
+        before: Communicator | None = None,
     ) -> None:
         if clock not in CLOCKS:
             raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
@@ -92,6 +97,8 @@ class Nccl:
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
         self.placed = (comm.gpus if comm else 1,) * self.nodes
+        is_changed = before is not None and before is not comm
+        self._before = Nccl(before, calibrated=calibrated, launch=launch) if is_changed else None
 
     @property
     def version(self) -> str:
@@ -153,13 +160,28 @@ class Nccl:
         pairs = one, other
         if not (self.calibrated and self.comm and all(has_form(collective.kind, pair) for pair in pairs)):
             return None
+        if self._before:
+            found = self._before.doubt(collective, one, other)
+            first, second = (self.change(collective, Candidate(*pair)) for pair in pairs)
+            return widened(1 + (found or 0.0), first / second) - 1 if first and second else None
         tasks = (Task(self.comm, collective.kind, collective.nbytes, pair, self.launch) for pair in pairs)
         return self.calibrated.model.doubt(*tasks)
 
     def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
         """Whether the measured model answers for this candidate."""
         pair = candidate.algorithm, candidate.protocol
-        return self.calibrated is not None and has_form(collective.kind, pair)
+        known = self.calibrated is not None and has_form(collective.kind, pair)
+        return known and self.change(collective, candidate) is not None
+
+    def change(self, collective: Collective, candidate: Candidate) -> float | None:
+        """How many times as long the candidate takes as on the machine that was measured, by the tuner."""
+        if not (self._before and self._before.comm and self.comm):
+            return 1.0
+        asked = replace(candidate, belief_us=None)  # of this machine alone
+        times = [
+            _after_launch(_believed_us(comm, collective, asked)) for comm in (self.comm, self._before.comm)
+        ]
+        return changed(self.comm.system, self._before.comm.system, *times)
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
@@ -210,12 +232,15 @@ class Nccl:
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
     ) -> Estimate:
         """By the measured model, within what the links can carry; four of five lie between the ends."""
-        pair = candidate.algorithm, candidate.protocol
-        task = Task(comm, collective.kind, collective.nbytes, pair, self.launch)
-        answer, least = model.predict([task]), self.bound(collective, candidate)
-        low, seconds, high = (
-            max(float(ends[0]), least) for ends in (answer.lo_s, answer.time_s, answer.hi_s)
-        )
+        if self._before and self._before.comm and (ratio := self.change(collective, candidate)):
+            was = self._before._measured(model, self._before.comm, collective, candidate)
+            ends = scaled(was.time_s, was.time_lo_s, was.time_hi_s, ratio)
+        else:
+            pair = candidate.algorithm, candidate.protocol
+            answer = model.predict([Task(comm, collective.kind, collective.nbytes, pair, self.launch)])
+            ends = float(answer.time_s[0]), float(answer.lo_s[0]), float(answer.hi_s[0])
+        least = self.bound(collective, candidate)
+        seconds, low, high = (max(end, least) for end in ends)
         return Estimate(seconds, low, high, "measured", candidate.algorithm, candidate.channels)
 
 

@@ -82,6 +82,7 @@ def asked(row: Run, efficiency: float) -> Question:
         MODEL, f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
         compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
         batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
+        calibration=None,  # ABCI's measurements are of its own network, which these machines do not have
     )  # fmt: skip
 
 

@@ -1,0 +1,197 @@
+"""Measured times on machines with other rates: scaled by what the library's own model says of these."""
+
+from math import isclose, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringside.whatif import ask, asked_of
+from sim.calibration import Calibration, read, shipped
+from sim.collective import Collective
+from sim.libraries.find import as_nccl, find_library
+from sim.libraries.library import Candidate, Library, answer
+from sim.libraries.mpi.rounds import ROUNDS
+from sim.libraries.nccl.measured.messages import KINDS
+from sim.libraries.scaling import OPEN, scaled
+from sim.record import Record
+from topologies import settings
+from topologies.units import parse_rate
+from validation.calibrate import calibrate
+from validation.compare import compare
+from validation.measured.anchor import anchored
+
+SLOWER, FASTER = (0.25, 0.5, 0.8), (1.25, 2.0, 4.0)
+"""Times a machine's own rate."""
+
+
+def _nccl(machine: str, nodes: int, **values: str) -> Library:
+    return find_library("nccl", f"{machine}:{nodes}", values)
+
+
+def _asked(chance: np.random.Generator, kinds: tuple[str, ...], ranks: int) -> Collective:
+    nbytes = 4096 * int(2 ** chance.uniform(0, 19))
+    return Collective(str(chance.choice(kinds)), ranks, nbytes, dtype="float32")
+
+
+def _check_law(chance: np.random.Generator, machine: str, nodes: int, rate: str, count: int) -> None:
+    """A lower rate is never quicker than what was measured, nor a higher one slower, by any way."""
+    own = parse_rate(settings(machine)[rate])
+    down, up = (own * float(chance.choice(factors)) for factors in (SLOWER, FASTER))
+    slower, measured, faster = (_nccl(machine, nodes, **{rate: f"{figure}B/s"}) for figure in (down, own, up))
+    for _ in range(count):
+        asked = _asked(chance, KINDS, measured.ranks)
+        times = [
+            {way.name: library.time(asked, way) for way in library.candidates(asked)}
+            for library in (slower, measured, faster)
+        ]
+        for way in set.intersection(*map(set, times)):
+            ends = [one[way] for one in times]
+            assert {one.engine for one in ends} == {"measured"}
+            assert ends[0].time_s >= ends[1].time_s >= ends[2].time_s, (machine, nodes, rate, asked, way)
+            widths = [log(one.time_hi_s / one.time_lo_s) for one in ends]
+            for library, end, width in zip((slower, measured, faster), ends, widths, strict=True):
+                is_cut = end.time_lo_s <= library.bound(asked, Candidate(*way.split("/"))) * (1 + 1e-12)
+                assert is_cut or width >= widths[1] * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "rate"),
+    [("dgx-h100", 2, "nic"), ("polaris-a100", 4, "nic"), ("dgx-h100", 1, "nvlink"),
+     ("rtx4090-pcie", 1, "pcie")],
+)  # fmt: skip
+def test_a_faster_rate_is_never_slower(machine: str, nodes: int, rate: str) -> None:
+    _check_law(np.random.default_rng(nodes), machine, nodes, rate, 12)
+
+
+@pytest.mark.proof
+def test_a_faster_rate_is_never_slower_on_any_measured_machine() -> None:
+    chance = np.random.default_rng(0)
+    for machine in ("abci-a100", "abci-v100", "alps-gh200", "aws-p5", "dgx-b200", "dgx1-v100", "summit-v100"):
+        for nodes in (1, 2, 16):
+            rates = [rate for rate in ("nic", "nvlink", "pcie") if rate in settings(machine)]
+            for rate in rates:
+                _check_law(chance, machine, nodes, rate, 50)
+
+
+def test_a_faster_card_is_never_slower_under_mpi() -> None:
+    chance = np.random.default_rng(0)
+    libraries = [find_library("mpi", "leonardo:16", {"nic": nic}) for nic in ("10GB/s", "25GB/s", "40GB/s")]
+    for _ in range(30):
+        asked = _asked(chance, tuple(ROUNDS), 16)
+        for way in libraries[0].candidates(asked):
+            times = [library.time(asked, way) for library in libraries]
+            assert times[0].time_s >= times[1].time_s >= times[2].time_s, (asked, way)
+
+
+def test_the_ratio_is_the_models_own() -> None:
+    asked = Collective("all_reduce", 16, 2**26, dtype="float32")
+    for values in ({"nic": "25GB/s"}, {"nvlink": "300GB/s"}, {"nic": "100GB/s", "pcie": "96GB/s"}):
+        times = [
+            answer(find_library("nccl", "dgx-h100:2", one, calibration=calibration), asked).time_s
+            for calibration in ("auto", None)
+            for one in (values, {})
+        ]
+        assert times[0] / times[1] == pytest.approx(times[2] / times[3], rel=1e-12)
+
+
+def test_whatif_and_two_simulations_give_one_ratio() -> None:
+    asked = Collective("all_reduce", 16, 2**26, dtype="float32")
+    _, changed = ask(asked_of("dgx-h100:2", {}, what="all_reduce", nbytes=2**26), ["nic=0.5x"])
+    slow, own = (
+        answer(find_library("nccl", "dgx-h100:2", values), asked).time_s for values in ({"nic": "25GB/s"}, {})
+    )
+    assert changed.time_s == slow
+    assert "scaled by what the tuner says of nic 25 GB/s" in str(changed.measured)
+    assert slow / own == pytest.approx(1.492, abs=1e-3)
+
+
+def test_what_is_not_measured_is_on_one_clock_with_what_is() -> None:
+    rows = ask(asked_of("dgx-h100:2", {}, what="all_reduce", nbytes=2**26), ["library=ideal"])
+    assert [row.measured for row in rows] == ["", ""]
+
+
+def test_a_band_grows_with_the_change_and_is_the_same_without_one() -> None:
+    assert scaled(2.0, 1.0, 3.0, 1.0) == (2.0, 1.0, 3.0)
+    before = 0.0
+    for ratio in (1.0, 1.1, 2.0, 8.0):
+        time_s, low, high = scaled(2.0, 2.0, 2.0, ratio)
+        assert time_s == 2.0 * ratio
+        assert log(high / time_s) == pytest.approx(OPEN * log(ratio))
+        assert isclose(time_s / low, high / time_s)
+        assert high / low >= before
+        before = high / low
+
+
+def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
+    """A calibration of machines with other cards is of these, and of its cluster's own cards scaled."""
+    found = shipped("dgx-h100")
+    assert found
+    slow = Calibration(
+        **{key: getattr(found, key) for key in found.__slots__} | {"settings": {"nic": "25GB/s"}}
+    )
+    asked = Collective("all_reduce", 16, 2**26, dtype="float32")
+
+    def time_s(nic: str, calibration: Calibration | str) -> float:
+        return answer(find_library("nccl", "dgx-h100:2", {"nic": nic}, calibration=calibration), asked).time_s
+
+    assert time_s("400Gb/s", found) == time_s("50GB/s", "auto")
+    ratio = time_s("25GB/s", found) / time_s("50GB/s", found)
+    assert time_s("50GB/s", slow) == pytest.approx(time_s("25GB/s", slow) / ratio)
+    assert time_s("200Gb/s", slow) == pytest.approx(
+        time_s("50GB/s", found), rel=0.05
+    )  # by its other channels
+
+
+def _record(library: str, cluster: str, nodes: int, ranks: int, nbytes: int, time_s: float) -> Record:
+    return Record(
+        source="t", cluster=cluster, library=library, collective="all_reduce", algorithm="auto",
+        protocol="auto", num_nodes=nodes, ranks=ranks, nbytes=nbytes, dtype="float32", time_s=time_s,
+        statistic="median",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("library", "cluster", "ranks", "nic"),
+    [("nccl", "dgx-h100", 16, "25GB/s"), ("mpi", "leonardo", 2, "50GB/s")],
+)
+def test_a_measurement_lies_beside_the_same_time(library: str, cluster: str, ranks: int, nic: str) -> None:
+    asked = Collective("all_reduce", ranks, 2**24, dtype="float32")
+    found = answer(find_library(library, f"{cluster}:2", {"nic": nic}), asked)
+    (row,) = compare([_record(library, cluster, 2, ranks, 2**24, 1.0)], cluster, {"nic": nic})
+    assert [row.predicted_s, row.lo_s, row.hi_s] == pytest.approx(
+        [found.time_s, found.time_lo_s, found.time_hi_s], rel=1e-12
+    )
+
+
+def test_rows_of_a_site_with_other_cards_scale_what_is_scaled() -> None:
+    """A site as quick as is said of its cards moves nothing; a slower one is followed."""
+    kind = shipped("dgx-h100")
+    assert kind
+    asked = Collective("all_reduce", 16, 2**26, dtype="float32")
+    values = {"nic": "25GB/s"}
+    said = answer(find_library("nccl", "dgx-h100:2", values), asked).time_s
+    for times in (1.0, 1.5):
+        rows = [_record("nccl", "dgx-h100", 2, 16, 2**26, times * said)]
+        found = find_library(
+            "nccl", "dgx-h100:2", values, calibration=anchored(kind, rows, "dgx-h100", values)
+        )
+        assert answer(found, asked).time_s == pytest.approx(said if times == 1 else 1.4 * said, rel=0.1)
+
+
+def test_a_calibration_file_keeps_its_settings(tmp_path: Path) -> None:
+    records = [_record("nccl", "dgx-h100", 2, 16, 2**power, 1e-9 * 2**power) for power in range(20, 28)]
+    made = calibrate(records, "dgx-h100", {"nic": "25GB/s"})
+    made.write(tmp_path / "mine.yaml")
+    found = read(tmp_path / "mine.yaml")
+    assert found.settings == {"nic": "25GB/s"}
+    slow, own = (
+        as_nccl(find_library("nccl", "dgx-h100:2", values, calibration=found))
+        for values in ({"nic": "200Gb/s"}, {})
+    )
+    assert slow
+    assert slow.calibrated
+    assert "scaled" not in slow.calibrated.name
+    assert own
+    assert own.calibrated
+    assert own.calibrated.name.endswith("scaled by what the tuner says of nic 50 GB/s")
