@@ -190,6 +190,8 @@ def _segments(plan: Schedule, graph: Topology) -> int:
 def _travels(plan: Schedule) -> int:
     """From how many ranks to another each chunk has to go."""
     others = plan.ranks - 1
+    if not others:
+        return 0
     known = {"all_reduce": 2 * others, "all_to_all": 1, "gather": 1, "scatter": 1, "sendrecv": 1}
     return known.get(plan.collective.kind, others)
 

@@ -10,6 +10,8 @@ from sim.engine import effort
 from sim.engine.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
 from sim.engine.events import simulate
 from sim.libraries import gloo
+from sim.libraries.scheduled import evaluate
+from sim.parameters import preset_of
 from sim.predict import predict
 from sim.schedule import Schedule
 from topologies import star
@@ -118,3 +120,13 @@ def test_short_work_is_not_announced_and_long_work_shows_how_far_it_is() -> None
     assert said == []
     assert shown == [(10_000, 19_800)]
     assert MAX_TRANSFERS == 20_000_000
+
+
+@pytest.mark.parametrize("engine", ["simpy", "fast"])
+@pytest.mark.parametrize(("algorithm", "kind"), PAIRS)
+def test_a_collective_of_one_rank_is_no_work(algorithm: str, kind: str, engine: str) -> None:
+    graph = star(1)
+    graph.graph.update(segment=1, window=1)
+    plan = schedule(algorithm, Collective(kind, 1, 1 << 32))
+    assert estimate(plan, graph).transfers == 0
+    assert evaluate(plan, graph, preset_of(graph), engine)[0] == 0.0
