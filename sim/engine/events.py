@@ -7,7 +7,7 @@ way and what waits for it, not the whole schedule.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import simpy
 
@@ -78,8 +78,9 @@ class Execution:
 
     ``gamma`` is what a rank takes to add one received byte to its own, in seconds; a rank adds one
     chunk at a time. ``traced`` keeps every transfer for `timeline`. ``routes`` say where the schedule's
-    ranks are, the network's first ones by default. Where ``left`` is given ranks come one by one, by
-    `may_send` and `may_receive`, and it is told of each rank, and when, that has sent and received all.
+    ranks are, and ``hosts`` which of the network's ranks they are, its first ones by default; ``job`` is the
+    number of the job that it belongs to. Where ``left`` is given ranks come one by one, by `may_send` and
+    `may_receive`, and it is told of each rank, and when, that has sent and received all.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Execution:
         *,
         traced: bool = False,
         routes: Routes | None = None,
+        hosts: Sequence[int] = (),
+        job: int = 0,
         left: Callable[[int, float], None] | None = None,
     ) -> None:
         self.done: simpy.Event = env.event()
@@ -103,11 +106,12 @@ class Execution:
         self._steps: Iterator[Step] = schedule.steps()
         counts = schedule.connections()
         self._to_finish = sum(counts.values())
+        ends = dict(enumerate(hosts))
         self._connections = {
             pair: _Connection(
                 pair[:2],
-                (pair[0] * len(counts) + number + 1) * self._to_finish,
-                network.over(route(schedule, routes or network.routes, *pair)),
+                (ends.get(pair[0], pair[0]) << 64) + (number + 1) * self._to_finish,
+                network.over(route(schedule, routes or network.routes, *pair), job),
                 schedule.credits,
                 counts[pair],
             )

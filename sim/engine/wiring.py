@@ -1,13 +1,14 @@
 """A schedule's connections on a topology's links, as arrays: what the fast engine knows before it begins."""
 
 from dataclasses import dataclass
-from math import fsum, inf
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.ends import route
-from sim.network.fifo import CROWDED, SIMULTANEOUS
+from sim.network.crowding import Crowding
+from sim.network.fifo import SIMULTANEOUS
 from sim.network.message import PIECES
 from sim.schedule import Schedule
 from sim.streams import Streams
@@ -55,10 +56,14 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     place[np.argsort(src, kind="stable")] = np.arange(len(count))
     segment = int(graph.graph.get("segment", 0))
     pieces = -(-PIECES // count)
+    figures = {
+        (link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True) if link["latency"]
+    }
     around = None if segment or schedule.switches else routes.star(set(channel.tolist()))
     if around:
         start, links, hops = _over_switch(src, dst, *around)
         bandwidth, latency = _figures(graph, hops)
+        alike = len(figures.union(zip(bandwidth.tolist(), latency.tolist(), strict=True))) <= 1
         stream = np.full(len(count), -1)  # two links of their own are nobody's crowd
     else:
         numbers: dict[Hop, int] = {}
@@ -67,8 +72,12 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         start = np.cumsum([0, *map(len, ways)])
         links = np.array([link for way in ways for link in way], dtype=np.int64)
         bandwidth, latency = _figures(graph, list(numbers))
-        stream = _streams(ways, bandwidth, pieces, segment)
-    alike = len({(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}) <= 1
+        crowding = Crowding(list(zip(bandwidth.tolist(), latency.tolist(), strict=True)), figures)
+        for way in dict.fromkeys(ways) if not segment else ():
+            crowding.add(way)
+        alike = crowding.alike
+        stream = _streams(ways, crowding, pieces, segment)
+        bandwidth[[link for link in range(len(bandwidth)) if crowding.is_ample(link)]] = inf
     return Wiring(
         src, dst, channel, count, column, place,
         start=start, links=links, bandwidth=bandwidth, latency=latency, stream=stream, pieces=pieces,
@@ -95,15 +104,12 @@ def _figures(graph: Topology, hops: list[Hop]) -> tuple[Floats, Floats]:
     return figures[:, 0], figures[:, 1]
 
 
-def _streams(ways: list[tuple[int, ...]], bandwidth: Floats, pieces: Ints, segment: int) -> Ints:
+def _streams(ways: list[tuple[int, ...]], crowding: Crowding, pieces: Ints, segment: int) -> Ints:
     """The number of each way that is cut, -1 for the others."""
-    cut = np.full(len(ways), segment > 0)
-    if not segment:
-        crowded = _crowded(ways, bandwidth)
-        cut |= (pieces > 1) & np.array([not crowded.isdisjoint(way[1:-1]) for way in ways])
     known: dict[tuple[int, ...], int] = {}
     found = [
-        known.setdefault(way, len(known)) if is_cut else -1 for way, is_cut in zip(ways, cut, strict=True)
+        known.setdefault(way, len(known)) if segment or (most > 1 and crowding.crowds(way)) else -1
+        for way, most in zip(ways, pieces.tolist(), strict=True)
     ]
     return np.array(found, dtype=np.int64)
 
@@ -115,18 +121,3 @@ def needs(wiring: Wiring, streams: Streams) -> Ints:
     rows = np.stack([number[streams.needs.who], number[streams.needs.whom], streams.needs.shift], axis=1)
     found: Ints = rows[rows[:, 0] >= 0]
     return found
-
-
-def _crowded(ways: list[tuple[int, ...]], bandwidth: Floats) -> set[int]:
-    """The links on which more may meet than they carry: see `sim.network.fifo`."""
-    ends: dict[int, tuple[set[int], set[int]]] = {}
-    for way in dict.fromkeys(way for way in ways if len(way) > 2):
-        for link in way[1:-1]:
-            firsts, lasts = ends.setdefault(link, (set(), set()))
-            firsts.add(way[0])
-            lasts.add(way[-1])
-    return {
-        link
-        for link, both in ends.items()
-        if bandwidth[link] * CROWDED < min(fsum(bandwidth[list(some)]) for some in both)
-    }

@@ -21,6 +21,8 @@ def carry(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> Any
     ``partly`` and ``rates`` have the link's ``parts`` and the message's ``changes`` rows.
     """
     at = message.at
+    if link.bandwidth == INF:
+        return at
     if link.parts and partly[link.parts - 1, 0] <= at:
         link.free = partly[link.parts - 1, 0]
         link.parts = 0

@@ -14,7 +14,9 @@ A topology's ``window`` bounds what is under way from one rank to another, and s
 link of window / latency bytes/s that their flows share. Its ``segment`` means nothing to a fluid.
 
 At one instant deliveries come first, the smaller key first, with what they cause at that instant; then all
-flows that begin or end do so together. In which order these are taken makes no difference.
+flows that begin or end do so together. In which order these are taken makes no difference. Moments that
+differ in their ninth digit are one instant, in which each thing happens at its own time: where a rank adds
+what comes from several others, that digit does not decide which it adds first.
 """
 
 from collections import deque
@@ -25,8 +27,8 @@ from math import inf
 import simpy
 
 from sim.network.load import load_of
-from sim.network.maxmin import AT_ONCE, Sharing
-from sim.network.message import Message
+from sim.network.maxmin import AT_MOST_S, SIMULTANEOUS, Sharing
+from sim.network.message import Message, at_last
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -62,7 +64,7 @@ class FairNetwork:
         self._count = 0
         self._next = inf
 
-    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
+    def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
         """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
         stream = _Stream(self._number[hop] for hop in route)
         stream.latency = sum(self._latency[link] for link in stream)
@@ -99,15 +101,13 @@ class FairNetwork:
         """Have the network looked at, at ``time`` at the latest."""
         if time < self._next:
             self._next = time
-            event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
-            assert event.callbacks is not None
-            event.callbacks.append(self._happen)
+            at_last(self._env, max(time - self._env.now, 0.0), lambda: self._happen(time))
 
-    def _happen(self, event: simpy.Event) -> None:
-        if event.value != self._next:  # something else happened before
+    def _happen(self, time: float) -> None:
+        if time != self._next:  # something else happened before
             return
-        time, self._next = self._next, -inf
-        until = time * (1 + AT_ONCE)
+        self._next = -inf
+        until = time + min(time * SIMULTANEOUS, AT_MOST_S)
         if self._sharing.next_end <= until:
             for number in self._sharing.ending:
                 self._finish(self._streams[number], self._sharing.end_of(number))
@@ -139,7 +139,7 @@ class FairNetwork:
         message = stream.waiting[0]
         stream.since = time
         if message.nbytes and stream:
-            self._sharing.begin(stream.number, message.nbytes)
+            self._sharing.begin(stream.number, message.nbytes, time)
         else:
             self._finish(stream, time)
 

@@ -27,13 +27,14 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from math import fsum, inf
+from math import inf
 from operator import attrgetter
 
 import simpy
 
+from sim.network.crowding import Crowding
 from sim.network.load import load_of
-from sim.network.message import Message, Rates
+from sim.network.message import Message, Rates, at_last
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -45,9 +46,6 @@ _Instant = tuple[list[Message], list[Message], list[Message]]
 SIMULTANEOUS = 1e-8
 """Moments that differ by no more than this share of them are one, where links differ."""
 
-CROWDED = 1.01
-"""A link is crowded where more than so many times its bandwidth may come to it."""
-
 _ROUNDING = 1e-12
 """Rates that differ by no more than this share are one rate."""
 
@@ -58,6 +56,12 @@ class _Segment(Message):
     last: bool
     stream: "_Stream"
     whole: Message
+
+
+class _Way(tuple[int, ...]):
+    """The numbers of a route's links, and what its job's routes make of them."""
+
+    crowding: Crowding
 
 
 class _Stream:
@@ -195,40 +199,34 @@ class FifoNetwork:
         self._times: list[float] = []
         self._until = -inf
         self._open: _Instant = ([], [], [])
-        alike = len({(link.bandwidth, link.latency) for link in self._links}) <= 1
-        self._simultaneous = 1.0 if alike or "segment" in graph.graph else 1.0 + SIMULTANEOUS
         self._segment: int = graph.graph.get("segment", 0)
         self._window: float = graph.graph.get("window", inf)
         self._streams: dict[tuple[int, ...], _Stream] = {}
-        self._ends: dict[int, tuple[set[int], set[int]]] = {}
-        self._cut: dict[tuple[int, ...], bool] = {}
+        self._crowding = self._new_crowding()
+        self._of_job: dict[int, Crowding] = {}
 
-    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
-        """The numbers of a route's links, in order; messages may be sent there from now on."""
-        links = tuple(self._number[hop] for hop in route)
-        for link in links[1:-1]:
-            firsts, lasts = self._ends.setdefault(link, (set(), set()))
-            firsts.add(links[0])
-            lasts.add(links[-1])
-        self._cut.clear()
-        return links
+    def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
+        """The numbers of a route's links, in order; messages of a job may be sent there from now on."""
+        way = _Way(self._number[hop] for hop in route)
+        if not self._segment:
+            way.crowding = self._of_job.get(job) or self._of_job.setdefault(job, self._new_crowding())
+            way.crowding.add(way)
+            self._crowding.add(way)
+        return way
 
-    def _crowded(self, links: tuple[int, ...]) -> bool:
-        """Whether on some link of a route more may meet than it carries, and than its targets' ports take."""
-        if links not in self._cut:
-            self._cut[links] = any(
-                self._links[link].bandwidth * CROWDED
-                < min(fsum(self._links[end].bandwidth for end in ends) for ends in self._ends[link])
-                for link in links[1:-1]
-            )
-        return self._cut[links]
+    def _new_crowding(self) -> Crowding:
+        return Crowding([(link.bandwidth, link.latency) for link in self._links])
+
+    def _crowds(self, way: tuple[int, ...]) -> bool:
+        assert isinstance(way, _Way)
+        return way.crowding.crowds(way)
 
     def send(self, message: Message, time: float) -> None:
         """Put the message, or its pieces as far as there is room, on the first of its links at ``time``."""
         if self._segment:
             message.at = time
             self._instant(time)[2].append(message)
-        elif message.pieces > 1 and len(message.links) > 2 and self._crowded(message.links):
+        elif message.pieces > 1 and self._crowds(message.links):
             self._send_segments(message, time, -(-message.nbytes // message.pieces))
         else:
             self._arrive(message, time)
@@ -254,13 +252,10 @@ class FifoNetwork:
             return self._instants[time]
         instant = self._instants[time] = ([], [], [])
         heappush(self._times, time)
-        event = self._env.timeout(max(time - self._env.now, 0.0), value=time)
-        assert event.callbacks is not None
-        event.callbacks.append(self._happen)
+        at_last(self._env, max(time - self._env.now, 0.0), lambda: self._happen(time))
         return instant
 
-    def _happen(self, event: simpy.Event) -> None:
-        time: float = event.value  # type: ignore[assignment]
+    def _happen(self, time: float) -> None:
         while time in self._instants:
             self._play_instant()
 
@@ -268,7 +263,8 @@ class FifoNetwork:
         """Let happen what happens first, and all that counts as simultaneous with it."""
         first = heappop(self._times)
         deliveries, arrivals, sent = self._instants.pop(first)
-        self._until = first * self._simultaneous
+        is_exact = self._segment or self._crowding.alike
+        self._until = first if is_exact else first * (1.0 + SIMULTANEOUS)
         while self._times and self._times[0] <= self._until:
             also = self._instants.pop(heappop(self._times))
             deliveries.extend(also[0])
@@ -305,12 +301,12 @@ class FifoNetwork:
 
     def _take_link(self, message: Message) -> None:
         """Give a link to a message whose head has arrived, and send the head on."""
-        link = self._links[message.links[message.hop]]
-        start = link.carry(message)
+        number = message.links[message.hop]
+        link = self._links[number]
+        start = message.at if self._crowding.is_ample(number) else link.carry(message)
         if message.spans is not None:
             message.spans.append((start, message.tail))
         if self._load is not None:
-            number = message.links[message.hop]
             self._load.take(number, message.nbytes, start - message.at, message.tail)
         latency = link.latency
         message.tail += latency

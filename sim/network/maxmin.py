@@ -21,8 +21,11 @@ import numpy as np
 from sim.engine import effort
 from sim.jit import available, entry, is_kept
 
-AT_ONCE = 1e-12
-"""Ends that differ by no more than this share of the time, and rates by no more of themselves, are one."""
+ALIKE = 1e-12
+"""Rates that differ by no more than this share are one rate."""
+
+SIMULTANEOUS, AT_MOST_S = 1e-8, 1e-9
+"""Moments that differ by no more than this share of them, nor by more seconds, are one."""
 
 MUCH = 300_000
 """So many flows are filled before it pays to fetch the compiler, half a second's work. Then it serves all."""
@@ -63,8 +66,8 @@ _FLOATS = ("bandwidth", "room", "left", "since", "rate", "end")
 
 
 def _change(
-    state: _State, links: Any, ended: Any, num_ended: int, begun: Any, nbytes: Any, num_begun: int,
-    time: float, num_on: int,
+    state: _State, links: Any, ended: Any, num_ended: int, begun: Any, begin: Any, nbytes: Any,
+    num_begun: int, num_on: int,
 ) -> tuple[int, int]:  # fmt: skip
     """End and begin flows; say how many streams have one now, and on how many ``links`` something changed."""
     head, link_seen = state.head, state.link_seen
@@ -76,9 +79,9 @@ def _change(
         begins = each >= num_ended
         stream = begun[each - num_ended] if begins else ended[each]
         if begins:
-            left[stream], since[stream] = nbytes[each - num_ended], time
+            left[stream], since[stream] = nbytes[each - num_ended], begin[each - num_ended]
             if is_on[stream]:  # one message behind another: nobody's rate changes
-                end[stream] = time + left[stream] / rate[stream]
+                end[stream] = since[stream] + left[stream] / rate[stream]
                 continue
             is_on[stream], rate[stream], end[stream] = 1, 0.0, inf
             place[stream], on[num_on] = num_on, stream
@@ -155,7 +158,7 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
         count, full = kept, 0
         for each in range(count):
             a = links[each]
-            if room[a] <= least * (1 + AT_ONCE) * rising[a]:
+            if room[a] <= least * (1 + ALIKE) * rising[a]:
                 narrow[full] = a
                 full += 1
         for each in range(full):
@@ -172,9 +175,10 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
                     rising[b] -= 1
                     room[b] -= least
                 if rate[flow] != least:
-                    left[flow] = max(left[flow] - rate[flow] * (time - since[flow]), 0.0)
-                    since[flow], rate[flow] = time, least
-                    end[flow] = time + left[flow] / least
+                    now = max(time, since[flow])  # what is about to begin does so at its own moment
+                    left[flow] = max(left[flow] - rate[flow] * (now - since[flow]), 0.0)
+                    since[flow], rate[flow] = now, least
+                    end[flow] = now + left[flow] / least
 
 
 def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
@@ -183,7 +187,7 @@ def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
     for each in range(num_on):
         if end[on[each]] < first:
             first = end[on[each]]
-    until, count = first * (1 + AT_ONCE), 0
+    until, count = first + min(first * SIMULTANEOUS, AT_MOST_S), 0
     for each in range(num_on):
         if end[on[each]] <= until:
             ending[count] = on[each]
@@ -192,15 +196,15 @@ def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
 
 
 def _settle(
-    state: _State, links: Any, narrow: Any, flows: Any, ended: Any, num_ended: int, begun: Any, nbytes: Any,
-    num_begun: int, time: float, num_on: int,
+    state: _State, links: Any, narrow: Any, flows: Any, ended: Any, num_ended: int, begun: Any, begin: Any,
+    nbytes: Any, num_begun: int, time: float, num_on: int,
 ) -> tuple[int, int, float, int]:  # fmt: skip
     """End flows, begin flows, and give all that this concerns their rates.
 
     Given back are how many streams have a flow now, how many have been filled, when the next ends, and how
     many do so then: the first of ``flows``.
     """
-    num_on, count = _change(state, links, ended, num_ended, begun, nbytes, num_begun, time, num_on)
+    num_on, count = _change(state, links, ended, num_ended, begun, begin, nbytes, num_begun, num_on)
     count, filled = _gather(state, links, count)
     _fill(state, links, count, filled, narrow, time)
     next_end, ending = _next_ends(state, num_on, flows)
@@ -229,7 +233,7 @@ class Sharing:
         self._narrow: Any = []
         self._flows: Any = []
         self._settle: Callable[..., tuple[int, int, float, int]] = _settle
-        self._begun: dict[int, int] = {}
+        self._begun: dict[int, tuple[float, int]] = {}
         self._ended: dict[int, None] = {}
         self._num_on = 0
         self._filled = 0
@@ -264,10 +268,13 @@ class Sharing:
         self._flows.append(0)
         return stream
 
-    def begin(self, stream: int, nbytes: int) -> None:
-        """Have a stream that carries nothing, or just ends, carry so many bytes, at least one."""
+    def begin(self, stream: int, nbytes: int, time: float) -> None:
+        """Have a stream that carries nothing, or just ends, carry so many bytes, at least one.
+
+        It does so from ``time`` on, the moment that is settled next or one that is simultaneous with it.
+        """
         self._ended.pop(stream, None)
-        self._begun[stream] = nbytes
+        self._begun[stream] = time, nbytes
 
     def end(self, stream: int) -> None:
         """Have a stream carry nothing any more, if it carried anything."""
@@ -290,12 +297,14 @@ class Sharing:
             self._hold(_compiled())
         ended: Any = list(self._ended)
         begun: Any = list(self._begun)
-        nbytes: Any = list(self._begun.values())
+        begin: Any = [begin for begin, _ in self._begun.values()]
+        nbytes: Any = [nbytes for _, nbytes in self._begun.values()]
         if self._settle is not _settle:
             ended, begun, nbytes = (np.array(given, np.int64) for given in (ended, begun, nbytes))
+            begin = np.array(begin, np.float64)
         self._num_on, filled, self.next_end, ending = self._settle(
             self._state, self._links, self._narrow, self._flows,
-            ended, len(ended), begun, nbytes, len(begun), time, self._num_on,
+            ended, len(ended), begun, begin, nbytes, len(begun), time, self._num_on,
         )  # fmt: skip
         self._filled += filled
         self.ending = [int(stream) for stream in self._flows[:ending]]

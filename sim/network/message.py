@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Protocol
 
+import simpy
+
 from topologies import Routes
 from topologies.graph import Hop
 from topologies.words import one_of
@@ -62,14 +64,28 @@ class Message:
         """When the message was on each of its links, if anybody asks: set a list to have it filled."""
 
 
+def at_last(env: simpy.Environment, seconds: float, do: Callable[[], None], turn: int = 0) -> None:
+    """Do something so many seconds from now, after all else at that moment but what has a later ``turn``.
+
+    So a network sees all that is sent at a moment at once, in whatever order ranks and jobs come to send it.
+    """
+    event = env.event()
+    event.callbacks = [lambda _: do()]
+    event._ok, event._value = True, None
+    env.schedule(event, simpy.events.EventPriority(2 + turn), seconds)
+
+
 class Network(Protocol):
     """The links of one topology during one simulation."""
 
     routes: Routes
     link_names: list[str]
 
-    def over(self, route: Iterable[Hop]) -> tuple[int, ...]:
-        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
+    def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
+        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple.
+
+        Of connections of one ``job`` the network knows that they belong together.
+        """
         ...
 
     def send(self, message: Message, time: float) -> None:

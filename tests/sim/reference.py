@@ -144,9 +144,6 @@ class Simulation:
         self.clear: dict[tuple[int, int], float] = defaultdict(float)
         self.waiting: dict[tuple[int, int], deque[Transfer]] = defaultdict(deque)
         links = {(a, b): Link(data["bandwidth"], data["latency"]) for a, b, data in graph.edges(data=True)}
-        alike = len({(link.bandwidth, link.latency) for link in links.values()}) <= 1
-        self.simultaneous = 0.0 if alike else 1e-8
-        self.carry = Link.occupy if alike else Link.carry
         self.counts = Counter(transfer.key[:2] for transfer in self.transfers)
         self.after = schedule.after
         self.to_come = Counter((transfer.src, transfer.dst) for transfer in self.transfers)
@@ -159,6 +156,13 @@ class Simulation:
         self.paths = {
             (t.src, t.dst): [links[hop] for hop in routes.route(t.src, t.dst)] for t in self.transfers
         }
+        used = {id(link): link for path in self.paths.values() for link in path}
+        self.ample = {number for number, link in used.items() if self.is_ample(link)}
+        there = [link for number, link in used.items() if number not in self.ample]
+        there += [link for link in links.values() if link.latency]
+        alike = len({(link.bandwidth, link.latency) for link in there}) <= 1
+        self.simultaneous = 0.0 if alike else 1e-8
+        self.carry = Link.occupy if alike else Link.carry
         self.cut = {pair for pair, path in self.paths.items() if any(map(self.crowded, path[1:-1]))}
 
     def crowded(self, link: Link) -> bool:
@@ -168,6 +172,24 @@ class Simulation:
             1.01 * link.bandwidth < sum({id(path[end]): path[end].bandwidth for path in over}.values())
             for end in (0, -1)
         )
+
+    def is_ample(self, link: Link) -> bool:
+        """Whether nothing waits for a link: the ports before it give no more than it carries, or those behind
+        it take no more, and so it is with all links between it and these."""
+        return self.is_wide(link, 0) or self.is_wide(link, -1)
+
+    def is_wide(self, link: Link, end: int) -> bool:
+        if any(link is port for path in self.paths.values() for port in (path[0], path[-1])):
+            return False
+        ports: dict[int, float] = {}
+        for path in self.paths.values():
+            place = next((place for place, inner in enumerate(path) if inner is link), None)
+            if place is not None:
+                ports[id(path[end])] = path[end].bandwidth
+                between = path[1:place] if end == 0 else path[place + 1 : -1]
+                if not all(self.is_wide(other, end) for other in between):
+                    return False
+        return sum(ports.values()) <= link.bandwidth * (1 + 1e-8)
 
     def run(self) -> float:
         for transfer in self.transfers:
@@ -217,7 +239,12 @@ class Simulation:
 
     def arrive(self, piece: Piece, hop: int, time: float) -> None:
         path = self.paths[piece.transfer.src, piece.transfer.dst]
-        start = self.carry(path[hop], piece, time)
+        if id(path[hop]) in self.ample:
+            start, latency = time, path[hop].latency
+            piece.tail += latency
+            piece.flows = [(a + latency, b + latency, rate) for a, b, rate in piece.flows or []] or None
+        else:
+            start = self.carry(path[hop], piece, time)
         if hop + 1 < len(path):
             self.post(start + path[hop].latency, ARRIVED, piece, hop + 1)
         else:

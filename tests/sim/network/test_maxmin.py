@@ -27,7 +27,7 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def shared(bandwidths: list[float], ways: list[list[int]], nbytes: int = 1000) -> Sharing:
     sharing = Sharing(bandwidths)
     for way in ways:
-        sharing.begin(sharing.open(way), nbytes)
+        sharing.begin(sharing.open(way), nbytes, 0.0)
     sharing.settle(0.0)
     return sharing
 
@@ -66,7 +66,7 @@ def test_who_shares_no_link_with_a_change_is_not_looked_at() -> None:
     sharing = shared([1.0, 1.0, 1.0], [[0], [0, 1]])
     lonely = sharing.open([2])
     filled = sharing._filled
-    sharing.begin(lonely, 10)
+    sharing.begin(lonely, 10, 1.0)
     sharing.settle(1.0)
     assert sharing._filled - filled == 1
     sharing.end(lonely)
@@ -127,7 +127,7 @@ def play(history: tuple[list[float], list[list[int]], list[dict[int, int]]]) -> 
         if coming and coming[0][0] == time:
             for stream, nbytes in coming.pop(0)[1].items():
                 if stream not in asked:
-                    sharing.begin(stream, nbytes)
+                    sharing.begin(stream, nbytes, time)
                     asked[stream], carried[stream] = nbytes, 0.0
         sharing.settle(time)
         assert sharing.rates().keys() == asked.keys()
@@ -176,6 +176,6 @@ def test_the_order_in_which_links_and_streams_are_named_changes_nothing(
 def test_a_stream_that_is_opened_later_joins_in() -> None:
     sharing = shared([10.0], [[0]])
     late = sharing.open([0, sharing.add_link(1.0)])
-    sharing.begin(late, 5)
+    sharing.begin(late, 5, 10.0)
     sharing.settle(10.0)
     assert sharing.rates() == {0: 9.0, late: 1.0}

@@ -1,0 +1,60 @@
+"""On the ``fair`` network the ninth digit of a figure moves no answer by whole messages."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from sim.algorithms import ALGORITHMS
+from sim.collective import Collective
+from sim.engine.events import simulate
+from sim.libraries import gloo
+from sim.schedule import Schedule
+from tests.sim.test_shared_links import noisy
+from topologies import Topology, star
+from topologies.fabrics import leaf_spine, torus
+
+BUILDS = {
+    **{(name, kind): build for name, builds in ALGORITHMS.items() for kind, build in builds.items()},
+    **{("gloo", kind): build for kind, build in gloo.BUILDS.items()},
+}
+
+
+def question(seed: int) -> tuple[Schedule, Topology, float]:
+    """A collective, a network, and what a rank takes to add a byte."""
+    draw = random.Random(seed)
+    latency = draw.choice([0.0, 1e-6, 5e-6])
+    graph = draw.choice([
+        star(draw.randint(2, 16), latency=latency),
+        leaf_spine(
+            draw.randint(2, 4), draw.randint(1, 4), latency=latency, oversubscription=draw.randint(1, 4)
+        ),
+        torus(draw.randint(4, 12), latency=latency),
+    ])  # fmt: skip
+    if draw.random() < 0.2:
+        graph.graph["window"] = draw.choice([5000, 100_000])
+    ranks = sum(data["kind"] == "gpu" for _, data in graph.nodes(data=True))
+    # whoever takes over what others had adds what comes from two of them at once
+    pair = draw.choice([*sorted(BUILDS), *[("recursive_doubling", "all_reduce")] * 10])
+    nbytes = draw.choice([draw.randint(1, 1 << 20), draw.randint(1, 1 << 24), 1 << draw.randint(0, 24)])
+    plan = BUILDS[pair](Collective(pair[1], ranks, nbytes))
+    return replace(plan, credits=draw.choice([1, 2, plan.credits])), graph, draw.choice([0.0, 1e-10, 1e-9])
+
+
+def moves_hardly(seed: int) -> None:
+    plan, graph, gamma = question(seed)
+    exact = simulate(plan, graph, gamma, network="fair").time_s
+    for number in range(2):
+        found = simulate(plan, noisy(graph, number), gamma, network="fair").time_s
+        assert found == pytest.approx(exact, rel=1e-6, abs=0), seed
+
+
+def test_the_ninth_digit_of_a_figure_does_not_decide_what_is_added_first() -> None:
+    for seed in range(60):
+        moves_hardly(seed)
+
+
+@pytest.mark.proof
+def test_so_it_is_of_a_thousand() -> None:
+    for seed in range(1000):
+        moves_hardly(seed)
