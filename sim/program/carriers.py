@@ -9,6 +9,7 @@ else can meet on its links takes the library's own time too, if all members come
 
 from collections.abc import Collection, Hashable, Sequence
 from functools import partial
+from itertools import count
 
 import simpy
 
@@ -30,6 +31,7 @@ class World:
         self._libraries = libraries
         self._network: Network | None = None
         self._fluids = Fluids(env)
+        self._jobs = count()
 
     def carrier(self, hosts: Sequence[int], *, played: Collection[int], alone: bool) -> Carrier:
         """Who carries the bytes of a job on these ranks of the cluster; of its ranks some are played."""
@@ -45,8 +47,8 @@ class World:
             return found
 
         return Transfers(
-            self._env, self._network, graph, tuple(hosts), library_of, alone=alone,
-            announced=self._libraries.name == "gloo",
+            self._env, self._network, graph, tuple(hosts), library_of, job=next(self._jobs),
+            alone=alone, announced=self._libraries.name == "gloo",
         )  # fmt: skip
 
 

@@ -56,8 +56,8 @@ class Signal:
 class Parcel:
     """One message of a group, which both sides have asked for; ``deliver`` is told when it is there.
 
-    ``word`` is that of the receive, which the sender hears. Of what leaves at one moment the smaller ``key``
-    is first: (source rank, connection by first use, place in the source's program).
+    ``word`` is that of the receive, which the sender hears. Of what its source sends at one moment the
+    smaller ``key`` is first: (connection by first use, place in the source's program).
     """
 
     __slots__ = ("deliver", "dst", "group", "key", "nbytes", "src", "word")

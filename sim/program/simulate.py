@@ -208,7 +208,7 @@ class Simulation:
             self.start[side.played][side.place] = self._env.now
         src, dst = self.played[send.played], self.played[receive.played]
         word = receive.word or self._carrier.announce(group, dst, src)
-        key = src << 64 | self._connection(send.played, group, dst) << 32 | send.place
+        key = self._connection(send.played, group, dst) << 32 | send.place
         self._carrier.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
 
     def _connection(self, index: int, group: Group, dst: int) -> int:

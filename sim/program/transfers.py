@@ -10,15 +10,18 @@ words, of receives and of who comes to a collective, behind them.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import simpy
 
 from sim.engine.effort import consider
 from sim.engine.events import Execution
+from sim.engine.laws import ROUNDING
+from sim.engine.timeline import Timeline
 from sim.libraries.gloo import barrier_latencies
 from sim.libraries.library import Library
 from sim.libraries.scheduled import Scheduled
-from sim.network.message import Message, Network
+from sim.network.message import Message, Network, at_last
 from sim.parameters import preset_of
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Call, Group
@@ -31,7 +34,7 @@ EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 class Transfers:
-    """The network of one simulation. ``hosts`` are the cluster's ranks that carry the job's.
+    """The network of one simulation. ``hosts`` are the cluster's ranks that carry the job of that number.
 
     ``library_of`` is the library bound to a group's ranks. Where a collective is ``alone``, as nothing else
     can come onto its links, and all members come at once, it takes the library's own time. Where receives
@@ -46,6 +49,7 @@ class Transfers:
         hosts: tuple[int, ...],
         library_of: Callable[[Group], Scheduled],
         *,
+        job: int = 0,
         alone: bool,
         announced: bool,
     ) -> None:
@@ -54,8 +58,10 @@ class Transfers:
         self.graph = graph
         self.hosts = hosts
         self.library_of = library_of
+        self.job = job
         self.alone = alone
         self._announced = announced
+        self._ahead: dict[Call, list[float]] = {}
         self._parts: dict[Meeting, _Parts] = {}
         self._nodes = ranks(graph)
         self._links: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -81,15 +87,15 @@ class Transfers:
         else:
             seconds = self._latency(self.hosts[dst], self.hosts[src])
             # what is sent at this moment comes to the port at its end
-            later(self.env, 0.0, lambda: later(self.env, seconds + self.port_s(dst), word.happen))
+            at_last(self.env, 0.0, lambda: later(self.env, seconds + self.port_s(dst), word.happen), turn=1)
         return word
 
     def send(self, parcel: Parcel) -> None:
         """Put a message on the network as soon as its sender knows that it is awaited."""
         src, dst = self.hosts[parcel.src], self.hosts[parcel.dst]
         if (src, dst) not in self._links:
-            self._links[src, dst] = self.network.over(self.network.routes.route(src, dst))
-        links = self._links[src, dst]
+            self._links[src, dst] = self.network.over(self.network.routes.route(src, dst), self.job)
+        links, key = self._links[src, dst], src << 64 | parcel.key
         socket = self._sockets.setdefault((parcel.group, parcel.src, parcel.dst), [])
         passed = Signal()
 
@@ -103,7 +109,7 @@ class Transfers:
 
         def leave() -> None:
             socket.append(passed)
-            self.network.send(Message(links, parcel.nbytes, parcel.key, delivered), self.env.now)
+            self.network.send(Message(links, parcel.nbytes, key, delivered), self.env.now)
 
         parcel.word.then(leave)
 
@@ -113,6 +119,16 @@ class Transfers:
             return 0.0
         ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
         return max((self.network.backlog_s(port, self.env.now) for port in ports), default=0.0)
+
+    def ahead(self, library: Scheduled, call: Call) -> list[float]:
+        """How many seconds before the end each member is done, where its library simulates the collective."""
+        if call not in self._ahead:
+            collective, ahead = call.collective, [0.0] * len(call.group.ranks)
+            found = library.choose(collective)
+            if library.time(collective, found).engine == "simpy":
+                ahead = _ahead(library.time(collective, found, "simpy", traced=True).timeline)
+            self._ahead[call] = ahead
+        return self._ahead[call]
 
     def _latency(self, src: int, dst: int) -> float:
         hops = self.network.routes.route(src, dst)
@@ -150,11 +166,17 @@ class _Parts:
         if self._meeting.missing:
             self._play()
         else:
-            later(self._owner.env, time_of(self._library, self._meeting.call), self._end)
+            owner, call = self._owner, self._meeting.call
+            seconds = time_of(self._library, call)
+            for place, ahead in enumerate(owner.ahead(self._library, call)):
+                later(owner.env, seconds - ahead, partial(self._leave, place))
 
     def _end(self) -> None:
-        for rank in list(self._meeting.present):
-            self._meeting.leave(self._meeting, rank)
+        for place in range(len(self._place)):
+            self._leave(place)
+
+    def _leave(self, place: int) -> None:
+        self._meeting.leave(self._meeting, self._meeting.call.group.ranks[place])
 
     def _play(self) -> None:
         owner, call = self._owner, self._meeting.call
@@ -162,8 +184,9 @@ class _Parts:
         consider(plan, owner.graph)
         hosts = tuple(owner.hosts[rank] for rank in call.group.ranks)
         self._execution = Execution(
-            owner.env, owner.network, plan, routes=_RoutesOf(owner.network.routes, hosts), left=self._left
-        )
+            owner.env, owner.network, plan, routes=_RoutesOf(owner.network.routes, hosts), hosts=hosts,
+            job=owner.job, left=self._left,
+        )  # fmt: skip
         self._execution.start()
         for rank in self._came:
             self._open(self._execution, rank)
@@ -176,9 +199,8 @@ class _Parts:
         later(self._owner.env, announced, lambda: execution.may_receive(place))
 
     def _left(self, place: int, time: float) -> None:
-        env, meeting = self._owner.env, self._meeting
-        rank = meeting.call.group.ranks[place]
-        later(env, max(time - env.now, 0.0), lambda: meeting.leave(meeting, rank))
+        env = self._owner.env
+        later(env, max(time - env.now, 0.0), partial(self._leave, place))
 
 
 class _RoutesOf(Routes):
@@ -209,6 +231,16 @@ def time_of(library: Library, call: Call) -> float:
         return barrier_latencies(library.ranks) * alpha
     seconds: float = library.time(call.collective, library.choose(call.collective)).time_s
     return seconds
+
+
+def _ahead(timeline: Timeline | None) -> list[float]:
+    assert timeline is not None
+    ends = [0.0] * timeline.ranks
+    for one in timeline.transfers:
+        for rank in (one.src, one.dst):
+            ends[rank] = max(ends[rank], one.delivered)
+    last = max(ends)
+    return [last - end if end < last * (1 - ROUNDING) else 0.0 for end in ends]
 
 
 def later(env: simpy.Environment, seconds: float, do: Callable[[], None]) -> None:
