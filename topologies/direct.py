@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from topologies.fabric import Ecmp, Fabric, turn
-from topologies.graph import Node, TopologyError
+import numpy as np
+
+from topologies.fabric import Ecmp, Fabric, Ints, turn, turns
+from topologies.graph import Hop, Node, TopologyError
 
 
 class Torus(Fabric):
@@ -54,6 +56,29 @@ class Torus(Fabric):
                 here = self._beside(here, dimension, 1 if forwards else -1)
                 nodes.append(_router(here))
         return nodes
+
+    def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Step by step along each dimension; a router's cables forwards and back in each have numbers."""
+        here, there = src // self._per_router, dst // self._per_router
+        after = prod(self._shape)
+        for dimension, side in enumerate(self._shape):
+            after //= side
+            at, to = here // after % side, there // after % side
+            onwards = (to - at) % side
+            forwards = (2 * onwards < side) | ((2 * onwards == side) & (at % 2 == 0))
+            steps, sign = np.where(forwards, onwards, side - onwards), np.where(forwards, 1, -1)
+            for step in range(int(steps.max(initial=0))):
+                now = np.flatnonzero(steps > step)
+                router = here[now] + ((at + sign * step) % side - at)[now] * after
+                yield now, (router * len(self._shape) + dimension) * 2 + 1 - forwards[now]
+            here = here + (to - at) * after
+
+    def cable(self, number: int) -> Hop:
+        """From a router to the next, or the one before, in a dimension."""
+        rest, back = divmod(number, 2)
+        router, dimension = divmod(rest, len(self._shape))
+        place = self._place(router * self._per_router)
+        return _router(place), _router(self._beside(place, dimension, -1 if back else 1))
 
     def _place(self, port: int) -> tuple[int, ...]:
         number, place = port // self._per_router, list[int]()
@@ -125,6 +150,31 @@ class Dragonfly(Fabric):
             nodes += [self._end(here[0], there[0], number), self._end(there[0], here[0], number)]
         nodes.append(_router(there))
         return list(dict.fromkeys(nodes))
+
+    def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Within the sender's group, between groups, within the receiver's; numbers are pairs of routers."""
+        here, there = src // self._per_router, dst // self._per_router
+        group, other = here // self._routers, there // self._routers
+        out, into = there.copy(), there.copy()
+        away = group != other
+        if away.any():
+            number = turns(self._ecmp, src, dst)[away] % np.uint64(self._between)
+            out[away] = self._ends(group[away], other[away], number.astype(np.int64))
+            into[away] = self._ends(other[away], group[away], number.astype(np.int64))
+        for a, b in ((here, out), (out, into), (into, there)):
+            moved = np.flatnonzero(a != b)
+            yield moved, a[moved] * (self._groups * self._routers) + b[moved]
+
+    def cable(self, number: int) -> Hop:
+        """From router to router."""
+        a, b = divmod(number, self._groups * self._routers)
+        return _router(divmod(a, self._routers)), _router(divmod(b, self._routers))
+
+    def _ends(self, group: Ints, other: Ints, number: Ints) -> Ints:
+        """`_end` of many, as routers' numbers."""
+        channel = number * (self._groups - 1) + (other - group) % self._groups - 1
+        routers: Ints = group * self._routers + channel // self._h
+        return routers
 
     def _place(self, port: int) -> tuple[int, int]:
         return divmod(port // self._per_router, self._routers)

@@ -4,10 +4,20 @@ A way is computed when somebody asks, from the numbers of its two ports: nothing
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from topologies.graph import Node, Topology, TopologyError, add_cable
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.graph import Hop, Node, Topology, TopologyError, add_cable
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_COUNTED = 2**22
+"""Numbers of cables up to which an array has a place for each."""
 
 MAX_PORTS = 1024
 """No switch has more; a larger count is a slip of the pen."""
@@ -48,6 +58,36 @@ class Fabric(ABC):
     def way(self, src: int, dst: int) -> list[Node] | None:
         """The switches from port to port, in order; ``None`` where they are not joined."""
 
+    @abstractmethod
+    def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """The cables on the ways of many pairs of ports at once: places of pairs, and the number of a cable.
+
+        A cable has a number for each direction. Pairs that are not joined cross none.
+        """
+
+    @abstractmethod
+    def cable(self, number: int) -> Hop:
+        """The switches at the ends of a cable by its number in `crossed`, in that direction."""
+
+
+def carried(fabric: Fabric, sent: Iterable[tuple[Ints, Ints, Floats]]) -> dict[Hop, float]:
+    """The bytes on every cable between switches, one way, of what ports send to ports, some at a time."""
+    found: Counter[int] = Counter()
+    for src, dst, nbytes in sent:
+        for places, numbers in fabric.crossed(src, dst):
+            if not len(numbers):
+                continue
+            if numbers.max() < _COUNTED:
+                total = np.bincount(numbers, nbytes[places])
+                used = np.flatnonzero(total)
+                total = total[used]
+            else:
+                used, at = np.unique(numbers, return_inverse=True)
+                total = np.bincount(at, nbytes[places])
+            for number, figure in zip(used.tolist(), total.tolist(), strict=True):
+                found[number] += figure
+    return {fabric.cable(number): nbytes for number, nbytes in found.items()}
+
 
 def check_size(fabric: Fabric) -> None:
     """Refuse a fabric of more links than a graph by name may have, before any is made."""
@@ -87,6 +127,20 @@ def attach(
 def turn(ecmp: Ecmp, src: int, dst: int) -> int:
     """The number by which one of several equal ways is taken; docs/fabrics.md says how even that is."""
     return dst if ecmp == "destination" else _mixed(_mixed(src) ^ dst)
+
+
+def turns(ecmp: Ecmp, src: Ints, dst: Ints) -> NDArray[np.uint64]:
+    """`turn` of many pairs of ports at once."""
+    to = dst.astype(np.uint64)
+    return to if ecmp == "destination" else _many_mixed(_many_mixed(src.astype(np.uint64)) ^ to)
+
+
+def _many_mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`_mixed` of many numbers; unsigned ones of 64 bits wrap around by themselves."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ numbers >> np.uint64(31)
 
 
 def _mixed(number: int) -> int:

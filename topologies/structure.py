@@ -5,24 +5,61 @@ more, gets the ways that a search finds (`topologies.routing`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
 import networkx as nx
+import numpy as np
 
-from topologies.fabric import Fabric
-from topologies.graph import Node, Topology, ranks
+from topologies.fabric import Fabric, Floats, Ints, carried
+from topologies.graph import Hop, Node, Topology, ranks
 from topologies.routing import Routes
 
 
 class Structure(ABC):
     """What gives the way from one rank's node to another's."""
 
+    fabric: Fabric
+
     @abstractmethod
     def way(self, a: Node, b: Node) -> list[Node] | None:
         """The nodes from end to end, both included; ``None`` where the structure has no way."""
+
+    @abstractmethod
+    def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
+        """The ports by which messages leave and arrive, -1 where they stay in a machine.
+
+        Both are tables, of each source by each destination.
+        """
+
+    @abstractmethod
+    def plugged(self, port: int) -> Node:
+        """What is plugged into a port."""
+
+    def carried(self, hosts: Sequence[Node], sent: Iterable[tuple[Ints, Ints, Floats]]) -> dict[Hop, float]:
+        """The bytes on each cable of a switch, of what places among ``hosts`` send to places."""
+        out, into = self.ports(hosts, hosts)
+        count, found = self.fabric.ports, defaultdict[Hop, float](float)
+        leaving, arriving = np.zeros(count), np.zeros(count)
+
+        def between() -> Iterator[tuple[Ints, Ints, Floats]]:
+            for src, dst, nbytes in sent:
+                a, b = out[src, dst], into[src, dst]
+                away = a >= 0
+                a, b, moved = a[away], b[away], nbytes[away]
+                leaving[:] += np.bincount(a, moved, count)
+                arriving[:] += np.bincount(b, moved, count)
+                yield a, b, moved
+
+        found.update(carried(self.fabric, between()))
+        for port in np.flatnonzero(leaving + arriving).tolist():
+            ends = self.plugged(port), self.fabric.above(port)
+            found[ends] += float(leaving[port])
+            found[ends[::-1]] += float(arriving[port])
+        return found
 
 
 class Hosts(Structure):
@@ -30,6 +67,7 @@ class Hosts(Structure):
 
     def __init__(self, fabric: Fabric, hosts: Sequence[Node]) -> None:
         self.fabric = fabric
+        self._hosts = list(hosts)
         self._port = {node: port for port, node in enumerate(hosts)}
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
@@ -38,6 +76,17 @@ class Hosts(Structure):
             return None
         way = self.fabric.way(self._port[a], self._port[b])
         return None if way is None else [a, *way, b]
+
+    def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
+        """Their own."""
+        a, b = (np.array([self._port[node] for node in nodes], dtype=np.int64) for nodes in (src, dst))
+        out, into = (table.copy() for table in np.broadcast_arrays(a[:, None], b))
+        out[a[:, None] == b] = -1
+        return out, into
+
+    def plugged(self, port: int) -> Node:
+        """The rank's node."""
+        return self._hosts[port]
 
 
 class Machines(Structure):
@@ -74,6 +123,24 @@ class Machines(Structure):
                 back = self._to_card(self._gpus[dst], self.cards[into], back=True)
                 return [*_named(here, start), *way[1:-1], *_named(there, back)]
         return None
+
+    def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
+        """Those of the cards that `way` takes; of rails that nothing joins, the receiver's."""
+        gpus, cards = range(len(self._gpus)), len(self.cards)
+        joined = self.fabric.way(0, cards - 1) is not None
+        exits = [[self._exits(a, b) for b in gpus] for a in gpus]
+        table = np.array([[ways[0 if joined else -1][0] for ways in row] for row in exits], dtype=np.int64)
+        card = np.array(self._card, dtype=np.int64)
+        here, a = np.array([self._place[node] for node in src], dtype=np.int64).reshape(-1, 2).T
+        there, b = np.array([self._place[node] for node in dst], dtype=np.int64).reshape(-1, 2).T
+        out = here[:, None] * cards + table[a[:, None], b]
+        out[here[:, None] == there] = -1
+        return out, np.broadcast_to(there * cards + card[b], out.shape)
+
+    def plugged(self, port: int) -> Node:
+        """The card."""
+        node, card = divmod(port, len(self.cards))
+        return f"node{node}/{self.cards[card]}"
 
     def between_cards(self, here: int, out: int, there: int, into: int) -> list[Node] | None:
         """From a card of one machine to a card of another, by their numbers."""

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from topologies.fabric import Ecmp, Fabric, turn
-from topologies.graph import Node, TopologyError
+import numpy as np
+
+from topologies.fabric import Ecmp, Fabric, Ints, turn, turns
+from topologies.graph import Hop, Node, TopologyError
 
 _TIERS = ("leaf", "spine", "core")
 
@@ -94,6 +96,42 @@ class Tree(Fabric):
         descent = [_called(tier, b // self._under[tier], digits[:tier]) for tier in range(top)]
         return climb + descent[::-1]
 
+    def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Tier by tier the cable up from each source, and the one down to each destination."""
+        a, b = self.places(src), self.places(dst)
+        number, first = turns(self._ecmp, a, b), 0
+        apart = [a // under != b // under for under in self._under[: len(self._subtrees)]]
+        for tier, ways in enumerate(self._ways()):
+            above = np.flatnonzero(apart[tier] & ~apart[-1])
+            digits = (number[above] % np.uint64(ways)).astype(np.int64)
+            for end in (a, b):
+                yield above, first + end[above] // self._under[tier] * ways + digits
+                first += self._subtrees[tier] * ways
+
+    def cable(self, number: int) -> Hop:
+        """Up, or down, by one tier."""
+        for tier, ways in enumerate(self._ways()):
+            for upwards in (True, False):
+                if number < self._subtrees[tier] * ways:
+                    subtree, rest = divmod(number, ways)
+                    digits = list[int]()
+                    for up in self._up[: tier + 1]:
+                        digits.append(rest % up)
+                        rest //= up
+                    below = _called(tier, subtree, digits[:-1])
+                    upper = _called(tier + 1, subtree * self._under[tier] // self._under[tier + 1], digits)
+                    return (below, upper) if upwards else (upper, below)
+                number -= self._subtrees[tier] * ways
+        raise IndexError(f"{self.name}: no cable {number}")
+
+    def places(self, ports: Ints) -> Ints:
+        """`place` of many ports at once."""
+        return ports
+
+    def _ways(self) -> Iterator[int]:
+        """Cables up from all switches of a tier on top of one subtree, tier by tier."""
+        return (prod(self._up[: tier + 1]) for tier in range(len(self._up)))
+
     def _farthest(self) -> Sequence[int]:
         """Ports among which is the one that hangs farthest along the leaves."""
         return (self.ports - 1,)
@@ -128,6 +166,11 @@ class Rails(Tree):
         host, card = divmod(port, self._cards)
         unit, place = divmod(host, self._unit)
         return (unit * self._cards + card) * self._unit + place
+
+    def places(self, ports: Ints) -> Ints:
+        """`place` of many ports at once."""
+        host, card = ports // self._cards, ports % self._cards
+        return (host // self._unit * self._cards + card) * self._unit + host % self._unit
 
     def _farthest(self) -> Sequence[int]:
         first = (self._hosts - 1) // self._unit * self._unit
