@@ -198,12 +198,7 @@ def _needs(library: Library, collective: Collective, candidate: Candidate) -> di
         links = busy(plan, library.graph, library.routes)
         return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
     nccl = as_nccl(library)
-    if nccl is None or nccl.comm is None:
-        return {}
-    from sim.libraries.nccl.library import busy as busy_of_nccl
-
-    gpu, node = busy_of_nccl(nccl.comm, collective)
-    return {"links of a GPU": gpu, "cards of a node": node}
+    return dict(nccl.busy(collective, candidate)) if nccl else {}
 
 
 def _training(change: str, asked: Asked, calibration: str | None) -> Changed:

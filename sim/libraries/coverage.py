@@ -9,6 +9,7 @@ from sim.libraries import gloo
 from sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from sim.libraries.library import Library, answer
 from sim.libraries.mpi import library as mpi
+from sim.libraries.mpi.names import WITHOUT
 from sim.libraries.mpi.rounds import ROUNDS
 from sim.libraries.scheduled import Scheduled
 from sim.proof import prove
@@ -122,7 +123,7 @@ def _proved(library: Library, collective: Collective, algorithm: str, most: int)
             return None
         prove(library.schedule(collective, library.choose(collective)))
         return library.ranks, library.ranks
-    if library.name == "mpi" and (collective.kind, algorithm) in mpi.WITHOUT:
+    if library.name == "mpi" and (collective.kind, algorithm) in WITHOUT:
         return None
     for ranks in range(1, most + 1):
         asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from sim.calibration import AUTO, Calibration
-from sim.collective import KINDS, Collective
+from sim.collective import Collective
 from sim.engine.bounds import busy
 from sim.libraries.find import Options, as_nccl, find_library
 from sim.libraries.library import Library
@@ -39,7 +39,7 @@ class Libraries:
     _graph: "Topology | None" = None
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
-    """NCCL's, which cares for machines and how many ranks of each, not for which."""
+    """NCCL's, which cares for machines and how many ranks of each; for which ones on a fabric alone."""
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
@@ -97,21 +97,38 @@ class Libraries:
             return {}
         if isinstance(library, Scheduled):
             plan = library.schedule(collective, library.choose(collective))
-            found = busy(plan, library.graph, library.routes)
-            return {hop: min(needed / seconds, 1.0) for hop, needed in found.items()}
-        nccl = as_nccl(library)
+            links = busy(plan, library.graph, library.routes)
+            return {hop: min(needed / seconds, 1.0) for hop, needed in links.items()}
+        return self._parts(hosts, collective, seconds, among)
+
+    def _parts(
+        self,
+        hosts: tuple[int, ...],
+        collective: Collective,
+        seconds: float,
+        among: Container[int] | None = None,
+    ) -> dict[Hashable, float]:
+        """What a collective of NCCL's keeps busy: which way, which part, and of which rank or machine.
+
+        By nccl-tests' bus bandwidth, which counts what a ring moves: what a tree or a switch spares the links
+        another collective does not get.
+        """
+        nccl = as_nccl(self.of(hosts))
         if nccl is None or nccl.comm is None:
             return {}
-        from sim.libraries.nccl.library import busy as busy_of_nccl
+        from sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE, traffic
 
-        # by nccl-tests' bus bandwidth, which counts what a ring moves: an all-reduce's bytes twice
-        bus = KINDS["all_reduce"].busbw_factor(collective.ranks)
-        times = bus if collective.kind == "all_reduce" else 1.0
-        gpu, node = (min(times * needed / seconds, 1.0) for needed in busy_of_nccl(nccl.comm, collective))
+        algorithm = "p2p" if nccl.choose(collective).algorithm == "p2p" else "ring"
+        needed_s = traffic(nccl.comm, collective, algorithm, "simple")
         asked = hosts if among is None else tuple(host for host in hosts if host in among)
-        gpus = {(way, "gpu", host): gpu for host in asked for way in ("in", "out")}
-        nodes = {(way, "node", one): node for one in self._machines(asked) for way in ("in", "out")}
-        return {part: share for part, share in {**gpus, **nodes}.items() if share}
+        places = {NVLINK: asked, PCIE: asked, CARDS: tuple(self._machines(asked))}
+        return {
+            (way, part, place): min(needed_s[part] / seconds, 1.0)
+            for part, here in places.items()
+            for place in here
+            for way in ("in", "out")
+            if needed_s[part]
+        }
 
     def message(self, src: int, dst: int, nbytes: int) -> tuple[float, dict[Hashable, float]]:
         """How long a message takes alone, as a library sends and receives, and what it keeps busy."""
@@ -121,10 +138,16 @@ class Libraries:
             edges = library.graph.edges
             links = {hop: nbytes / edges[hop]["bandwidth"] for hop in library.routes.route(0, 1)}
             return seconds, {hop: min(needed / seconds, 1.0) for hop, needed in links.items() if needed}
-        shares = self.shares((src, dst), collective, seconds)
-        here, there = self._machine(src), self._machine(dst)
-        ends = {("out", "gpu", src), ("in", "gpu", dst), ("out", "node", here), ("in", "node", there)}
-        return seconds, {part: share for part, share in shares.items() if part in ends}
+        from sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
+
+        gpus, nodes = (src, dst), (self._machine(src), self._machine(dst))
+        ends = {
+            (way, part, end)
+            for part in (NVLINK, PCIE, CARDS)
+            for way, end in zip(("out", "in"), nodes if part == CARDS else gpus, strict=True)
+        }
+        parts = self._parts((src, dst), collective, seconds)
+        return seconds, {part: share for part, share in parts.items() if part in ends}
 
     def _scheduled(self, hosts: tuple[int, ...]) -> Library:
         here = len(hosts)
@@ -133,7 +156,7 @@ class Libraries:
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
     def _nccl(self, hosts: tuple[int, ...]) -> Library:
-        """NCCL of a group, which has as many ranks on each of its machines: which ones matters to nobody."""
+        """NCCL of a group, which has as many ranks on each of its machines: on a fabric it matters which."""
         options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:
@@ -157,6 +180,9 @@ class Libraries:
             self._shapes[shape] = find_library(
                 "nccl", cluster, self.values, ranks=len(hosts), options=options, calibration=self.calibration
             )
+        found = as_nccl(self._shapes[shape])
+        if self.placed and found and found.comm and found.comm.network is not None:
+            return found.standing(self.graph, tuple(self._machines(hosts)))
         return self._shapes[shape]
 
     def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:

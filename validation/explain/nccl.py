@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.traffic import least_traffic
 from sim.libraries.nccl.graph.graph import Graph
-from sim.libraries.nccl.library import traffic_bound
 from sim.libraries.nccl.measured.messages import Launch, Work, work_of
 from sim.libraries.nccl.measured.model import Facts, Measured
 from sim.libraries.nccl.pins import Pins
@@ -58,7 +58,7 @@ class NcclFamily:
         self.records = [row.record for row in self._rows]
         self.runs = len({row.run for row in self._rows})
         self.as_family = self._ask(self._rows, model)
-        self.bound_s = np.array([traffic_bound(row.comm, collective_of(row.record)) for row in self._rows])
+        self.bound_s = np.array([least_traffic(row.comm, collective_of(row.record)) for row in self._rows])
 
     @property
     def causes(self) -> tuple[Cause, ...]:

@@ -2,41 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from sim.algorithms import schedule
 from sim.collective import Collective
-from sim.engine.laws import check_time
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.mpi.decisions import decide
 from sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
 from sim.libraries.mpi.measured import Measured, changes, expected
-from sim.libraries.mpi.names import TYPES
+from sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from sim.libraries.mpi.rounds import ROUNDS
+from sim.libraries.mpi.traffic import busiest_s
 from sim.libraries.scaling import widened
 from sim.libraries.scheduled import Scheduled
 from sim.parameters import Parameters
 from sim.schedule import Schedule
 from topologies import Routes, Topology
 from topologies.placement import NUMBERED, in_words
+from topologies.units import format_duration
 from topologies.words import one_of
-
-SCHEDULES = {
-    ("all_reduce", "nonoverlapping"): "binomial",
-    ("all_gather", "neighbor"): "neighbor_exchange",
-    ("all_to_all", "modified_bruck"): "bruck",
-    ("broadcast", "scatter_allgather"): "scatter_all_gather",
-    ("broadcast", "scatter_allgather_ring"): "scatter_all_gather_ring",
-    ("gather", "linear_sync"): "direct",
-    ("scatter", "linear_nb"): "direct",
-    ("sendrecv", "ring"): "direct",
-}
-"""What the schedules call an algorithm of Open MPI's, where that is another word."""
-
-WITHOUT = (
-    ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
-    ("broadcast", "binary"), ("reduce", "binary"),
-)  # fmt: skip
-"""What has rounds and no schedule."""
 
 
 class Mpi(Scheduled):
@@ -71,6 +55,13 @@ class Mpi(Scheduled):
             )
         self.port = port_of(self.graph, self.routes, self.placed)
         self._measured_port = before.port if before else self.port
+        self._busiest: dict[tuple[Collective, str], float] = {}
+
+    def on(self, graph: Topology, candidate: Candidate) -> Self:
+        """One of its ways where links have other figures."""
+        found = super().on(graph, candidate)
+        found._busiest = {}
+        return found
 
     def note(self, engine: str = "auto") -> str:
         """On what the times rest."""
@@ -111,7 +102,18 @@ class Mpi(Scheduled):
         return schedule_of(collective, candidate.algorithm)
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds that the cards of a node need for what must cross them, whatever MPI does."""
+        """Seconds that the busiest cable between nodes needs for the algorithm's own messages.
+
+        Where these are too many to count, what the cards of a node must carry, whatever MPI does.
+        """
+        key = collective, candidate.algorithm
+        if key not in self._busiest:
+            counted = busiest_s(collective, candidate.algorithm, self.graph, self.routes)
+            self._busiest[key] = max(counted, self._crossing(collective))
+        return self._busiest[key]
+
+    def _crossing(self, collective: Collective) -> float:
+        """Seconds that the cards of a node need for what must cross them."""
         port, nodes = self.port, -(-collective.ranks // self.port.per_node)
         if nodes == 1:
             return 0.0
@@ -140,16 +142,25 @@ class Mpi(Scheduled):
             )
         task = Task(collective, candidate.algorithm, self.port)
         if self.measured and engine == "auto":
-            least = self.bound(collective, candidate)
             before = replace(task, port=self._measured_port)
             times = self.measured[0].scaled_seconds([task], [before], candidate.protocol)
-            middle, low, high = (max(float(ends[0]), least) for ends in times)
-            return Estimate(middle, low, high, "measured", candidate.algorithm)
+            middle, low, high = (float(ends[0]) for ends in times)
+            return self._held(collective, candidate, Estimate(middle, low, high, "measured", task.algorithm))
         values = self.measured[0].values if self.measured else expected()
         seconds = float(time_us(work_of([task]), values, candidate.protocol)[0]) * 1e-6
-        what = f"MPI's {candidate.algorithm} {collective.kind} of {collective.nbytes} B"
-        check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
-        return Estimate(seconds, seconds, seconds, "model", candidate.algorithm)
+        return self._held(collective, candidate, Estimate(seconds, seconds, seconds, "model", task.algorithm))
+
+    def _held(self, collective: Collective, candidate: Candidate, found: Estimate) -> Estimate:
+        """No less than its traffic needs; the upper end stays as far above the time as it was."""
+        least = self.bound(collective, candidate)
+        time_s = max(found.time_s, least)
+        high = found.time_hi_s * (time_s / found.time_s) if found.time_s else time_s
+        said = found.caveat
+        if time_s > found.time_s:
+            said = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
+        return replace(
+            found, time_s=time_s, time_lo_s=max(found.time_lo_s, least), time_hi_s=high, caveat=said
+        )
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""

@@ -59,3 +59,22 @@ def forced(kind: str, environment: Mapping[str, str]) -> str:
     found = environment.get(f"OMPI_MCA_coll_tuned_{CALLS[kind]}_algorithm", "0")
     names = ("auto", *NUMBERED[kind])
     return names[int(found)] if found.isdecimal() and int(found) < len(names) else found
+
+
+SCHEDULES = {
+    ("all_reduce", "nonoverlapping"): "binomial",
+    ("all_gather", "neighbor"): "neighbor_exchange",
+    ("all_to_all", "modified_bruck"): "bruck",
+    ("broadcast", "scatter_allgather"): "scatter_all_gather",
+    ("broadcast", "scatter_allgather_ring"): "scatter_all_gather_ring",
+    ("gather", "linear_sync"): "direct",
+    ("scatter", "linear_nb"): "direct",
+    ("sendrecv", "ring"): "direct",
+}
+"""What the schedules call an algorithm of Open MPI's, where that is another word."""
+
+WITHOUT = (
+    ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
+    ("broadcast", "binary"), ("reduce", "binary"),
+)  # fmt: skip
+"""What has rounds and no schedule."""

@@ -54,7 +54,8 @@ class Communicator:
 
     They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`). ``network``
     is the cluster's topology where its machines hang on a fabric, of which NCCL knows nothing; otherwise what
-    joins them is never the bottleneck.
+    joins them is never the bottleneck. ``machines`` are the numbers that the nodes have there, all from the
+    first one on by default.
     """
 
     system: System
@@ -63,6 +64,7 @@ class Communicator:
     graphs: Graphs
     settings: Settings
     network: "Topology | None" = None
+    machines: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> int:

@@ -7,23 +7,23 @@ latencies and the search's bandwidths, after the tuner's base latency. Where the
 time is the measured model's in their place, and the choice stays the tuner's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from typing import Self
 
 from sim.collective import Collective
-from sim.engine.laws import check_time
 from sim.engine.timeline import Timeline
 from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from sim.libraries.nccl.communicator import Communicator
 from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
-from sim.libraries.nccl.device.crossing import busiest
 from sim.libraries.nccl.device.fabric import shared
 from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
-from sim.libraries.nccl.device.p2p import exchanged, point_to_point
+from sim.libraries.nccl.device.p2p import point_to_point
 from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from sim.libraries.nccl.device.plays import plays
 from sim.libraries.nccl.device.schedules import carried_bytes, schedule
-from sim.libraries.nccl.graph.system import nvlink_in_datasheet
+from sim.libraries.nccl.device.traffic import AT_A_NODE, cable_bytes, traffic
 from sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
 from sim.libraries.nccl.measured.model import Measured
 from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
@@ -34,6 +34,8 @@ from sim.libraries.scaling import scaled, widened
 from sim.libraries.scheduled import evaluate
 from sim.parameters import Parameters
 from sim.schedule import Schedule
+from topologies import Topology
+from topologies.structure import Machines
 from topologies.units import format_duration
 
 Seconds = float
@@ -100,6 +102,13 @@ class Nccl:
         is_changed = before is not None and before is not comm
         self._before = Nccl(before, calibrated=calibrated, launch=launch) if is_changed else None
 
+    def standing(self, network: Topology, machines: Sequence[int]) -> Self:
+        """The same on other machines of a fabric, by their numbers there."""
+        found = copy(self)
+        if self.comm and isinstance(network.graph.get("structure"), Machines):
+            found.comm = replace(self.comm, network=network, machines=tuple(machines))
+        return found
+
     @property
     def version(self) -> str:
         """The version of NCCL that was asked for, or that a log is of."""
@@ -151,9 +160,15 @@ class Nccl:
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
-        """What must cross the links of a GPU and of a node, whatever NCCL does; and the clock's launch."""
-        launch_s = 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
-        return launch_s + (traffic_bound(self.comm, collective) if self.comm else 0.0)
+        """What the candidate's own busiest link needs for its bytes; and the clock's launch."""
+        busy = self.busy(collective, candidate)
+        return self._launch_s(collective, candidate) + max(busy.values(), default=0.0)
+
+    def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, Seconds]:
+        """For how long the busiest of each kind of link carries the candidate's bytes, by its name."""
+        if self.comm is None:
+            return {}
+        return traffic(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """By which fraction the ratio of two pairs' measured times may be off; ``None`` if one has none."""
@@ -199,14 +214,14 @@ class Nccl:
                 f"NCCL's times are its tuner's or measured, and know no {self.network} network; "
                 "simulate with --engine simpy, or leave --network out"
             )
+        pair = candidate.algorithm, candidate.protocol
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
             found = self._measured(self.calibrated.model, self.comm, collective, candidate)
-            return on_fabric(self.comm, collective, candidate, found)
+            return self._held(collective, candidate, found)
         channels, timeline, played = candidate.channels, None, engine in ("simpy", "fast")
         if self.comm is None:
             seconds = LAUNCH_S
         elif played:
-            pair = candidate.algorithm, candidate.protocol
             seconds, engine, timeline = simulated(
                 self.comm, collective, *pair, engine, traced=traced, network=self.network
             )
@@ -214,24 +229,20 @@ class Nccl:
             if candidate.algorithm != "p2p":
                 channels = len(carried_bytes(self.comm, collective, *pair))
         elif self.clock == "pipeline":
-            seconds = closed_form(self.comm, collective, candidate.algorithm, candidate.protocol)
-            seconds += overhead_s(self.comm, candidate.algorithm, candidate.protocol)
+            seconds = closed_form(self.comm, collective, *pair) + overhead_s(self.comm, *pair)
         else:
             seconds = _after_launch(_believed_us(self.comm, collective, candidate))
-        what = f"NCCL's {candidate.algorithm}/{candidate.protocol} {collective.kind} of {collective.nbytes} B"
-        check_time(what, seconds, {"traffic": self.bound(collective, candidate)})
         taken = "model" if engine == "auto" else engine
         beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
-        estimate = Estimate(
+        found = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
-        played = played or self.clock == "pipeline"
-        return on_fabric(self.comm, collective, candidate, estimate, played=played) if self.comm else estimate
+        return self._held(collective, candidate, found, played=played or self.clock == "pipeline")
 
     def _measured(
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
     ) -> Estimate:
-        """By the measured model, within what the links can carry; four of five lie between the ends."""
+        """By the measured model; four of five lie between the ends."""
         if self._before and self._before.comm and (ratio := self.change(collective, candidate)):
             was = self._before._measured(model, self._before.comm, collective, candidate)
             ends = scaled(was.time_s, was.time_lo_s, was.time_hi_s, ratio)
@@ -239,35 +250,61 @@ class Nccl:
             pair = candidate.algorithm, candidate.protocol
             answer = model.predict([Task(comm, collective.kind, collective.nbytes, pair, self.launch)])
             ends = float(answer.time_s[0]), float(answer.lo_s[0]), float(answer.hi_s[0])
+        return Estimate(*ends, "measured", candidate.algorithm, candidate.channels)
+
+    def _held(
+        self, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+    ) -> Estimate:
+        """A time of the machines on their fabric, and no less than the links need for its own traffic.
+
+        What the machines' links carry cuts the band off below. A fabric is farther from what was measured:
+        with it the band stays as wide, and its ends rise alike where a cable raises the lower one.
+        """
+        if self.comm is None:
+            return found
+        busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
+        inside = launch_s + max(busy.get(part, 0.0) for part in AT_A_NODE)
+        time_s = max(found.time_s, inside)
+        high = found.time_hi_s * (time_s / found.time_s)
+        cut = replace(found, time_s=time_s, time_lo_s=max(found.time_lo_s, inside), time_hi_s=high)
+        joined = on_fabric(self.comm, collective, candidate, cut, played=played)
         least = self.bound(collective, candidate)
-        seconds, low, high = (max(end, least) for end in ends)
-        return Estimate(seconds, low, high, "measured", candidate.algorithm, candidate.channels)
+        time_s, low = max(joined.time_s, least), max(joined.time_lo_s, least)
+        high = max(joined.time_hi_s * (low / joined.time_lo_s), time_s)
+        said = ""
+        if time_s > joined.time_s or cut.time_s > found.time_s:
+            part = max(busy, key=lambda one: busy[one])
+            said = f"time raised to its traffic's, {format_duration(busy[part], 4)} on {part}"
+        caveat = "; ".join(filter(None, (joined.caveat, said)))
+        return replace(joined, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+
+    def _launch_s(self, collective: Collective, candidate: Candidate) -> Seconds:
+        """What the clock adds for the host; measured times have it in them."""
+        return 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
 
 
 def on_fabric(
     comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
 ) -> Estimate:
-    """A time with what the fabric adds to it, and where that is narrow.
+    """A time with what the fabric adds to it, and where that is narrow; its band is as wide as before.
 
     One that was ``played`` over wires has it in it already.
     """
     if comm.network is None or comm.nodes == 1:
         return found
-    algorithm, more = candidate.algorithm, 0.0
-    if algorithm not in ("ring", "tree", "nvls_tree"):
-        said = f"what the fabric's switches share out is not in the time of {algorithm}"
-        cable = busiest(comm, collective, algorithm)
-        if cable:
-            said = f"fabric: {cable.words}"
-            more = max(overhead_s(comm, algorithm, candidate.protocol) + cable.seconds - found.time_s, 0.0)
-            said += f"; that adds {format_duration(more, 4)}" if more else ""
-    else:
+    algorithm, factor = candidate.algorithm, 1.0
+    if algorithm in ("ring", "tree", "nvls_tree"):
         said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
             said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
+            factor += more / found.time_s
+    elif cable_bytes(comm, collective, algorithm, candidate.protocol) is None:
+        said = f"what the fabric's switches share out is not in the time of {algorithm}"
+    else:
+        said = ""
     caveat = "; ".join(filter(None, (found.caveat, said)))
-    low, high, time_s = found.time_lo_s + more, found.time_hi_s + more, found.time_s + more
+    time_s, low, high = (end * factor for end in (found.time_s, found.time_lo_s, found.time_hi_s))
     return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
 
 
@@ -313,43 +350,6 @@ def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
     """
     algorithm = "ring" if algorithm == "p2p" else algorithm
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
-
-
-def traffic_bound(comm: Communicator, collective: Collective) -> Seconds:
-    """Seconds that the busiest GPU's links, or the busiest node's cards, need, whatever NCCL does."""
-    return max(busy(comm, collective))
-
-
-def busy(comm: Communicator, collective: Collective) -> tuple[Seconds, Seconds]:
-    """Seconds for which the busiest GPU's links have to carry bytes one way, and the busiest node's cards.
-
-    Counted is what must cross the edge of one GPU, and of one node, even where the network reduces: a
-    GPU's links are its NVLinks at the data sheet's speed and its slot, a node's are all its cards. Where a
-    graph file or a log says that NCCL moves more than these, they are taken to carry that.
-    """
-    system = comm.system
-    gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
-    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
-    gpu = max(gpu, *(graph.channels * graph.bw_intra for graph in graphs))
-    node = max(system.nics * system.nic, *(graph.channels * graph.bw_inter for graph in graphs))
-    across_gpu, across_node = _crossing(comm, collective)
-    return across_gpu / gpu if gpu else 0.0, across_node / node if node else 0.0
-
-
-def _crossing(comm: Communicator, collective: Collective) -> tuple[float, float]:
-    """Bytes that must enter or leave the busiest GPU, and the busiest node, one way."""
-    if collective.splits is not None:
-        inside, between = exchanged(comm, collective)
-        of_nodes = between.reshape(2, comm.nodes, comm.gpus).sum(2)
-        return float((inside + between).max()), float(of_nodes.max())
-    nbytes, away = collective.nbytes, comm.nodes > 1
-    others, other_nodes = (comm.ranks - 1) / comm.ranks, (comm.nodes - 1) / comm.nodes
-    match collective.kind:
-        case "all_reduce" | "broadcast" | "reduce" | "sendrecv":
-            return nbytes, nbytes if away else 0.0
-        case "all_to_all":
-            return nbytes * others, comm.gpus * nbytes * other_nodes
-    return nbytes * others, nbytes * other_nodes
 
 
 def _after_launch(microseconds: float) -> Seconds:

@@ -4,8 +4,8 @@ NCCL knows its cards and nothing behind them. Each channel has its connections f
 link leaves each that crosses it an equal share. A ring or a tree is as quick as its slowest connection.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from topologies.structure import Machines
 from topologies.units import format_rate
 
 Ends = tuple[int, int, int, int]
-"""A node and its card, and a node and its card."""
+"""A machine and its card, and a machine and its card."""
 
 
 class Shared(NamedTuple):
@@ -55,9 +55,9 @@ def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
     if graph is None or comm.nodes == 1:
         return NOTHING
     structure = graph.graph["structure"]
-    crossing: Counter[Hop] = Counter()
+    crossing: dict[Hop, float] = defaultdict(float)
     latencies = []
-    for ends, channels in _connections(comm, algorithm, used).items():
+    for ends, channels in connections(comm, algorithm, [1] * used).items():
         hops = list(pairwise(way(structure, ends)))
         for hop in hops:
             crossing[hop] += channels
@@ -66,7 +66,7 @@ def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
         return NOTHING
     share, link = min((graph.edges[hop]["bandwidth"] / count, hop) for hop, count in crossing.items())
     latency = max(latencies) if algorithm == "tree" else sum(latencies) / len(latencies)
-    return Shared(share, latency, link, crossing[link])
+    return Shared(share, latency, link, round(crossing[link]))
 
 
 def way(structure: Machines, ends: Ends) -> list[str]:
@@ -78,24 +78,25 @@ def way(structure: Machines, ends: Ends) -> list[str]:
     return found[1:-1]
 
 
-def _connections(comm: Communicator, algorithm: str, used: int) -> Counter[Ends]:
-    """The connections between nodes, each with how many channels in use have it."""
+def connections(comm: Communicator, algorithm: str, weights: Sequence[float]) -> dict[Ends, float]:
+    """The connections between nodes of a ring or tree, each with the weights of the channels that have it."""
     graphs = ordered(comm)
     search = graphs.tree if algorithm == "tree" else graphs.ring
     count, cards = len(search.order), len(comm.network.graph["structure"].cards) if comm.network else 1
-    found: Counter[Ends] = Counter()
+    found: dict[Ends, float] = defaultdict(float)
+    number = comm.machines or range(comm.nodes)
     kinds = 2 * count if algorithm == "tree" else count
     pair = zip(node_trees(comm.nodes), places(comm.nodes), strict=True)
     both = [(parent.tolist(), place.tolist()) for parent, place in pair]
-    for kind in range(min(kinds, used)):
-        times = len(range(kind, used, kinds))
+    for kind in range(min(kinds, len(weights))):
+        weight = sum(weights[kind::kinds])
         if algorithm == "tree":
             ends = _of_tree(comm, search.order[kind % count], cards, *both[kind // count % 2])
         else:
             turned = kind ^ 1 if search.cross_nic == 2 and count % 2 == 0 else kind
             ends = _of_ring(comm.nodes, search.order[kind], search.order[turned], kind, cards)
-        for one in ends:
-            found[one] += times
+        for here, out, there, into in ends:
+            found[number[here], out, number[there], into] += weight
     return found
 
 

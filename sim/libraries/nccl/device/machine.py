@@ -83,9 +83,14 @@ class Machine(Routes):
         super().__init__(self.graph)
 
     @property
+    def most_ports(self) -> int:
+        """How many cards of its own a GPU has at the most, one where it has none."""
+        return max(1, *map(len, self._ports))
+
+    @property
     def many_ports(self) -> bool:
         """Whether some GPU has several cards of its own."""
-        return any(len(ports) > 1 for ports in self._ports)
+        return self.most_ports > 1
 
     def on(self, channel: int) -> "Machine":
         """The same ways, by the cards of a channel."""

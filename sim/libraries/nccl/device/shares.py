@@ -6,11 +6,12 @@ link on its way: the link's bandwidth over the connections that cross it on the 
 share links evenly take no less time than the busiest link needs for all their bytes.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,16 @@ from sim.libraries.nccl.graph.system import System
 Links = tuple[Link, ...]
 """What one connection crosses on one node."""
 
+
+class Crossing(NamedTuple):
+    """What a channel's connection crosses on one node, and which local ranks, if there, it joins."""
+
+    channel: int
+    links: Links
+    src: int = -1
+    dst: int = -1
+
+
 UNLIMITED = float("inf")
 
 
@@ -35,9 +46,14 @@ def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]
 
     Behind an NVSwitch the two directions of a tree are one connection of a GPU's port: `through_port`.
     """
-    paths = paths_of(comm)
-    inside = list(_inside(comm, paths, algorithm, used))
-    ends = list(_ends(comm, paths, algorithm, used))
+    of_one, of_kinds = crossings(comm, algorithm, used)
+    inside = [one.links for one in of_one]
+    if through_port(comm, algorithm):
+        ports: dict[int, set[Link]] = defaultdict(set)
+        for one in of_one:
+            ports[one.channel].update(one.links)
+        inside = [tuple(links) for links in ports.values()]
+    ends = [[one.links for one in node] for node in of_kinds]
     least_inside = least_between = UNLIMITED
     for node in ends or [[]]:
         crossing = Counter(link for links in [*inside, *node] for link in links)
@@ -57,48 +73,57 @@ def _least(connections: Iterable[Links], crossing: Counter[Link]) -> float:
     )
 
 
-def _inside(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterator[Links]:
-    """The connections of one node's GPUs among themselves."""
-    way = [[path.links for path in row] for row in paths.gpus]
-    for channel in _channels(comm, algorithm, used):
-        gpus = [_place(paths.nodes, "gpu", gpu) for gpu in channel.gpus]
-        onwards = list(pairwise(gpus))
+@lru_cache(maxsize=256)
+def crossings(comm: Communicator, algorithm: str, used: int) -> tuple[list[Crossing], list[list[Crossing]]]:
+    """What a ring's or tree's connections cross among one node's GPUs, and at each kind of node's ends."""
+    return list(_inside(comm, algorithm, used)), list(_ends(comm, algorithm, used))
+
+
+def _inside(comm: Communicator, algorithm: str, used: int) -> Iterator[Crossing]:
+    """Of a channel's connections those of one node's GPUs among themselves."""
+    paths = paths_of(comm)
+    for number, channel in enumerate(_channels(comm, algorithm, used)):
+        onwards = list(pairwise(channel.gpus))
         if algorithm == "ring" and comm.nodes == 1:
-            onwards.append((gpus[-1], gpus[0]))
-        if through_port(comm, algorithm):
-            yield tuple({link for a, b in onwards for link in (*way[a][b], *way[b][a])})
-            continue
-        yield from (way[a][b] for a, b in onwards)
-        if algorithm == "tree":
-            yield from (way[b][a] for a, b in onwards)
+            onwards.append((channel.gpus[-1], channel.gpus[0]))
+        for a, b in onwards:
+            here, there = (_place(paths.nodes, "gpu", gpu) for gpu in (a, b))
+            way, back = paths.gpus[here][there].links, paths.gpus[there][here].links
+            yield Crossing(number, way, a, b)
+            if algorithm == "tree":
+                yield Crossing(number, back, b, a)
 
 
-def _ends(comm: Communicator, paths: Paths, algorithm: str, used: int) -> Iterator[list[Links]]:
+def _ends(comm: Communicator, algorithm: str, used: int) -> Iterator[list[Crossing]]:
     """For every kind of node, as far as they differ, its ends of the connections to other nodes."""
+    paths = paths_of(comm)
     if comm.nodes == 1 or not paths.nodes.of["net"]:
         return
     channels = _channels(comm, algorithm, used)
     if algorithm == "ring":
         yield [
-            links
-            for channel in channels
-            for links in (_end(paths, channel, -1)[0], _end(paths, channel, 0)[1])
+            one
+            for number, channel in enumerate(channels)
+            for one in (
+                Crossing(number, _end(paths, channel, -1)[0], src=channel.gpus[-1]),
+                Crossing(number, _end(paths, channel, 0)[1], dst=channel.gpus[0]),
+            )
         ]
         return
     talks = np.minimum(CHILD_GPUS[comm.graphs.tree.pattern], comm.gpus - 1).tolist()
-    for both in _roles(comm.nodes):
+    for both in roles(comm.nodes):
         node = []
         for number, channel in enumerate(channels):
             parent, *children = both[number // comm.graphs.tree.channels % 2]
             talking = [0] * parent + [talk for talk, there in zip(talks, children, strict=True) if there]
-            node += [links for place in talking for links in _end(paths, channel, place)]
+            node += [Crossing(number, links) for place in talking for links in _end(paths, channel, place)]
         yield node
 
 
 @cache
-def _roles(nodes: int) -> list[list[list[bool]]]:
+def roles(nodes: int) -> list[list[list[bool]]]:
     """All kinds of node: has a parent, a first child, a second, in the first tree and in the second."""
-    roles = []
+    both = []
     for parent, place in zip(node_trees(nodes), places(nodes), strict=True):
         child = np.flatnonzero(parent >= 0)
         second = place[child] > place[parent[child]]
@@ -106,8 +131,8 @@ def _roles(nodes: int) -> list[list[list[bool]]]:
         found[:, 0] = parent >= 0
         found[parent[child[~second]], 1] = True
         found[parent[child[second]], 2] = True
-        roles.append(found)
-    kinds: list[list[list[bool]]] = np.unique(np.stack(roles, axis=1), axis=0).tolist()
+        both.append(found)
+    kinds: list[list[list[bool]]] = np.unique(np.stack(both, axis=1), axis=0).tolist()
     return kinds
 
 

@@ -14,7 +14,8 @@ from sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
 from sim.libraries.nccl.device.p2p import KINDS
 from sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
 from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.library import overhead_s, simulated, traffic_bound
+from sim.libraries.nccl.device.traffic import least_traffic
+from sim.libraries.nccl.library import overhead_s, simulated
 from sim.proof import prove
 from topologies import check
 
@@ -133,7 +134,7 @@ def test_large_messages_come_near_the_links_bound_and_never_below(machine, nodes
     seconds = simulate(play.schedule, play.graph, routes=play.routes).time_s
     assert max(bounds) * (1 - 1e-9) <= seconds
     assert seconds <= 2.1 * bounds.traffic + bounds.latency
-    assert seconds >= traffic_bound(comm, play.schedule.collective) * (1 - 1e-9)
+    assert seconds >= least_traffic(comm, play.schedule.collective) * (1 - 1e-9)
 
 
 def test_all_to_all_behind_nvswitch_is_the_estimate_without_its_base_latency():

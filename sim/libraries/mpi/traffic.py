@@ -1,0 +1,95 @@
+"""How long links between nodes are busy with what an algorithm of MPI's sends over them.
+
+The messages are those of the algorithm's schedule, each on its route. Where that is too many routes, and the
+topology's structure does not give them at once, there is no count.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.algorithms import schedule
+from sim.collective import Collective
+from sim.libraries.mpi.names import SCHEDULES, WITHOUT
+from sim.schedule import Ints
+from sim.streams import Streams
+from topologies import Routes, Topology, ranks
+from topologies.graph import Hop
+from topologies.structure import Structure
+
+Floats = NDArray[np.float64]
+Sent = tuple[Ints, Ints, Floats]
+
+MAX_ROUTES = 20_000
+"""As many pairs of ranks are routed one by one, a fraction of a second's work."""
+
+MAX_WAYS = 20_000_000
+"""As many are followed where the topology's structure has them at once, some seconds' work and 300 MB."""
+
+
+def busiest_s(collective: Collective, algorithm: str, graph: Topology, routes: Routes) -> float:
+    """Seconds that the busiest cable of a switch needs for the algorithm's bytes; 0 where nobody counts."""
+    structure, pairs = graph.graph.get("structure"), collective.ranks**2
+    few, load = isinstance(structure, Structure) and pairs <= MAX_WAYS, dict[Hop, float]()
+    if _is_everywhere(collective, algorithm) and not few and pairs > MAX_ROUTES:
+        return 0.0
+    if isinstance(structure, Structure) and few:
+        load = structure.carried(ranks(graph)[: collective.ranks], messages(collective, algorithm))
+    if not load or not all(map(graph.has_edge, *zip(*load, strict=True))):  # none, or the graph was changed
+        load = _by_routes(graph, routes, collective, algorithm)
+    return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
+
+
+def messages(collective: Collective, algorithm: str) -> Iterator[Sent]:
+    """Who sends how many bytes to whom, some at a time; none of two algorithms that have rounds alone."""
+    rank, kind = np.arange(collective.ranks), collective.kind
+    parts = [(kind, SCHEDULES.get((kind, algorithm), algorithm))]
+    if (kind, algorithm) == ("reduce_scatter", "nonoverlapping"):
+        parts = [("reduce", "binomial"), ("scatter", "direct")]
+    elif algorithm == "binary":
+        child = rank[1:]
+        src, dst = ((child - 1) // 2, child) if kind == "broadcast" else (child, (child - 1) // 2)
+        ends = [(end + collective.root) % collective.ranks for end in (src, dst)]
+        yield ends[0], ends[1], np.full(len(child), float(collective.nbytes))
+        return
+    elif (kind, algorithm) in WITHOUT:
+        return
+    elif _is_everywhere(collective, algorithm):
+        part = np.full(collective.ranks, collective.nbytes / collective.ranks)
+        for ahead in range(1, collective.ranks):
+            yield rank, (rank + ahead) % collective.ranks, part
+        return
+    for of, name in parts:
+        plan = schedule(name, replace(collective, kind=of))
+        if isinstance(plan.steps, Streams):  # which know at once what a connection carries
+            total = plan.steps.traffic(plan.chunks)
+            named = np.array(list(total), dtype=np.int64).reshape(-1, 3)
+            yield named[:, 0], named[:, 1], np.array(list(total.values()), dtype=np.float64)
+            continue
+        for one in plan.steps():
+            yield one.src, one.dst, plan.nbytes(one).astype(np.float64)
+
+
+def _is_everywhere(collective: Collective, algorithm: str) -> bool:
+    """Whether each rank sends to each other."""
+    return collective.kind == "all_to_all" and algorithm != "modified_bruck"
+
+
+def _by_routes(graph: Topology, routes: Routes, collective: Collective, algorithm: str) -> dict[Hop, float]:
+    """The bytes of a switch's cables by the route of each pair; none where there are too many pairs."""
+    pairs: Counter[int] = Counter()
+    for src, dst, nbytes in messages(collective, algorithm):
+        used, at = np.unique(src * collective.ranks + dst, return_inverse=True)
+        for pair, total in zip(used.tolist(), np.bincount(at, nbytes).tolist(), strict=True):
+            pairs[pair] += total
+        if len(pairs) > MAX_ROUTES:
+            return {}
+    load: dict[Hop, float] = defaultdict(float)
+    for pair, total in pairs.items():
+        for hop in routes.route(*divmod(pair, collective.ranks)):
+            if any(graph.nodes[end]["kind"] == "switch" for end in hop):
+                load[hop] += total
+    return load

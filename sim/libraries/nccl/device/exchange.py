@@ -1,0 +1,161 @@
+"""What sends and receives, and PAT, move from rank to rank, and by which cards of their nodes.
+
+They have no wires of their own: every message goes from card to card as the machine's paths say
+(`sim.libraries.nccl.device.machine`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collective import Collective
+from sim.libraries.nccl.communicator import Communicator
+from sim.libraries.nccl.device.machine import Hops, Machine
+from sim.libraries.nccl.device.schedules import schedule
+from sim.schedule import Ints
+
+Floats = NDArray[np.float64]
+
+MAX_TRANSFERS = 2_000_000
+"""As many of PAT's are looked at, some seconds' work."""
+
+MAX_WAYS = 100_000_000
+"""As many ways from card to card are followed, some seconds' work."""
+
+_BLOCK = 2**20
+"""Ways that are followed at once, so that memory stays small."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Exchange:
+    """Bytes between local ranks, a table for each node; one table where all nodes are alike.
+
+    ``inside`` is from a rank of a node to another of the same, ``leaving`` from a rank of the node to one on
+    another, ``arriving`` the reverse. ``sent`` has all messages between nodes, by source and destination;
+    it is ``None`` where every rank sends ``each`` to every other.
+    """
+
+    inside: Floats
+    leaving: Floats
+    arriving: Floats
+    sent: tuple[Ints, Ints, Floats] | None
+    each: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """By which card a message leaves its node and arrives, by the local ranks of its ends.
+
+    There is one such table for each channel that takes other cards; all carry alike.
+    """
+
+    out: tuple[Ints, ...]
+    into: tuple[Ints, ...]
+
+
+def exchange(comm: Communicator, collective: Collective, algorithm: str) -> Exchange | None:
+    """What is moved by ``p2p`` or ``pat``; ``None`` where that is too much to look at."""
+    if algorithm == "pat":
+        plan = schedule(comm, collective, algorithm, "simple")
+        if plan.longer_than(MAX_TRANSFERS):
+            return None
+        steps = [(one.src, one.dst, plan.nbytes(one)) for one in plan.steps()]
+        src, dst, nbytes = (np.concatenate(column) for column in zip(*steps, strict=True))
+        return _of_messages(comm, src, dst, nbytes.astype(np.float64))
+    rank, part = np.arange(comm.ranks), collective.nbytes / comm.ranks
+    root = np.full_like(rank, collective.root)
+    match collective.kind:
+        case "all_to_all" if collective.splits is not None:
+            table = np.array(collective.splits, dtype=np.float64) * collective.itemsize
+            src, dst = np.divmod(np.arange(comm.ranks**2), comm.ranks)
+            return _of_messages(comm, src, dst, table.ravel())
+        case "all_to_all":
+            alike = np.full((1, comm.gpus, comm.gpus), part)
+            between = alike * (comm.nodes - 1)
+            return Exchange(alike * (1 - np.eye(comm.gpus)), between, between, None, part)
+        case "gather":
+            return _of_messages(comm, rank, root, np.full(comm.ranks, part))
+        case "scatter":
+            return _of_messages(comm, root, rank, np.full(comm.ranks, part))
+        case _:
+            whole = np.full(comm.ranks, float(collective.nbytes))
+            return _of_messages(comm, rank, (rank + 1) % comm.ranks, whole)
+
+
+def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Exchange:
+    (here, a), (there, b) = np.divmod(src, comm.gpus), np.divmod(dst, comm.gpus)
+
+    def table(node: Ints, which: NDArray[np.bool_]) -> Floats:
+        found = np.zeros((comm.nodes, comm.gpus, comm.gpus))
+        np.add.at(found, (node[which], a[which], b[which]), nbytes[which])
+        return found
+
+    away = here != there
+    sent = src[away], dst[away], nbytes[away]
+    return Exchange(table(here, ~away & (src != dst)), table(here, away), table(there, away), sent)
+
+
+@lru_cache(maxsize=256)
+def cards_of(comm: Communicator) -> Cards:
+    """The cards of every pair of local ranks of two nodes."""
+    pair = Machine(replace(comm, nodes=2, network=None), Hops.of(comm, "ring", "all_reduce"))
+    gpus = range(comm.gpus)
+    tables = [
+        np.array([[pair.on(channel).cards(a, comm.gpus + b) for b in gpus] for a in gpus])
+        for channel in range(pair.most_ports)
+    ]
+    return Cards(tuple(table[..., 0] for table in tables), tuple(table[..., 1] for table in tables))
+
+
+def between_cards(
+    comm: Communicator, found: Exchange, cards: int
+) -> Iterator[tuple[Ints, Ints, Floats]] | None:
+    """All bytes from port to port, ``cards`` on each node, some at a time; ``None`` of too many ways."""
+    table = cards_of(comm)
+    if found.sent is None:
+        pairs = np.concatenate(
+            [
+                out.ravel() % cards * cards + into.ravel() % cards
+                for out, into in zip(*_both(table), strict=True)
+            ]
+        )
+        used, times = np.unique(pairs, return_counts=True)
+        if comm.nodes**2 * len(used) > MAX_WAYS:
+            return None
+        return _everywhere(_numbers(comm), cards, used, times * found.each / len(table.out))
+    return _sent(comm, found.sent, cards, table)
+
+
+def _both(table: Cards) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
+    return table.out, table.into
+
+
+def _everywhere(
+    machines: Ints, cards: int, pairs: Ints, nbytes: Floats
+) -> Iterator[tuple[Ints, Ints, Floats]]:
+    """From every node to every other by the same pairs of cards."""
+    out, into = np.divmod(pairs, cards)
+    at_once = max(_BLOCK // (len(machines) * len(pairs)), 1)
+    for first in range(0, len(machines), at_once):
+        here, there = np.meshgrid(machines[first : first + at_once], machines)
+        here, there = here[here != there], there[here != there]
+        src, dst = here[:, None] * cards + out, there[:, None] * cards + into
+        yield src.ravel(), dst.ravel(), np.tile(nbytes, len(here))
+
+
+def _sent(
+    comm: Communicator, sent: tuple[Ints, Ints, Floats], cards: int, table: Cards
+) -> Iterator[tuple[Ints, Ints, Floats]]:
+    src, dst, nbytes = sent
+    (here, a), (there, b) = np.divmod(src, comm.gpus), np.divmod(dst, comm.gpus)
+    here, there = _numbers(comm)[here] * cards, _numbers(comm)[there] * cards
+    for out, into in zip(*_both(table), strict=True):
+        yield here + out[a, b] % cards, there + into[a, b] % cards, nbytes / len(table.out)
+
+
+def _numbers(comm: Communicator) -> Ints:
+    """Which of the fabric's machines the nodes are."""
+    return np.array(comm.machines or range(comm.nodes), dtype=np.int64)
