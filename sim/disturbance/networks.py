@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import simpy
-
 from sim.calibration import Calibration
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.disturbance.disturbance import Disturbance, Draw
 from sim.disturbance.study import Outcome
@@ -78,7 +77,7 @@ def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simul
     group = Group("all ranks", hosts, library.name, 1)
     kind = collective.kind
     call = Operation(Call(group, kind, collective), holds=True, name=kind, category=kind)
-    env = simpy.Environment()
+    env = Clock()
     carrier = Transfers(
         env, make_network(library.network, env, library.graph, library.routes), library.graph, hosts,
         lambda _: library, alone=False, announced=library.name == "gloo",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import simpy
 
+from sim.clock import LONG_S, TICKS, Clock, seconds, ticks
 from sim.engine import effort
 from sim.engine.ends import route
 from sim.engine.gates import Gate, Incoming
@@ -20,6 +21,8 @@ from sim.network.find import make_network
 from sim.network.message import PIECES, Message, Network
 from sim.schedule import Schedule, ScheduleError, Step
 from topologies import Routes, Topology
+
+_LONG = ticks(LONG_S)
 
 
 class _Connection:
@@ -52,8 +55,8 @@ class _Connection:
         self.pieces = -(-PIECES // to_come)
         self.to_come = to_come
         self.to_arrive = to_come
-        self.clear = 0.0
-        """When the last of what held it back was over."""
+        self.clear = 0
+        """The tick at which the last of what held it back was over."""
         self.held = 0
         """Connections that have to be done before it, and ends of its own that have yet to come."""
         self.before: list[_Connection] = []
@@ -67,15 +70,17 @@ class _Transfer(Message):
     place: int
     missing: int
     """Gates that are shut before it."""
-    ready: float
-    """When the last of them opened."""
+    ready: int
+    """The tick at which the last of them opened."""
     brings: list[Gate]
-    queued: float
+    queued: int
 
 
 class Execution:
     """One collective in progress on a network; ``done`` happens when its last transfer is complete.
 
+    Its moments are ticks (see `sim.clock`), ``end`` too. Its messages' origin is its start; after `LONG_S`
+    that is moved to where nothing is under way.
     ``gamma`` is what a rank takes to add one received byte to its own, in seconds; a rank adds one
     chunk at a time. ``traced`` keeps every transfer for `timeline`. ``routes`` say where the schedule's
     ranks are, and ``hosts`` which of the network's ranks they are, its first ones by default; ``job`` is the
@@ -85,7 +90,7 @@ class Execution:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         network: Network,
         schedule: Schedule,
         gamma: float = 0.0,
@@ -94,11 +99,13 @@ class Execution:
         routes: Routes | None = None,
         hosts: Sequence[int] = (),
         job: int = 0,
-        left: Callable[[int, float], None] | None = None,
+        left: Callable[[int, int], None] | None = None,
     ) -> None:
         self.done: simpy.Event = env.event()
-        self.finished = 0.0
+        self.end = 0
         self.num_transfers = 0
+        self._begin = self._origin = 0
+        self._under_way = 0
         self._env = env
         self._network = network
         self._schedule = schedule
@@ -135,24 +142,28 @@ class Execution:
                 self._of_rank[rank].append(connection)
                 self._to_move[rank] += connection.to_come
         self._incoming = [Incoming() for _ in range(schedule.ends)]
-        self._reducer_free = [0.0] * schedule.ends
+        self._reducer_free = [0] * schedule.ends
         self._traced: list[_Transfer] | None = [] if traced else None
 
     def start(self) -> None:
         """Begin now, on every rank."""
-        now = self._env.now
+        self._begin = self._origin = self.end = self._env.tick
         if not self._to_finish:
-            self.finished = now
             self.done.succeed()
         for connection in self._connections.values():
             self._refill(connection)
         for connection in self._connections.values():
-            self._advance(connection, now)
+            self._advance(connection, self._begin)
+
+    @property
+    def time_s(self) -> float:
+        """How long it took, in seconds."""
+        return seconds(self.end - self._begin)
 
     def may_send(self, rank: int) -> None:
         """A rank has come, and its data may leave from now on."""
         if not self._to_move[rank] and self._left:
-            self._left(rank, self._env.now)
+            self._left(rank, self._env.tick)
         self._come(connection for connection in self._of_rank[rank] if connection.src == rank)
 
     def may_receive(self, rank: int) -> None:
@@ -160,13 +171,23 @@ class Execution:
         self._come(connection for connection in self._of_rank[rank] if connection.dst == rank)
 
     def _come(self, connections: Iterator[_Connection]) -> None:
+        now = self._env.tick
+        if not self._under_way:
+            self._go_on(now)
         for connection in connections:
             connection.held -= 1
-            self._advance(connection, self._env.now)
+            self._advance(connection, now)
+
+    def _go_on(self, tick: int) -> None:
+        """Reckon from now on what follows, if it has been long: nothing is under way."""
+        if tick - self._origin >= _LONG:
+            self._origin = tick
 
     def timeline(self, name: str) -> Timeline:
         """What happened, once it is over."""
         traced = self._traced or []
+        for transfer in traced:
+            transfer.count_from(self._begin)
         links = [
             LinkSpan(start, end, link, number)
             for number, transfer in enumerate(traced)
@@ -181,20 +202,22 @@ class Execution:
             len(self._schedule.switches),
         )
 
-    def _advance(self, connection: _Connection, time: float) -> None:
-        """Put on the network what the connection may send, now that something is over at ``time``."""
-        if time > connection.clear:
-            connection.clear = time
+    def _advance(self, connection: _Connection, tick: int) -> None:
+        """Put on the network what the connection may send, now that something is over at ``tick``."""
+        if tick > connection.clear:
+            connection.clear = tick
         queue = connection.queue
         while queue and connection.credits and not queue[0].missing and not connection.held:
             transfer = queue.popleft()
             connection.credits -= 1
-            time = connection.clear if connection.clear >= transfer.ready else transfer.ready
+            tick = connection.clear if connection.clear >= transfer.ready else transfer.ready
             if self._traced is not None:
-                transfer.queued = time
+                transfer.queued = tick
                 transfer.spans = []
                 self._traced.append(transfer)
-            self._network.send(transfer, time)
+            self._under_way += 1
+            transfer.origin = self._origin
+            self._network.send(transfer, (tick - self._origin) / TICKS)
             if not queue and connection.to_come:
                 self._refill(connection)
 
@@ -220,7 +243,7 @@ class Execution:
             transfer.step = step
             transfer.place = place
             transfer.missing = 0
-            transfer.ready = 0.0
+            transfer.ready = 0
             for _, _, gate in incoming[src].over(chunk, chunk + span):
                 gate.closed = True
                 gate.waiting.append(transfer)
@@ -235,41 +258,48 @@ class Execution:
 
     def _received(self, transfer: _Transfer, time: float) -> None:
         connection = transfer.connection
+        tick = transfer.origin + int(time * TICKS)
+        if self._under_way == 1:
+            self._go_on(tick)
         connection.credits += 1
         connection.to_arrive -= 1
         if not connection.to_arrive:
             for later in connection.before:
                 later.held -= 1
-                self._advance(later, time)
+                self._advance(later, tick)
         if self._gamma and transfer.step.reduce[transfer.place]:
             rank = int(transfer.step.dst[transfer.place])
             gamma = self._gamma if rank < self._schedule.ranks else 0.0
-            begin = max(time, self._reducer_free[rank])
-            self._reducer_free[rank] = end = begin + transfer.nbytes * gamma
+            begin = seconds(max(tick, self._reducer_free[rank]) - self._origin)
+            end = begin + transfer.nbytes * gamma
+            self._reducer_free[rank] = self._origin + ticks(end)
+            transfer.count_from(self._origin)
             transfer.delivered = self._complete
             self._network.deliver(transfer, end)
         else:
             self._complete(transfer, time)
         if connection.queue:
-            self._advance(connection, time)
-        elif time > connection.clear:
-            connection.clear = time
+            self._advance(connection, tick)
+        elif tick > connection.clear:
+            connection.clear = tick
 
     def _complete(self, transfer: _Transfer, time: float) -> None:
         """The chunks are ready at the receiver: whoever waits for them may go."""
-        if time > self.finished:
-            self.finished = time
+        self._under_way -= 1
+        tick = transfer.origin + int(time * TICKS)
+        if tick > self.end:
+            self.end = tick
         for gate in transfer.brings:
             gate.missing -= 1
-            if time > gate.ready:
-                gate.ready = time
+            if tick > gate.ready:
+                gate.ready = tick
             if not gate.missing:
                 self._open(gate)
         if self._left:
             for rank in (transfer.connection.src, transfer.connection.dst):
                 self._to_move[rank] -= 1
                 if not self._to_move[rank]:
-                    self._left(rank, time)
+                    self._left(rank, tick)
         self.num_transfers += 1
         if not self.num_transfers % effort.EVERY:
             effort.show(self.num_transfers, self._to_finish)
@@ -281,17 +311,17 @@ class Execution:
         opened = [gate]
         while opened:
             gate = opened.pop()
-            time = gate.ready
+            tick = gate.ready
             gate.incoming.open(gate)
             for transfer in gate.waiting:
                 transfer.missing -= 1
-                if time > transfer.ready:
-                    transfer.ready = time
+                if tick > transfer.ready:
+                    transfer.ready = tick
                 if not transfer.missing:
-                    self._advance(transfer.connection, time)
+                    self._advance(transfer.connection, tick)
             for behind in gate.behind:
                 behind.missing -= 1
-                behind.ready = max(behind.ready, time)
+                behind.ready = max(behind.ready, tick)
                 if not behind.missing:
                     opened.append(behind)
 
@@ -311,7 +341,7 @@ def simulate(
     """
     check_ranks(schedule, graph)
     effort.consider(schedule, graph)
-    env = simpy.Environment()
+    env = Clock()
     links = make_network(network, env, graph, routes)
     execution = Execution(env, links, schedule, gamma, traced=traced)
     with uncollected():
@@ -321,14 +351,15 @@ def simulate(
         raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
     name = f"{schedule.algorithm} {schedule.collective.kind}"
     timeline = execution.timeline(name) if traced else None
-    return Run(execution.finished, execution.num_transfers, timeline)
+    return Run(execution.time_s, execution.num_transfers, timeline)
 
 
 def _span(transfer: _Transfer) -> TransferSpan:
     step, place = transfer.step, transfer.place
-    (sent, left), *_ = transfer.spans or [(transfer.queued, transfer.queued)]
+    queued = seconds(transfer.queued - transfer.origin)
+    (sent, left), *_ = transfer.spans or [(queued, queued)]
     return TransferSpan(
-        queued=transfer.queued,
+        queued=queued,
         sent=sent,
         left=left,
         delivered=transfer.tail,

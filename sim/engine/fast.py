@@ -88,7 +88,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
             generosity *= 4
         else:
             rates *= 4
-    return Run(float(record["finished"]), int(record["done"]), engine="fast")
+    return Run(float(record["origin"] + record["finished"]), int(record["done"]), engine="fast")
 
 
 def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:

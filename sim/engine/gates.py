@@ -19,8 +19,8 @@ class Gate:
         self.starts: tuple[int, ...] = (start,)
         """Where the ranges begin that it holds back."""
         self.missing = 0
-        self.ready = 0.0
-        """When the last transfer so far was complete."""
+        self.ready = 0
+        """The tick at which the last transfer so far was complete."""
         self.closed = False
         self.waiting: list[Any] = []
         self.behind: tuple[Gate, ...] = ()

@@ -136,7 +136,7 @@ def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
 def _is_star(wiring: Wiring) -> bool:
     """Whether each connection takes a link of its source's own, then one of its target's, all alike."""
     cut = wiring.segment or (wiring.stream >= 0).any()
-    if cut or wiring.within > 1 or (np.diff(wiring.start) != 2).any():
+    if cut or wiring.within or (np.diff(wiring.start) != 2).any():
         return False
     up, down = wiring.links[::2], wiring.links[1::2]
     alike = np.ptp(wiring.bandwidth) == np.ptp(wiring.latency) == 0

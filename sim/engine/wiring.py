@@ -43,7 +43,7 @@ class Wiring:
     segment: int
     window: float
     within: float
-    """What ends an instant: so many times its first moment."""
+    """How much of the first moment an instant lasts at the most: see `sim.network.fifo`."""
 
 
 def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
@@ -82,7 +82,7 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         src, dst, channel, count, column, place,
         start=start, links=links, bandwidth=bandwidth, latency=latency, stream=stream, pieces=pieces,
         segment=segment, window=float(graph.graph.get("window", inf)),
-        within=1.0 if alike or segment else 1.0 + SIMULTANEOUS,
+        within=0.0 if alike or segment else SIMULTANEOUS,
     )  # fmt: skip
 
 

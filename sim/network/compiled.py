@@ -53,7 +53,8 @@ def _share(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> An
         message.tail = max(start, message.tail)
         return start
     waiting = 0.0
-    if message.rate == INF:
+    last = rates[changes - 1, 0] if changes else message.tail
+    if message.rate == INF or last <= time:
         rates[0, 0], rates[0, 1] = time, 0.0
         changes, waiting = 1, float(message.nbytes)
     elif not changes:
@@ -71,8 +72,12 @@ def _share(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> An
         link.free = 0.0
         partly[:rests] = rest[:rests]
         link.parts = rests
-    message.rate = leaving[0, 1]
     message.changes = 0
+    if not left_by:  # sooner than moments can tell apart
+        message.rate = INF
+        message.tail = max(rest[0, 0], message.tail)
+        return rest[0, 0]
+    message.rate = leaving[0, 1]
     if left_by > 2:
         rates[:left_by] = leaving[:left_by]
         message.changes = left_by

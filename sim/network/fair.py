@@ -22,13 +22,12 @@ what comes from several others, that digit does not decide which it adds first.
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from math import inf
+from math import floor, inf
 
-import simpy
-
+from sim.clock import LONG_S, Clock, seconds, since, ticks
 from sim.network.load import load_of
 from sim.network.maxmin import AT_MOST_S, SIMULTANEOUS, Sharing
-from sim.network.message import Message, at_last
+from sim.network.message import Message
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -40,14 +39,18 @@ class _Stream(tuple[int, ...]):
     number: int
     """Among the streams of the links' `Sharing`."""
     since: float
-    """When the first message came onto the links."""
+    """When the first message came onto the links, in its own seconds."""
     waiting: deque[Message]
 
 
 class FairNetwork:
-    """The links of one topology during one simulation, under the ``fair`` rule."""
+    """The links of one topology during one simulation, under the ``fair`` rule.
 
-    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
+    What is on the links reckons in seconds since a common origin, never long ago: that of the message that
+    found them idle, and from then on whole seconds later.
+    """
+
+    def __init__(self, env: Clock, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
         self.routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
@@ -59,9 +62,10 @@ class FairNetwork:
         self._window: float = graph.graph.get("window", inf)
         self._windows: dict[tuple[int, ...], int] = {}
         self._streams: list[_Stream] = []
-        self._starts: list[tuple[float, int, int, Message]] = []
-        self._deliveries: list[tuple[float, int, int, Message]] = []
+        self._starts: list[tuple[int, int, int, Message]] = []
+        self._deliveries: list[tuple[int, int, int, Message]] = []
         self._count = 0
+        self._origin = 0
         self._next = inf
 
     def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
@@ -87,30 +91,45 @@ class FairNetwork:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         self._put(self._deliveries, message, time)
 
-    def backlog_s(self, hop: Hop, time: float) -> float:
+    def backlog_s(self, hop: Hop) -> float:
         """Nothing waits for a link that is shared."""
         return 0.0
 
-    def _put(self, heap: list[tuple[float, int, int, Message]], message: Message, time: float) -> None:
+    def _put(self, heap: list[tuple[int, int, int, Message]], message: Message, time: float) -> None:
         message.at = time
         self._count += 1
-        heappush(heap, (time, message.key, self._count, message))
-        self._wake(time)
+        tick = message.origin + ticks(time)
+        heappush(heap, (tick, message.key, self._count, message))
+        self._wake(tick)
 
-    def _wake(self, time: float) -> None:
-        """Have the network looked at, at ``time`` at the latest."""
-        if time < self._next:
-            self._next = time
-            at_last(self._env, max(time - self._env.now, 0.0), lambda: self._happen(time))
+    def _wake(self, tick: int) -> None:
+        """Have the network looked at, at this moment at the latest."""
+        if tick < self._next:
+            self._next = tick
+            self._env.at_last(tick, lambda: self._happen(tick))
 
-    def _happen(self, time: float) -> None:
-        if time != self._next:  # something else happened before
+    def _time(self, tick: int) -> float:
+        """Seconds since the origin, which is moved where they are many."""
+        time = seconds(tick - self._origin)
+        if time >= LONG_S:
+            whole = float(floor(time))
+            self._sharing.move_origin(whole)
+            self._origin += ticks(whole)
+            time -= whole
+        return time
+
+    def _happen(self, tick: int) -> None:
+        if tick != self._next:  # something else happened before
             return
         self._next = -inf
-        until = time + min(time * SIMULTANEOUS, AT_MOST_S)
-        if self._sharing.next_end <= until:
+        time = self._time(tick)
+        simultaneous = min(time * SIMULTANEOUS, AT_MOST_S)
+        until = tick + ticks(simultaneous)
+        if self._sharing.next_end <= time + simultaneous:
             for number in self._sharing.ending:
-                self._finish(self._streams[number], self._sharing.end_of(number))
+                through = self._streams[number]
+                end = since(self._origin, self._sharing.end_of(number), through.waiting[0].origin)
+                self._finish(through, end)
         due: list[tuple[int, int, Message]] = []
         while True:
             while self._deliveries and self._deliveries[0][0] <= until:
@@ -127,19 +146,23 @@ class FairNetwork:
                     self._carry(stream, message.at)
             else:
                 break
-        self._sharing.settle(time)
+        self._sharing.settle(self._time(tick))
         self._next = inf
         for heap in (self._starts, self._deliveries):
             if heap:
                 self._wake(heap[0][0])
-        self._wake(self._sharing.next_end)
+        if self._sharing.next_end < inf:
+            self._wake(self._origin + ticks(self._sharing.next_end))
 
     def _carry(self, stream: _Stream, time: float) -> None:
         """Put a stream's first message on its links; one that has no bytes is through at once."""
         message = stream.waiting[0]
         stream.since = time
         if message.nbytes and stream:
-            self._sharing.begin(stream.number, message.nbytes, time)
+            if self._sharing.is_idle:
+                self._origin = message.origin
+                self._time(self._env.tick)
+            self._sharing.begin(stream.number, message.nbytes, since(message.origin, time, self._origin))
         else:
             self._finish(stream, time)
 
@@ -149,11 +172,11 @@ class FairNetwork:
         message.tail = time
         if self._load is not None:
             for link in stream:
-                self._load.take(link, message.nbytes, 0.0, time)
+                self._load.take(link, message.nbytes, 0.0, since(message.origin, time, 0))
         if message.spans is not None:
             message.spans.extend((stream.since, time) for _ in stream)
         self._put(self._deliveries, message, time)
         if stream.waiting:
-            self._carry(stream, time)
+            self._carry(stream, since(message.origin, time, stream.waiting[0].origin))
         else:
             self._sharing.end(stream.number)

@@ -30,11 +30,10 @@ from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
 
-import simpy
-
+from sim.clock import TICKS, Clock, seconds, since, ticks
 from sim.network.crowding import Crowding
 from sim.network.load import load_of
-from sim.network.message import Message, Rates, at_last
+from sim.network.message import Message, Rates
 from topologies import Routes, Topology
 from topologies.graph import Hop
 
@@ -44,7 +43,10 @@ _Instant = tuple[list[Message], list[Message], list[Message]]
 """What is delivered at one moment, whose heads arrive, and what is sent to be cut into segments."""
 
 SIMULTANEOUS = 1e-8
-"""Moments that differ by no more than this share of them are one, where links differ."""
+"""Where links differ, moments that differ by no more than this share of them are one, since their origin."""
+
+AT_MOST_S = 1e-9
+"""They are not if they differ by more than that."""
 
 _ROUNDING = 1e-12
 """Rates that differ by no more than this share are one rate."""
@@ -78,27 +80,36 @@ class _Link:
     """One direction of a cable, and what the messages that it serves leave of its bandwidth.
 
     Nothing is left before ``free``, all of it from then on; where ``partly`` is set it says instead how
-    much is left from when on, and nothing is before.
+    much is left from when on, and nothing is before. Moments count from the ``origin`` of its last message.
     """
 
-    __slots__ = ("bandwidth", "free", "latency", "partly")
+    __slots__ = ("bandwidth", "free", "latency", "origin", "partly")
 
     def __init__(self, bandwidth: float, latency: float) -> None:
         self.bandwidth = bandwidth
         self.latency = latency
         self.free = 0.0
         self.partly: Rates | None = None
+        self.origin = 0
 
     @property
-    def idle(self) -> float:
-        """From when on all of its bandwidth is left."""
-        return self.free if self.partly is None else self.partly[-1][0]
+    def idle(self) -> int:
+        """The tick from which on all of its bandwidth is left."""
+        return self.origin + ticks(self.free if self.partly is None else self.partly[-1][0])
+
+    def _count_from(self, origin: int) -> None:
+        self.free = since(self.origin, self.free, origin)
+        if self.partly is not None:
+            self.partly = [(since(self.origin, moment, origin), rate) for moment, rate in self.partly]
+        self.origin = origin
 
     def carry(self, message: Message) -> float:
         """Carry a message whose head arrives as fast as it comes; say when its first byte leaves.
 
         Afterwards its rate and its tail are those with which it leaves.
         """
+        if self.origin != message.origin:
+            self._count_from(message.origin)
         at = message.at
         if self.partly is not None and self.partly[-1][0] <= at:
             self.free, self.partly = self.partly[-1][0], None
@@ -122,12 +133,16 @@ class _Link:
         if not message.nbytes:
             message.tail = max(time, left[0][0], message.tail)
             return max(time, left[0][0])
-        if message.rate == inf:
+        rates = message.rates or [(time, message.rate), (message.tail, 0.0)]
+        if message.rate == inf or rates[-1][0] <= time:
             leaving, rest = _pass([(time, 0.0)], message.nbytes, left, time)
         else:
-            rates = message.rates or [(time, message.rate), (message.tail, 0.0)]
             leaving, rest = _pass(rates, 0.0, left, time)
         self.free, self.partly = (rest[0][0], None) if len(rest) == 1 else (0.0, rest)
+        if not leaving:  # sooner than moments can tell apart
+            message.rate, message.rates = inf, None
+            message.tail = max(rest[0][0], message.tail)
+            return rest[0][0]
         message.rate, message.rates = leaving[0][1], leaving if len(leaving) > 2 else None
         message.tail = max(leaving[-1][0], message.tail)
         return leaving[0][0]
@@ -188,16 +203,16 @@ def _then(rates: Rates, time: float, rate: float) -> None:
 class FifoNetwork:
     """The links of one topology during one simulation, under the ``fifo`` rule."""
 
-    def __init__(self, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> None:
+    def __init__(self, env: Clock, graph: Topology, routes: Routes | None = None) -> None:
         self._env = env
         self.routes = routes or Routes(graph)
         self.link_names = [f"{a} -> {b}" for a, b in graph.edges]
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._links = [_Link(data["bandwidth"], data["latency"]) for _, _, data in graph.edges(data=True)]
         self._load = load_of(self.link_names, [link.bandwidth for link in self._links])
-        self._instants: dict[float, _Instant] = {}
-        self._times: list[float] = []
-        self._until = -inf
+        self._instants: dict[int, _Instant] = {}
+        self._ticks: list[int] = []
+        self._until = -1
         self._open: _Instant = ([], [], [])
         self._segment: int = graph.graph.get("segment", 0)
         self._window: float = graph.graph.get("window", inf)
@@ -225,7 +240,7 @@ class FifoNetwork:
         """Put the message, or its pieces as far as there is room, on the first of its links at ``time``."""
         if self._segment:
             message.at = time
-            self._instant(time)[2].append(message)
+            self._instant(message)[2].append(message)
         elif message.pieces > 1 and self._crowds(message.links):
             self._send_segments(message, time, -(-message.nbytes // message.pieces))
         else:
@@ -234,39 +249,42 @@ class FifoNetwork:
     def deliver(self, message: Message, time: float) -> None:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         message.at = time
-        self._instant(time)[0].append(message)
+        self._instant(message)[0].append(message)
 
-    def backlog_s(self, hop: Hop, time: float) -> float:
-        """How long after ``time`` a link still carries what has come to it."""
-        return max(self._links[self._number[hop]].idle - time, 0.0)
+    def backlog_s(self, hop: Hop) -> float:
+        """How long from now on a link still carries what has come to it."""
+        return max(seconds(self._links[self._number[hop]].idle - self._env.tick), 0.0)
 
     def _arrive(self, message: Message, time: float) -> None:
         message.at = time
-        self._instant(time)[1].append(message)
+        self._instant(message)[1].append(message)
 
-    def _instant(self, time: float) -> _Instant:
-        """What happens at one moment, which is one SimPy event."""
-        if time <= self._until:
+    def _instant(self, message: Message) -> _Instant:
+        """What happens at the moment at which something happens to a message, which is one SimPy event."""
+        tick = message.origin + int(message.at * TICKS)
+        if tick <= self._until:
             return self._open
-        if time in self._instants:
-            return self._instants[time]
-        instant = self._instants[time] = ([], [], [])
-        heappush(self._times, time)
-        at_last(self._env, max(time - self._env.now, 0.0), lambda: self._happen(time))
+        if tick in self._instants:
+            return self._instants[tick]
+        instant = self._instants[tick] = ([], [], [])
+        heappush(self._ticks, tick)
+        self._env.at_last(tick, self._happen)
         return instant
 
-    def _happen(self, time: float) -> None:
-        while time in self._instants:
+    def _happen(self) -> None:
+        now = self._env.tick
+        while self._ticks and self._ticks[0] <= now:
             self._play_instant()
 
     def _play_instant(self) -> None:
         """Let happen what happens first, and all that counts as simultaneous with it."""
-        first = heappop(self._times)
+        first = heappop(self._ticks)
         deliveries, arrivals, sent = self._instants.pop(first)
-        is_exact = self._segment or self._crowding.alike
-        self._until = first if is_exact else first * (1.0 + SIMULTANEOUS)
-        while self._times and self._times[0] <= self._until:
-            also = self._instants.pop(heappop(self._times))
+        self._until = first
+        if not (self._segment or self._crowding.alike):
+            self._until += ticks(min((deliveries or arrivals)[0].at * SIMULTANEOUS, AT_MOST_S))
+        while self._ticks and self._ticks[0] <= self._until:
+            also = self._instants.pop(heappop(self._ticks))
             deliveries.extend(also[0])
             arrivals.extend(also[1])
             sent.extend(also[2])
@@ -292,7 +310,7 @@ class FifoNetwork:
                 arrived += 1
             if delivered_too:
                 _join(deliveries, delivered, delivered_too)
-        self._until = -inf
+        self._until = -1
 
     def _cut_up(self, sent: list[Message]) -> None:
         for message in sorted(sent, key=_by_key):
@@ -307,7 +325,8 @@ class FifoNetwork:
         if message.spans is not None:
             message.spans.append((start, message.tail))
         if self._load is not None:
-            self._load.take(number, message.nbytes, start - message.at, message.tail)
+            end = since(message.origin, message.tail, 0)
+            self._load.take(number, message.nbytes, start - message.at, end)
         latency = link.latency
         message.tail += latency
         if self._segment:
@@ -317,10 +336,10 @@ class FifoNetwork:
         message.hop += 1
         if message.hop == len(message.links):
             message.at = message.tail
-            self._instant(message.tail)[0].append(message)
+            self._instant(message)[0].append(message)
         else:
             message.at = start + latency
-            self._instant(message.at)[1].append(message)
+            self._instant(message)[1].append(message)
 
     def _send_segments(self, message: Message, time: float, size: int) -> None:
         """Put a message's segments, of ``size`` bytes, behind what its ranks have to send already."""
@@ -330,24 +349,25 @@ class FifoNetwork:
         for begin in range(0, max(message.nbytes, 1), max(size, 1)):
             nbytes = min(size, message.nbytes - begin)
             segment = _Segment(message.links, nbytes, message.key, self._arrived)
+            segment.origin = message.origin
             segment.last = begin + nbytes == message.nbytes
             segment.stream = stream
             segment.whole = message
             segment.spans = None if message.spans is None else []
             stream.waiting.append(segment)
-        self._fill(stream, time)
+        self._fill(stream, message.origin, time)
 
-    def _fill(self, stream: _Stream, time: float) -> None:
-        """Send what the window has room for."""
+    def _fill(self, stream: _Stream, origin: int, time: float) -> None:
+        """Send what the window has room for at ``time`` after an origin."""
         while stream.waiting and stream.waiting[0].nbytes <= stream.room:
             segment = stream.waiting.popleft()
             stream.room -= segment.nbytes
-            self._arrive(segment, time)
+            self._arrive(segment, since(origin, time, segment.origin))
 
     def _arrived(self, segment: _Segment, time: float) -> None:
         whole = segment.whole
         segment.stream.room += segment.nbytes
-        self._fill(segment.stream, time)
+        self._fill(segment.stream, segment.origin, time)
         if segment.spans is not None:
             begun = whole.spans or segment.spans
             whole.spans = [(start, end) for (start, _), (_, end) in zip(begun, segment.spans, strict=True)]

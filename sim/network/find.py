@@ -1,14 +1,13 @@
 """From a word to a network: how links serve messages."""
 
-import simpy
-
+from sim.clock import Clock
 from sim.network.fair import FairNetwork
 from sim.network.fifo import FifoNetwork
 from sim.network.message import Network, check_network
 from topologies import Routes, Topology
 
 
-def make_network(name: str, env: simpy.Environment, graph: Topology, routes: Routes | None = None) -> Network:
+def make_network(name: str, env: Clock, graph: Topology, routes: Routes | None = None) -> Network:
     """The links of a topology in one simulation, under the rule of that name."""
     check_network(name)
     return FairNetwork(env, graph, routes) if name == "fair" else FifoNetwork(env, graph, routes)

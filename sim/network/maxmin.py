@@ -276,6 +276,11 @@ class Sharing:
         self._ended.pop(stream, None)
         self._begun[stream] = time, nbytes
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is carried, nor about to be."""
+        return not self._num_on and not self._begun
+
     def end(self, stream: int) -> None:
         """Have a stream carry nothing any more, if it carried anything."""
         if self._state.is_on[stream]:
@@ -310,6 +315,14 @@ class Sharing:
         self.ending = [int(stream) for stream in self._flows[:ending]]
         self._ended.clear()
         self._begun.clear()
+
+    def move_origin(self, seconds: float) -> None:
+        """Count all moments from so many seconds later on."""
+        state = self._state
+        for stream in state.on[: self._num_on]:
+            state.since[stream] -= seconds
+            state.end[stream] -= seconds
+        self.next_end -= seconds
 
     def _hold(self, settle: Callable[..., tuple[int, int, float, int]]) -> None:
         """Keep everything in lists for the interpreter, or in arrays for the compiled function."""

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Protocol
 
-import simpy
-
+from sim.clock import since
 from topologies import Routes
 from topologies.graph import Hop
 from topologies.words import one_of
@@ -27,7 +26,10 @@ def check_network(name: str) -> None:
 
 
 class Message:
-    """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived."""
+    """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived.
+
+    All its moments are in seconds since its ``origin``: see `sim.clock`.
+    """
 
     __slots__ = (
         "at",
@@ -36,6 +38,7 @@ class Message:
         "key",
         "links",
         "nbytes",
+        "origin",
         "pieces",
         "rate",
         "rates",
@@ -52,6 +55,8 @@ class Message:
         self.delivered = delivered
         self.at = 0.0
         """When what it waits for happens: its head arrives, or it is delivered."""
+        self.origin = 0
+        """The tick from which its moments count: when what it belongs to began."""
         self.hop = 0
         self.pieces = PIECES
         """Into how many it is cut where its route is crowded."""
@@ -63,16 +68,15 @@ class Message:
         self.spans: list[tuple[float, float]] | None = None
         """When the message was on each of its links, if anybody asks: set a list to have it filled."""
 
-
-def at_last(env: simpy.Environment, seconds: float, do: Callable[[], None], turn: int = 0) -> None:
-    """Do something so many seconds from now, after all else at that moment but what has a later ``turn``.
-
-    So a network sees all that is sent at a moment at once, in whatever order ranks and jobs come to send it.
-    """
-    event = env.event()
-    event.callbacks = [lambda _: do()]
-    event._ok, event._value = True, None
-    env.schedule(event, simpy.events.EventPriority(2 + turn), seconds)
+    def count_from(self, origin: int) -> None:
+        """Have it count from another origin, once it has been delivered."""
+        self.tail = since(self.origin, self.tail, origin)
+        if self.spans is not None:
+            self.spans = [
+                (since(self.origin, begin, origin), since(self.origin, end, origin))
+                for begin, end in self.spans
+            ]
+        self.origin = origin
 
 
 class Network(Protocol):
@@ -89,13 +93,13 @@ class Network(Protocol):
         ...
 
     def send(self, message: Message, time: float) -> None:
-        """Put a message on its way now, at ``time``."""
+        """Put a message on its way now, at ``time`` of its own."""
         ...
 
     def deliver(self, message: Message, time: float) -> None:
         """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
         ...
 
-    def backlog_s(self, hop: Hop, time: float) -> float:
-        """Seconds for which what comes to a link now, at ``time``, waits there."""
+    def backlog_s(self, hop: Hop) -> float:
+        """Seconds for which what comes to a link now waits there."""
         ...

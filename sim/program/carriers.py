@@ -11,8 +11,7 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from itertools import count
 
-import simpy
-
+from sim.clock import Clock
 from sim.libraries.scheduled import Scheduled
 from sim.network.find import make_network
 from sim.network.message import Network
@@ -26,7 +25,7 @@ from sim.program.transfers import Transfers, time_of
 class World:
     """What all jobs of one simulation share."""
 
-    def __init__(self, env: simpy.Environment, libraries: Libraries) -> None:
+    def __init__(self, env: Clock, libraries: Libraries) -> None:
         self._env = env
         self._libraries = libraries
         self._network: Network | None = None
@@ -57,7 +56,7 @@ class Priced:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         fluids: Fluids,
         libraries: Libraries,
         hosts: Sequence[int],

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import simpy
 
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.program.operations import Call, Group
 
@@ -98,7 +99,7 @@ class Carrier(Protocol):
 class AtOnce:
     """Collectives that begin when their last member has come and end on all at once; no messages."""
 
-    def __init__(self, env: simpy.Environment, carry: Carry) -> None:
+    def __init__(self, env: Clock, carry: Carry) -> None:
         self._env = env
         self._carry = carry
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-import simpy
-
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Group
@@ -16,7 +15,7 @@ class Crowded:
     ``crowding`` is the share of its pace that a collective then loses. There are no messages.
     """
 
-    def __init__(self, env: simpy.Environment, time: Callable[[Collective], float], crowding: float) -> None:
+    def __init__(self, env: Clock, time: Callable[[Collective], float], crowding: float) -> None:
         self._env = env
         self._time = time
         self._crowding = crowding

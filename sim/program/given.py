@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import simpy
-
+from sim.clock import Clock
 from sim.engine.run import uncollected
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Group, Program
@@ -20,9 +19,7 @@ class Given:
     from when both sides have come to it, however many others are under way.
     """
 
-    def __init__(
-        self, env: simpy.Environment, seconds: Mapping[tuple[int, int], float], message_s: float = 0.0
-    ) -> None:
+    def __init__(self, env: Clock, seconds: Mapping[tuple[int, int], float], message_s: float = 0.0) -> None:
         self._env = env
         self._seconds = seconds
         self._message_s = message_s
@@ -53,7 +50,7 @@ def simulate_given(
 
     Messages take ``message_s`` each.
     """
-    env = simpy.Environment()
+    env = Clock()
     simulation = Simulation(env, program, Given(env, seconds, message_s), roles=roles)
     with uncollected():
         simulation.run()

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import simpy
-
+from sim.clock import Clock
 from sim.engine.run import uncollected
 from sim.program.carriers import World, are_alone
 from sim.program.libraries import Libraries
@@ -73,7 +72,7 @@ def play(
     late: Mapping[int, float] | None = None,
 ) -> list[Simulation]:
     """`simulate`, with every moment of every operation; ``late`` ranks of all jobs begin so much later."""
-    env = simpy.Environment()
+    env = Clock()
     world = World(env, libraries)
     alone = are_alone([job.program for job in jobs if not job.is_folded])
     simulations = [

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import simpy
 
+from sim.clock import Clock
 from sim.program.carry import Carrier, Meeting, Parcel, Signal
 from sim.program.operations import ANY, Call, Compute, Group, Join, Operation, Program, Recv, Send, Together
 from sim.program.play import Play
@@ -45,7 +46,7 @@ class Simulation:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         program: Program,
         carrier: Carrier,
         *,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from math import inf
 
-import simpy
+from sim.clock import Clock, seconds, ticks
 
 
 class Work:
@@ -11,30 +11,29 @@ class Work:
 
     __slots__ = ("_done", "_env", "_left", "_since", "_turn", "pace", "until")
 
-    def __init__(self, env: simpy.Environment, seconds: float, done: Callable[[], None]) -> None:
+    def __init__(self, env: Clock, work_s: float, done: Callable[[], None]) -> None:
         self._env = env
-        self._left = seconds
+        self._left = work_s
         self._done = done
         self._turn = 0
         """How often its end has been foretold: only the last word counts."""
-        self._since = env.now
+        self._since = env.tick
         self.pace = 0.0
-        self.until = inf
-        """When it ends if nothing changes."""
+        self.until: float = inf
+        """The tick at which it ends if nothing changes."""
 
     def go_on(self, pace: float) -> None:
         """Go on at this pace; what ends at this moment does."""
-        now = self._env.now
+        now = self._env.tick
         if self.until <= now:
             return
-        self._left -= (now - self._since) * self.pace
+        self._left -= seconds(now - self._since) * self.pace
         self._since, self.pace = now, pace
         self._turn += 1
         turn = self._turn
         if self._left > 0:
-            self.until = now + self._left / pace
-            event = self._env.timeout(self._left / pace)
-            event.callbacks.append(lambda _: self._end(turn))
+            self.until = until = now + ticks(self._left / pace)
+            self._env.at(until).callbacks.append(lambda _: self._end(turn))
         else:
             self.until = now
             self._end(turn)
@@ -51,7 +50,7 @@ class Units:
     called when work begins where there was none, and when the last of it has ended.
     """
 
-    def __init__(self, env: simpy.Environment, contention: float) -> None:
+    def __init__(self, env: Clock, contention: float) -> None:
         self._env = env
         self._contention = contention
         self._active = 0
@@ -68,7 +67,7 @@ class Units:
         """Whether anybody is slower for its work, or it for anybody's."""
         return bool(self._contention or self.watchers)
 
-    def work(self, seconds: float, done: Callable[[], None]) -> None:
+    def work(self, work_s: float, done: Callable[[], None]) -> None:
         """Call ``done`` when so many seconds of work are done, later where collectives are under way."""
 
         def ended() -> None:
@@ -76,7 +75,7 @@ class Units:
             self._tell(1 - len(self._works))
             done()
 
-        work = Work(self._env, seconds, ended)
+        work = Work(self._env, work_s, ended)
         self._works.append(work)
         self._tell(len(self._works))
         work.go_on(self._pace)
@@ -104,7 +103,7 @@ class Fluids:
     theirs, and the others rise on: max-min fairness.
     """
 
-    def __init__(self, env: simpy.Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
         self._works: list[Work] = []
         self._users: dict[Hashable, dict[Work, float]] = {}
@@ -112,7 +111,7 @@ class Fluids:
         self._crowded: dict[Hashable, dict[Work, float]] = {}
         """The parts that would have to be busy for more than all the time."""
 
-    def start(self, seconds: float, shares: Mapping[Hashable, float], done: Callable[[], None]) -> None:
+    def start(self, work_s: float, shares: Mapping[Hashable, float], done: Callable[[], None]) -> None:
         """Call ``done`` after so many seconds, later where others want the same."""
 
         def ended() -> None:
@@ -123,7 +122,7 @@ class Fluids:
             self._share()
             done()
 
-        work = Work(self._env, seconds, ended)
+        work = Work(self._env, work_s, ended)
         self._works.append(work)
         for part, share in shares.items():
             self._users.setdefault(part, {})[work] = share

@@ -12,8 +12,7 @@ words, of receives and of who comes to a collective, behind them.
 from collections.abc import Callable
 from functools import partial
 
-import simpy
-
+from sim.clock import GRAIN, Clock, ticks
 from sim.engine.effort import consider
 from sim.engine.events import Execution
 from sim.engine.laws import ROUNDING
@@ -21,7 +20,7 @@ from sim.engine.timeline import Timeline
 from sim.libraries.gloo import barrier_latencies
 from sim.libraries.library import Library
 from sim.libraries.scheduled import Scheduled
-from sim.network.message import Message, Network, at_last
+from sim.network.message import Message, Network
 from sim.parameters import preset_of
 from sim.program.carry import Meeting, Parcel, Signal
 from sim.program.operations import Call, Group
@@ -43,7 +42,7 @@ class Transfers:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         network: Network,
         graph: Topology,
         hosts: tuple[int, ...],
@@ -86,8 +85,12 @@ class Transfers:
             under_way[-1].then(word.happen)
         else:
             seconds = self._latency(self.hosts[dst], self.hosts[src])
+
             # what is sent at this moment comes to the port at its end
-            at_last(self.env, 0.0, lambda: later(self.env, seconds + self.port_s(dst), word.happen), turn=1)
+            def leave() -> None:
+                later(self.env, seconds + self.port_s(dst), word.happen)
+
+            self.env.at_last(self.env.tick, leave, turn=1)
         return word
 
     def send(self, parcel: Parcel) -> None:
@@ -104,12 +107,14 @@ class Transfers:
             passed.happen()
             parcel.deliver()
 
-        def delivered(_: Message, time: float) -> None:
-            later(self.env, max(time - self.env.now, 0.0), arrived)
+        def delivered(message: Message, time: float) -> None:
+            at(self.env, message.origin + ticks(time), arrived)
 
         def leave() -> None:
             socket.append(passed)
-            self.network.send(Message(links, parcel.nbytes, key, delivered), self.env.now)
+            message = Message(links, parcel.nbytes, key, delivered)
+            message.origin = self.env.tick
+            self.network.send(message, 0.0)
 
         parcel.word.then(leave)
 
@@ -118,7 +123,7 @@ class Transfers:
         if "window" not in self.graph.graph:
             return 0.0
         ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
-        return max((self.network.backlog_s(port, self.env.now) for port in ports), default=0.0)
+        return max((self.network.backlog_s(port) for port in ports), default=0.0)
 
     def ahead(self, library: Scheduled, call: Call) -> list[float]:
         """How many seconds before the end each member is done, where its library simulates the collective."""
@@ -198,9 +203,8 @@ class _Parts:
         execution.may_send(place)
         later(self._owner.env, announced, lambda: execution.may_receive(place))
 
-    def _left(self, place: int, time: float) -> None:
-        env = self._owner.env
-        later(env, max(time - env.now, 0.0), partial(self._leave, place))
+    def _left(self, place: int, tick: int) -> None:
+        at(self._owner.env, tick, partial(self._leave, place))
 
 
 class _RoutesOf(Routes):
@@ -243,7 +247,11 @@ def _ahead(timeline: Timeline | None) -> list[float]:
     return [last - end if end < last * (1 - ROUNDING) else 0.0 for end in ends]
 
 
-def later(env: simpy.Environment, seconds: float, do: Callable[[], None]) -> None:
+def later(env: Clock, seconds: float, do: Callable[[], None]) -> None:
     """Do something so many seconds from now."""
-    event = env.timeout(seconds)
-    event.callbacks.append(lambda _: do())
+    env.timeout(seconds).callbacks.append(lambda _: do())
+
+
+def at(env: Clock, tick: int, do: Callable[[], None]) -> None:
+    """Do something at a moment, up to the next grain, or now if it is over."""
+    env.at(-(-tick // GRAIN) * GRAIN).callbacks.append(lambda _: do())

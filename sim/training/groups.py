@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import simpy
 
 from sim.algorithms import does, schedule
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.effort import consider
@@ -56,7 +57,7 @@ class ProcessGroup(Protocol):
         """Seconds below which this collective cannot be, whatever else goes on."""
         ...
 
-    def carrier(self, env: simpy.Environment) -> Carry:
+    def carrier(self, env: Clock) -> Carry:
         """What carries out collectives in one simulation; those that overlap share one network."""
         ...
 
@@ -82,7 +83,7 @@ class TimedGroup:
         """The time itself."""
         return self.time(collective)
 
-    def carrier(self, env: simpy.Environment) -> Carry:
+    def carrier(self, env: Clock) -> Carry:
         """A wait of the collective's time."""
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
@@ -138,7 +139,7 @@ class SimulatedGroup:
         consider(plan, self.graph)
         return self.launch_s + lower_bounds(plan, self.graph, self.routes).traffic
 
-    def carrier(self, env: simpy.Environment) -> Carry:
+    def carrier(self, env: Clock) -> Carry:
         """The SimPy engine on one network."""
         network = make_network(self.network, env, self.graph, self.routes)
 
@@ -151,8 +152,8 @@ class SimulatedGroup:
             execution.start()
             yield execution.done
             # what counts as one instant may end a trifle later than it began
-            if execution.finished > env.now:
-                yield env.timeout(execution.finished - env.now)
+            if execution.end > env.tick:
+                yield env.at(execution.end)
 
         return carry
 
@@ -162,9 +163,9 @@ def time_alone(group: ProcessGroup) -> CollectiveTime:
 
     @lru_cache(maxsize=4096)
     def time(collective: Collective, /) -> float:
-        env = simpy.Environment()
+        env = Clock()
         env.run(env.process(group.carrier(env)(collective)))
-        return float(env.now)
+        return env.now
 
     return time
 

@@ -197,7 +197,8 @@ class Simulation:
         for connection in self.waiting:
             self.advance(connection, 0.0)
         while self.events:
-            until, now = self.events[0][0] * (1 + self.simultaneous), []
+            first = self.events[0][0]
+            until, now = first + min(first * self.simultaneous, 1e-9), []
             while now or (self.events and self.events[0][0] <= until):
                 while self.events and self.events[0][0] <= until:
                     time, *event = heapq.heappop(self.events)

@@ -2,11 +2,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.events import Execution, simulate
@@ -81,7 +81,7 @@ def test_a_message_waits_for_a_window_of_each_rank_before_it_and_no_more() -> No
     segment, window, long = 1000, 4000, 1_000_000
     late, crowd = 5e-4, star(3, BANDWIDTH, LATENCY)
     crowd.graph.update(segment=segment, window=window)
-    env = simpy.Environment()
+    env = Clock()
     shared = FifoNetwork(env, crowd)
     bulk = Execution(env, shared, sends(3, [(0, 2)], long))
     short = Execution(env, shared, sends(3, [(1, 2)], segment))
@@ -89,8 +89,8 @@ def test_a_message_waits_for_a_window_of_each_rank_before_it_and_no_more() -> No
     env.timeout(late).callbacks.append(lambda _: short.start())  # type: ignore[union-attr]
     env.run()
     alone = LATENCY + segment / BANDWIDTH
-    assert alone <= short.finished - late <= alone + (window + segment) / BANDWIDTH
-    assert bulk.finished >= long / BANDWIDTH
+    assert alone <= short.time_s <= alone + (window + segment) / BANDWIDTH
+    assert bulk.time_s >= long / BANDWIDTH
 
 
 def test_of_two_channels_messages_the_one_whose_connection_is_first_goes_into_the_window_first() -> None:
@@ -116,27 +116,27 @@ def test_two_collectives_at_once_take_as_long_as_their_data(algorithm: str) -> N
     plan = schedule(algorithm, Collective("all_reduce", 4, 4_000_000))
     graph = network(4, 10_000, 200_000, latency=1e-6)
     alone = simulate(plan, graph).time_s
-    env = simpy.Environment()
+    env = Clock()
     shared = FifoNetwork(env, graph)
     both = [Execution(env, shared, plan) for _ in range(2)]
     for execution in both:
         execution.start()
     env.run()
-    last = max(execution.finished for execution in both)
-    assert all(execution.finished > alone for execution in both)
+    last = max(execution.time_s for execution in both)
+    assert all(execution.time_s > alone for execution in both)
     assert last <= 2 * alone * 1.03
     assert last >= 2 * lower_bounds(plan, graph).traffic
 
 
 def test_a_groups_two_collectives_end_within_two_segments_of_each_other() -> None:
     plan = gloo.all_reduce(Collective("all_reduce", 4, 8_000_000))
-    env = simpy.Environment()
+    env = Clock()
     shared = FifoNetwork(env, network(4, 16384, 131072))
     both = [Execution(env, shared, plan) for _ in range(2)]
     for execution in both:
         execution.start()
     env.run()
-    first, second = (execution.finished for execution in both)
+    first, second = (execution.time_s for execution in both)
     assert abs(second - first) < (gloo.IN_FLIGHT + 0.5) * 1e6 / BANDWIDTH
     assert max(first, second) == pytest.approx(2 * 1.5 * 8e6 / BANDWIDTH, rel=0.05)
 

@@ -1,6 +1,6 @@
 """What is still to happen: by time, and within an instant by key; two heaps, to be compiled.
 
-An instant is all that happens until a given share after its first moment. What falls into it is taken in the
+An instant is all that happens until a trifle after its first moment. What falls into it is taken in the
 order of its keys, what is caused meanwhile too. What leaves a link happens in the order in which it left, so
 that of each link's queue only the first message stands in the heap.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from sim.engine.compiled.memory import LINE, array_at, fetch
 from sim.engine.compiled.world import ARRIVAL, CONNECTION, LATER, MESSAGE, NOW, TRAVELS, link_at, messages
 from sim.jit import compiled
+from sim.network.fifo import AT_MOST_S
 
 CONNECTION_SIZE, MESSAGE_SIZE = CONNECTION.itemsize, MESSAGE.itemsize
 
@@ -49,7 +50,8 @@ def take(world: Any) -> Any:
     if not world.num_later:
         return -1
     first = array_at(world.later, 1, LATER)[0]
-    world.until = until = first.time * world.within
+    time = first.time
+    world.until = until = time + min(time * world.within, AT_MOST_S)
     slot, connection, key = first.slot, first.connection, first.key
     _follow(world, slot)
     _expect(world, first)

@@ -7,12 +7,15 @@ stands in a queue, filled step by step, behind gates.
 
 from typing import Any
 
-from sim.engine.compiled import agenda, memory
+from sim import clock
+from sim.clock import LONG_S
+from sim.engine.compiled import agenda, memory, origin
 from sim.engine.compiled import gates as shutting
 from sim.engine.compiled import world as states
 from sim.engine.compiled.agenda import post, post_behind, take
 from sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
 from sim.engine.compiled.memory import array_at
+from sim.engine.compiled.origin import begin_anew
 from sim.engine.compiled.world import (
     ADDED,
     ARRIVAL,
@@ -42,6 +45,7 @@ from sim.engine.compiled.world import (
 )
 from sim.jit import compiled, entry, fingerprint
 from sim.network import compiled as fifo
+from sim.network import fifo as ties
 from sim.network.compiled import INF, carry
 
 EVERY = 200_000
@@ -194,6 +198,9 @@ def _piece_arrived(world: Any, slot: int, time: float) -> None:
 
 @compiled
 def _received(world: Any, slot: int, time: float) -> None:
+    if time >= LONG_S and not world.num_now and not world.num_later:
+        begin_anew(world, time)
+        time = 0.0
     message = messages(world)[slot]
     connection = message.connection
     way = connections(world)[connection]
@@ -382,6 +389,5 @@ def _entry(sources: int) -> Any:
     return play
 
 
-play = _entry(
-    fingerprint(memory.__file__, states.__file__, agenda.__file__, shutting.__file__, fifo.__file__)
-)
+_MODULES = memory, states, agenda, shutting, origin, fifo, ties, clock
+play = _entry(fingerprint(*(str(module.__file__) for module in _MODULES)))

@@ -81,7 +81,7 @@ _COUNTS = (
     "spare_gate fresh_gate spare_range fresh_range spare_edge fresh_edge"
 )
 
-WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within")
+WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within origin")
 
 TRAVELS, ARRIVED, ADDED, DEPARTS = range(4)
 """A message's ``state``: on its way, all of it delivered, added to what its receiver has, or sent but yet

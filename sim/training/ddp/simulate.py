@@ -17,8 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-import simpy
-
+from sim.clock import Clock
 from sim.disturbance.disturbance import Draw
 from sim.engine.laws import check_step, check_time
 from sim.program import Compute, Program
@@ -71,7 +70,7 @@ def _play(
     roles: Sequence[int] | None = None,
     late: Mapping[int, float] | None = None,
 ) -> Simulation:
-    env = simpy.Environment()
+    env = Clock()
     crowded = None
     if isinstance(group, TimedGroup) and group.crowding:
         crowded = Crowded(env, group.time, group.crowding)

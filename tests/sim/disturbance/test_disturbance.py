@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.disturbance import (
     Disturbance,
@@ -163,9 +164,8 @@ def test_the_timeline_says_for_whom_a_rank_waits() -> None:
         Call(group, "all_reduce", Collective("all_reduce", 2, 8)), None, (0,), True, "sum", "sum"
     )
     program = Program("two", 2, lambda _: (Operation(Compute(1.0), "compute", category="compute"), call))
-    import simpy
 
-    env = simpy.Environment()
+    env = Clock()
     carrier = AtOnce(env, TimedGroup(2, lambda _: 0.25).carrier(env))
     draw = Draw(Disturbance(slow_ranks={1: 2.0}), 0, 0)
     simulation = Simulation(env, draw.program(program), carrier)

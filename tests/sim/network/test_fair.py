@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS, schedule
+from sim.clock import Clock
 from sim.collective import KINDS, Collective
 from sim.engine.bounds import lower_bounds
 from sim.engine.events import Execution, simulate
@@ -52,7 +53,7 @@ def delivered(graph: Topology, *sent: tuple[float, int, int, int]) -> list[float
 
     Those from one rank to the same are of one connection.
     """
-    env = simpy.Environment()
+    env = Clock()
     network = FairNetwork(env, graph)
     ways = {(src, dst): network.over(network.routes.route(src, dst)) for _, src, dst, _ in sent}
     found = [0.0] * len(sent)
@@ -214,18 +215,18 @@ def test_every_algorithm_keeps_the_laws(
 
 def test_two_collectives_on_one_network_share_it() -> None:
     plan, graph = schedule("ring", Collective("all_reduce", 4, 4 * 10**6)), star(4, 1e9, 0.0)
-    env = simpy.Environment()
+    env = Clock()
     network = FairNetwork(env, graph)
     both = [Execution(env, network, plan) for _ in range(2)]
     for one in both:
         one.start()
     env.run()
     alone = simulate(plan, graph, network="fair").time_s
-    assert [one.finished for one in both] == pytest.approx([2 * alone] * 2, rel=EXACT)
+    assert [one.time_s for one in both] == pytest.approx([2 * alone] * 2, rel=EXACT)
 
 
 def test_of_two_that_arrive_at_once_the_smaller_key_comes_first() -> None:
-    env = simpy.Environment()
+    env = Clock()
     network = FairNetwork(env, star(4, 10.0, 1.0))
     order: list[int] = []
     for key in (3, 1, 2):
@@ -237,7 +238,7 @@ def test_of_two_that_arrive_at_once_the_smaller_key_comes_first() -> None:
 
 def test_a_group_that_trains_plays_on_the_network_that_was_named() -> None:
     group = SimulatedGroup(star(4), 4, network="fair")
-    env = simpy.Environment()
+    env = Clock()
     env.process(group.carrier(env)(Collective("all_reduce", 4, 4 * 10**6)))
     env.run()
     expected = simulate(schedule("ring", Collective("all_reduce", 4, 4 * 10**6)), star(4), network="fair")

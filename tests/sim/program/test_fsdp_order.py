@@ -6,8 +6,8 @@ and of three blocks, seen by wrapping torch.distributed's functions
 """
 
 import pytest
-import simpy
 
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.program import Call, Compute, Group, Operation, Program
 from sim.program.carry import AtOnce
@@ -65,7 +65,7 @@ def steps(gathers: Group, scatters: Group) -> list[Operation]:
 
 def played(gathers: Group, scatters: Group) -> tuple[list[str], float]:
     """The collectives in the order in which they begin, and when all is over."""
-    env = simpy.Environment()
+    env = Clock()
 
     def carry(collective: Collective):  # type: ignore[no-untyped-def]
         yield env.timeout(collective.nbytes * SECONDS)

@@ -1,9 +1,9 @@
 """A stage's passes in a rank's list, and the mesh that its exchanges go along."""
 
-import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.clock import Clock
 from sim.collective import Collective
 from sim.program import Call, Operation, Program
 from sim.program.carry import AtOnce
@@ -60,7 +60,7 @@ def _played(layer: RankLayer) -> float:
     program = Program("one layer", 2, lambda rank: lists[rank])
     assert check(program).verdict == PROVED
     assert sum(isinstance(one.action, Call) for one in lists[0]) == 1
-    env = simpy.Environment()
+    env = Clock()
     simulation = Simulation(env, program, AtOnce(env, TimedGroup(2, lambda _: 1.0).carrier(env)))
     simulation.run()
     env.run()

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import simpy
-
+from sim.clock import Clock
 from sim.collective import ITEMSIZE, Collective
 from sim.program import Call, Program
 from sim.program.carry import AtOnce
@@ -133,7 +132,7 @@ def played(program: Program, seconds_per_byte: float = 0.0, latency: float = 0.0
     def time(collective: Collective, /) -> float:
         return latency + seconds_per_byte * collective.nbytes
 
-    env = simpy.Environment()
+    env = Clock()
     carrier = AtOnce(env, TimedGroup(program.ranks, time).carrier(env))
     simulation = Simulation(env, program, carrier, roles=[0] * program.ranks)
     simulation.run()
