@@ -17,6 +17,12 @@ TICKS = 2.0**120
 GRAIN = 1 << 60
 """Ticks, 1e-18 s, to which a program is told when something ends, so that who does alike remains so."""
 
+SIMULTANEOUS = 1e-8
+"""Where links differ, moments apart by no more than this share of the time since their origin are one."""
+
+AT_MOST_S = 1e-9
+"""They are not if they differ by more than that."""
+
 LONG_S = 1.0
 """What has lasted longer reckons from a later origin as soon as nothing of it is under way."""
 

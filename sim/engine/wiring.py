@@ -6,9 +6,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.clock import SIMULTANEOUS
 from sim.engine.ends import route
 from sim.network.crowding import Crowding
-from sim.network.fifo import SIMULTANEOUS
 from sim.network.message import PIECES
 from sim.schedule import Schedule
 from sim.streams import Streams

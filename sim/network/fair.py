@@ -24,9 +24,9 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import floor, inf
 
-from sim.clock import LONG_S, Clock, seconds, since, ticks
+from sim.clock import AT_MOST_S, LONG_S, SIMULTANEOUS, Clock, seconds, since, ticks
 from sim.network.load import load_of
-from sim.network.maxmin import AT_MOST_S, SIMULTANEOUS, Sharing
+from sim.network.maxmin import Sharing
 from sim.network.message import Message
 from topologies import Routes, Topology
 from topologies.graph import Hop

@@ -30,7 +30,7 @@ from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
 
-from sim.clock import TICKS, Clock, seconds, since, ticks
+from sim.clock import AT_MOST_S, SIMULTANEOUS, TICKS, Clock, seconds, since, ticks
 from sim.network.crowding import Crowding
 from sim.network.load import load_of
 from sim.network.message import Message, Rates
@@ -41,12 +41,6 @@ _by_key = attrgetter("key")
 
 _Instant = tuple[list[Message], list[Message], list[Message]]
 """What is delivered at one moment, whose heads arrive, and what is sent to be cut into segments."""
-
-SIMULTANEOUS = 1e-8
-"""Where links differ, moments that differ by no more than this share of them are one, since their origin."""
-
-AT_MOST_S = 1e-9
-"""They are not if they differ by more than that."""
 
 _ROUNDING = 1e-12
 """Rates that differ by no more than this share are one rate."""

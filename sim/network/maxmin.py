@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.clock import AT_MOST_S, SIMULTANEOUS
 from sim.engine import effort
 from sim.jit import available, entry, is_kept
 
 ALIKE = 1e-12
 """Rates that differ by no more than this share are one rate."""
-
-SIMULTANEOUS, AT_MOST_S = 1e-8, 1e-9
-"""Moments that differ by no more than this share of them, nor by more seconds, are one."""
 
 MUCH = 300_000
 """So many flows are filled before it pays to fetch the compiler, half a second's work. Then it serves all."""

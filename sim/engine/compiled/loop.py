@@ -45,7 +45,6 @@ from sim.engine.compiled.world import (
 )
 from sim.jit import compiled, entry, fingerprint
 from sim.network import compiled as fifo
-from sim.network import fifo as ties
 from sim.network.compiled import INF, carry
 
 EVERY = 200_000
@@ -389,5 +388,5 @@ def _entry(sources: int) -> Any:
     return play
 
 
-_MODULES = memory, states, agenda, shutting, origin, fifo, ties, clock
+_MODULES = memory, states, agenda, shutting, origin, fifo, clock
 play = _entry(fingerprint(*(str(module.__file__) for module in _MODULES)))

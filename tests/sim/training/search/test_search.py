@@ -1,6 +1,7 @@
 """The search for a layout: its bounds are bounds, and what it ranks is what plain simulation has."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,11 @@ from sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from sim.training.search import SLOWER, Bounds, Candidate, search
 from sim.workload.devices import device
 from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from validation.questions.question import Question
 from validation.questions.training import Training
 
 MODEL = "gpt2:256"
+QUESTION = Question(training=Training(model=MODEL), cluster="dgx-a100:1", library="nccl")
 EVERY = 19
 """One layout of so many is looked at where all would take long."""
 
@@ -135,9 +138,9 @@ def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: 
     assert len(found.found) + len(found.pruned) + len(found.left) == len(some)
 
 
-def test_words_that_are_said_are_held_and_all_layouts_share_a_batch(libraries: Libraries) -> None:
+def test_words_that_are_said_are_held_and_all_layouts_share_a_batch() -> None:
     said = {"tp": 2, "checkpointing": "full"}
-    found = find_layouts(Training(model=MODEL), device("a100"), libraries, said, global_batch=16, top=3)
+    found = find_layouts(QUESTION, said, global_batch=16, top=3)
     assert found.searched.found
     for one in found.searched.found:
         words = found.words[one.name]
@@ -145,27 +148,23 @@ def test_words_that_are_said_are_held_and_all_layouts_share_a_batch(libraries: L
         assert one.job.samples == 16
 
 
-def test_nothing_that_does_not_fit_is_ever_found(libraries: Libraries) -> None:
-    gpu = device("a100")
-    reserve = gpu.memory - (1 << 30)
-    found = find_layouts(Training(model=MODEL), gpu, libraries, {}, global_batch=8, reserve=reserve)
+def test_nothing_that_does_not_fit_is_ever_found() -> None:
+    reserve = QUESTION.gpu.memory - (1 << 30)
+    found = find_layouts(QUESTION, {}, global_batch=8, reserve=reserve)
     assert all(one.peak_nbytes <= 1 << 30 for one in found.searched.found)
     assert any(one.kind == TIGHT for one in found.searched.pruned)
-    assert find_layouts(Training(model=MODEL), gpu, libraries, {"tp": 8}, global_batch=8).room == room_of(gpu)
+    assert find_layouts(QUESTION, {"tp": 8}, global_batch=8).room == room_of(QUESTION.gpu)
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ({"training": Training(model=MODEL, batch=4)}, "--global-batch"),
-        ({"training": Training(model=MODEL, measured=(10.0, 8))}, "one layout"),
+        ({"question": replace(QUESTION, training=Training(model=MODEL, batch=4))}, "--global-batch"),
+        ({"question": replace(QUESTION, training=Training(model=MODEL, measured=(10.0, 8)))}, "one layout"),
         ({"top": 0}, "write 1 or more"),
         ({"reserve": 1 << 60}, "write fewer"),
     ],
 )
-def test_what_a_search_cannot_take_is_refused(
-    libraries: Libraries, words: dict[str, object], reason: str
-) -> None:
-    asked = {"training": Training(model=MODEL), "gpu": device("a100"), "libraries": libraries, "said": {}}
+def test_what_a_search_cannot_take_is_refused(words: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        find_layouts(**{**asked, **words})  # type: ignore[arg-type]
+        find_layouts(**{"question": QUESTION, "said": {}, **words})
