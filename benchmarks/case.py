@@ -11,12 +11,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from sim import jit
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine import effort, events, fast
-from sim.predict import predict
-from topologies import Routes, Topology, load, star
+from ringside.sim import jit
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import effort, events, fast
+from ringside.sim.predict import predict
+from ringside.topologies import Routes, Topology, load, star
 
 BANDWIDTH, LATENCY = 25e9, 5e-6
 """Of the star, as the other simulators' figures are: bytes/s of a rank, seconds of a message."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringside import console
-from topologies import Topology, leaf_spine, star
-from topologies.disk import write_file
-from validation.emulated.plan import MBIT
-from validation.emulated.programs import MEDIAN, WORST, Compared, ProgramCase, errors, judge
+from ringside.topologies import Topology, leaf_spine, star
+from ringside.topologies.disk import write_file
+from ringside.validation.emulated.plan import MBIT
+from ringside.validation.emulated.programs import MEDIAN, WORST, Compared, ProgramCase, errors, judge
 
 HERE = Path(__file__).resolve().parents[1] / "examples/programs"
 

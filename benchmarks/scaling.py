@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.case import BANDWIDTH, LATENCY, Case, Cost
 from benchmarks.peers import PEERS, SIZE
-from topologies.disk import write_file
-from topologies.units import format_size
+from ringside.topologies.disk import write_file
+from ringside.topologies.units import format_size
 
 GIB = 1 << 30
 

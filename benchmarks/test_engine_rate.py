@@ -8,11 +8,11 @@ from math import inf
 import pytest
 import simpy
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine import fast
-from sim.engine.events import simulate
-from topologies import star
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import fast
+from ringside.sim.engine.events import simulate
+from ringside.topologies import star
 
 pytestmark = pytest.mark.benchmark
 
@@ -24,10 +24,10 @@ MOST_MEMORY = 300e6
 
 MEASURED = """
 import resource, sys
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from topologies import star
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.topologies import star
 
 ranks = int(sys.argv[2])
 simulate(schedule(sys.argv[1], Collective("all_reduce", ranks, 1 << 30)), star(ranks))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.libraries.nccl import SYSTEMS, communicator, cost_table
-from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl import SYSTEMS, communicator, cost_table
+from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 
 pytestmark = pytest.mark.benchmark
 

@@ -11,8 +11,8 @@ MOST_SECONDS = 5.0
 
 MEASURED = """
 import time
-from sim.program.check import check
-from sim.program.distributed import record
+from ringside.sim.program.check import check
+from ringside.sim.program.distributed import record
 
 MIB = 1 << 20
 

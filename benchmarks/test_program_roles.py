@@ -5,11 +5,11 @@ from functools import cache
 
 import pytest
 
-from sim.collective import Collective
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.program.operations import Action, Call, Compute, Group, Operation, Program, Recv, Send
-from sim.program.roles import roles
+from ringside.sim.collective import Collective
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Action, Call, Compute, Group, Operation, Program, Recv, Send
+from ringside.sim.program.roles import roles
 
 pytestmark = pytest.mark.benchmark
 

@@ -9,9 +9,9 @@ pytestmark = pytest.mark.benchmark
 
 MEASURED = """
 import resource, time
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.proof import prove
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.proof import prove
 
 plan = schedule("ring", Collective("all_reduce", {ranks}, 1 << 30))
 begin = time.process_time()

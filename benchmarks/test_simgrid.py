@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from sim.engine.events import simulate
-from sim.jit import available
-from sim.network import maxmin
-from sim.schedule import Schedule
+from ringside.sim.engine.events import simulate
+from ringside.sim.jit import available
+from ringside.sim.network import maxmin
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology
 from tests.sim.network.cases import cases, has_simgrid, in_simgrid
-from topologies import Routes, Topology
 
 pytestmark = [
     pytest.mark.benchmark,

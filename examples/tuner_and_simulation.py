@@ -7,10 +7,10 @@ Run it for the table in docs/nccl_tuner_and_simulation.md:
 
 from collections.abc import Iterator
 
-from sim.collective import Collective
-from sim.libraries.nccl import Pins, Settings, communicator, cost_table
-from sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
-from topologies.units import format_size
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl import Pins, Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
+from ringside.topologies.units import format_size
 
 MACHINE = "dgx-a100"
 NODES = (1, 2, 4)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from real.machine import machine_fingerprint
+from ringside.real.machine import machine_fingerprint
 
 
 def fingerprint() -> dict[str, str]:

@@ -4,7 +4,14 @@ Whoever imports this waits for nothing: each public name is fetched when it is f
 checkers see them all; `docs/api.md` shows them at work.
 """
 
+import os
 from typing import TYPE_CHECKING
+
+if not os.path.isdir(os.path.join(__path__[0], "sim")):
+    raise ImportError(
+        f"{__path__[0]} lacks its symbolic links: run git config core.symlinks true and "
+        "git checkout -- ringside there, or install the wheel"
+    )
 
 if TYPE_CHECKING:
     from ringside.api import goodput as goodput
@@ -19,82 +26,82 @@ if TYPE_CHECKING:
     from ringside.results import Result as Result
     from ringside.results import rows as rows
     from ringside.searched import Layouts as Layouts
-    from sim.algorithms import register as register
-    from sim.algorithms import schedule as schedule
-    from sim.calibration import Calibration as Calibration
-    from sim.calibration import Fit as Fit
-    from sim.calibration import read as read_calibration  # noqa: F401
-    from sim.collective import Collective as Collective
-    from sim.goodput.job import Cause as Cause
-    from sim.goodput.job import Checkpoints as Checkpoints
-    from sim.goodput.job import LongJob as LongJob
-    from sim.goodput.job import Restart as Restart
-    from sim.goodput.study import Goodput as Goodput
-    from sim.libraries.library import Prediction as Prediction
-    from sim.pick import Pick as Pick
-    from sim.predict import predict as predict
-    from sim.proof import prove as prove
-    from sim.record import Record as Record
-    from sim.schedule import Schedule as Schedule
-    from sim.training.ddp.buckets import Bucketing as Bucketing
-    from sim.training.ddp.job import DataParallel as DataParallel
-    from sim.training.ddp.powersgd import PowerSGD as PowerSGD
-    from sim.training.parallel.step import ParallelStep as ParallelStep
-    from sim.training.step import TrainingStep as TrainingStep
-    from topologies import Topology as Topology
-    from topologies import load as load
-    from topologies import star as star
-    from validation.calibrate import calibrate as calibrate
-    from validation.compare import Compared as Compared
-    from validation.compare import compare as compare
-    from validation.pairs import SlowNode as SlowNode
-    from validation.pairs import SlowPair as SlowPair
-    from validation.pairs import Verdict as Verdict
+    from ringside.sim.algorithms import register as register
+    from ringside.sim.algorithms import schedule as schedule
+    from ringside.sim.calibration import Calibration as Calibration
+    from ringside.sim.calibration import Fit as Fit
+    from ringside.sim.calibration import read as read_calibration  # noqa: F401
+    from ringside.sim.collective import Collective as Collective
+    from ringside.sim.goodput.job import Cause as Cause
+    from ringside.sim.goodput.job import Checkpoints as Checkpoints
+    from ringside.sim.goodput.job import LongJob as LongJob
+    from ringside.sim.goodput.job import Restart as Restart
+    from ringside.sim.goodput.study import Goodput as Goodput
+    from ringside.sim.libraries.library import Prediction as Prediction
+    from ringside.sim.pick import Pick as Pick
+    from ringside.sim.predict import predict as predict
+    from ringside.sim.proof import prove as prove
+    from ringside.sim.record import Record as Record
+    from ringside.sim.schedule import Schedule as Schedule
+    from ringside.sim.training.ddp.buckets import Bucketing as Bucketing
+    from ringside.sim.training.ddp.job import DataParallel as DataParallel
+    from ringside.sim.training.ddp.powersgd import PowerSGD as PowerSGD
+    from ringside.sim.training.parallel.step import ParallelStep as ParallelStep
+    from ringside.sim.training.step import TrainingStep as TrainingStep
+    from ringside.topologies import Topology as Topology
+    from ringside.topologies import load as load
+    from ringside.topologies import star as star
+    from ringside.validation.calibrate import calibrate as calibrate
+    from ringside.validation.compare import Compared as Compared
+    from ringside.validation.compare import compare as compare
+    from ringside.validation.pairs import SlowNode as SlowNode
+    from ringside.validation.pairs import SlowPair as SlowPair
+    from ringside.validation.pairs import Verdict as Verdict
 
     __version__: str
 else:
     _HOME = {
-        "Bucketing": "sim.training.ddp.buckets",
-        "Calibration": "sim.calibration",
-        "Cause": "sim.goodput.job",
+        "Bucketing": "ringside.sim.training.ddp.buckets",
+        "Calibration": "ringside.sim.calibration",
+        "Cause": "ringside.sim.goodput.job",
         "Cell": "ringside.results",
-        "Checkpoints": "sim.goodput.job",
-        "Collective": "sim.collective",
-        "Compared": "validation.compare",
-        "DataParallel": "sim.training.ddp.job",
-        "Fit": "sim.calibration",
-        "Goodput": "sim.goodput.study",
+        "Checkpoints": "ringside.sim.goodput.job",
+        "Collective": "ringside.sim.collective",
+        "Compared": "ringside.validation.compare",
+        "DataParallel": "ringside.sim.training.ddp.job",
+        "Fit": "ringside.sim.calibration",
+        "Goodput": "ringside.sim.goodput.study",
         "Layouts": "ringside.searched",
-        "LongJob": "sim.goodput.job",
-        "ParallelStep": "sim.training.parallel.step",
-        "Pick": "sim.pick",
-        "PowerSGD": "sim.training.ddp.powersgd",
-        "Prediction": "sim.libraries.library",
-        "Record": "sim.record",
-        "Restart": "sim.goodput.job",
+        "LongJob": "ringside.sim.goodput.job",
+        "ParallelStep": "ringside.sim.training.parallel.step",
+        "Pick": "ringside.sim.pick",
+        "PowerSGD": "ringside.sim.training.ddp.powersgd",
+        "Prediction": "ringside.sim.libraries.library",
+        "Record": "ringside.sim.record",
+        "Restart": "ringside.sim.goodput.job",
         "Result": "ringside.results",
-        "Schedule": "sim.schedule",
-        "SlowNode": "validation.pairs",
-        "SlowPair": "validation.pairs",
-        "Topology": "topologies",
-        "TrainingStep": "sim.training.step",
-        "Verdict": "validation.pairs",
-        "calibrate": "validation.calibrate",
-        "compare": "validation.compare",
+        "Schedule": "ringside.sim.schedule",
+        "SlowNode": "ringside.validation.pairs",
+        "SlowPair": "ringside.validation.pairs",
+        "Topology": "ringside.topologies",
+        "TrainingStep": "ringside.sim.training.step",
+        "Verdict": "ringside.validation.pairs",
+        "calibrate": "ringside.validation.calibrate",
+        "compare": "ringside.validation.compare",
         "goodput": "ringside.api",
-        "load": "topologies",
+        "load": "ringside.topologies",
         "measure": "ringside.api",
         "pairs": "ringside.api",
         "pick": "ringside.api",
-        "predict": "sim.predict",
-        "prove": "sim.proof",
+        "predict": "ringside.sim.predict",
+        "prove": "ringside.sim.proof",
         "read": "ringside.api",
-        "read_calibration": "sim.calibration:read",
-        "register": "sim.algorithms",
+        "read_calibration": "ringside.sim.calibration:read",
+        "register": "ringside.sim.algorithms",
         "rows": "ringside.results",
-        "schedule": "sim.algorithms",
+        "schedule": "ringside.sim.algorithms",
         "search": "ringside.api",
-        "star": "topologies",
+        "star": "ringside.topologies",
         "sweep": "ringside.api",
         "train": "ringside.api",
     }

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.calibration import AUTO, Calibration, CalibrationError, find_calibration, shipped, why_not
-from topologies.catalogue import split
-from topologies.load import in_catalogue
+from ringside.sim.calibration import AUTO, Calibration, CalibrationError, find_calibration, shipped, why_not
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import in_catalogue
 
 
 def calibration_of(
@@ -22,8 +22,8 @@ def calibration_of(
 def _scaled(
     calibration: Calibration | str | None, log: Path, cluster: str, values: Mapping[str, str]
 ) -> Calibration:
-    from validation.measured.anchor import anchored
-    from validation.readers import read
+    from ringside.validation.measured.anchor import anchored
+    from ringside.validation.readers import read
 
     machine = split(cluster)[0]
     known = in_catalogue(cluster)

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, get_type_hints, overload
 
 from ringside.searched import TOP, Layouts, find_layouts
-from sim import pick as picking
-from sim.calibration import Calibration
-from sim.collective import kind_of
-from sim.goodput.formulas import best_interval
-from sim.goodput.job import LongJob
-from sim.goodput.published import published
-from sim.goodput.study import Goodput, study
-from sim.libraries.find import Options, check_pickable, default_library, find_library
-from sim.libraries.nccl.tuning.tuner import check_function
-from sim.pick import Pick, default_of, doubt_of, times_of
-from sim.record import Record
-from sim.training.parallel.step import ParallelStep
-from sim.training.step import TrainingStep
-from topologies.placement import EVEN
-from validation import readers
-from validation.pairs import Verdict, judge_files
-from validation.questions.question import Laid, Trains, TrainsLaid, question
+from ringside.sim import pick as picking
+from ringside.sim.calibration import Calibration
+from ringside.sim.collective import kind_of
+from ringside.sim.goodput.formulas import best_interval
+from ringside.sim.goodput.job import LongJob
+from ringside.sim.goodput.published import published
+from ringside.sim.goodput.study import Goodput, study
+from ringside.sim.libraries.find import Options, check_pickable, default_library, find_library
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.pick import Pick, default_of, doubt_of, times_of
+from ringside.sim.record import Record
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.step import TrainingStep
+from ringside.topologies.placement import EVEN
+from ringside.validation import readers
+from ringside.validation.pairs import Verdict, judge_files
+from ringside.validation.questions.question import Laid, Trains, TrainsLaid, question
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,9 +49,9 @@ def pick(
     ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
     NCCL on machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` goes by the
     measurements that are shipped of the machine, ``None`` by what NCCL's tuner believes.
-    ``network`` is `sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest protocol.
-    There are ``ranks`` on each count of machines, all by default, which stand there by ``placement``: as
-    many on every machine (``even``), or one machine full after another (``packed``).
+    ``network`` is `ringside.sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest
+    protocol. There are ``ranks`` on each count of machines, all by default, which stand there by
+    ``placement``: as many on every machine (``even``), or one machine full after another (``packed``).
     """
     name = library or default_library(cluster)
     check_pickable(name)
@@ -88,16 +88,16 @@ def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> ParallelStep
 def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep | ParallelStep:
     """One training step of ``model`` on a cluster by name, or in a file: under DistributedDataParallel.
 
-    Under any other layout it is a `sim.training.parallel.step.ParallelStep`. ``words`` are the options of
-    ``ringside train`` (docs/defaults.md), those that say a layout (docs/parallel.md) among them:
+    Under any other layout it is a `ringside.sim.training.parallel.step.ParallelStep`. ``words`` are the
+    options of ``ringside train`` (docs/defaults.md), those that say a layout (docs/parallel.md) among them:
     ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
 
     ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
     measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
     ranks together) and the ranks it was measured on, which then sets the pace of compute. ``ddp`` is a
-    `sim.training.ddp.job.DataParallel`. ``slowdown`` are stragglers: the factor by which a rank takes longer;
-    ``spread`` and ``contention`` are `validation.questions.training.Training`'s. ``network``, ``placement``
-    and ``calibration`` are as `pick`'s.
+    `ringside.sim.training.ddp.job.DataParallel`. ``slowdown`` are stragglers: the factor by which a rank
+    takes longer; ``spread`` and ``contention`` are `ringside.validation.questions.training.Training`'s.
+    ``network``, ``placement`` and ``calibration`` are as `pick`'s.
     """
     check_words("train", words)
     return question(model, cluster, **words).step()
@@ -124,8 +124,8 @@ def search(
     """The ``top`` quickest layouts of a training on all ranks of a cluster, as ``ringside train --search``.
 
     ``words`` are as in `train`; those of a layout are held. All layouts have ``global_batch`` samples a step,
-    and leave ``reserve`` bytes of each GPU free, those of `sim.training.room` where None. ``tell`` is told
-    how far it is; Control-C ends the search with what it knows.
+    and leave ``reserve`` bytes of each GPU free, those of `ringside.sim.training.room` where None. ``tell``
+    is told how far it is; Control-C ends the search with what it knows.
     """
     check_words("search", words)
     held = {name: value for name, value in words.items() if name in Laid.__annotations__}
@@ -140,8 +140,8 @@ def goodput(
 ) -> Goodput:
     """What failures, checkpoints and restarts leave of a long job's time, by formula and by simulation.
 
-    ``job`` is a `sim.goodput.job.LongJob`, or the name of a published training. ``interval_s`` is the
-    training between two checkpoints; without one it is the best.
+    ``job`` is a `ringside.sim.goodput.job.LongJob`, or the name of a published training. ``interval_s`` is
+    the training between two checkpoints; without one it is the best.
     """
     what = published(job).job if isinstance(job, str) else job
     every = min(best_interval(what), what.work_s) if interval_s is None else interval_s
@@ -167,9 +167,9 @@ def measure(
     whose schedule is run. ``on_record`` is called with each record as it comes, so that nothing is lost
     where a later one fails.
     """
-    from real.collective.measure import Measurement, check_room
-    from real.collective.measure import measure as run
-    from real.launch.torchrun import WorldSpec
+    from ringside.real.collective.measure import Measurement, check_room
+    from ringside.real.collective.measure import measure as run
+    from ringside.real.launch.torchrun import WorldSpec
 
     what = Measurement(
         collective=kind_of(collective), world=WorldSpec(ranks), sizes=sizes, backend=backend,
@@ -218,7 +218,8 @@ def sweep(
 def read(*files: str | PathLike[str]) -> list[Record]:
     """The measurements in files: records, nccl-tests' text or JSON, published rows.
 
-    Rows without a usable time are left out. Raise `sim.record.RecordError` for a file that holds none.
+    Rows without a usable time are left out. Raise `ringside.sim.record.RecordError` for a file that holds
+    none.
     """
     return [record for file in files for record in readers.read(Path(file)).records]
 
@@ -228,6 +229,6 @@ def pairs(*files: str | PathLike[str], ranks: int = 2) -> Verdict:
 
     Files are logs of two nodes each, folders of them, or CSV tables. ``ranks`` are a run's, on both nodes
     together, where a file does not say it. `rows` takes the verdict's ``nodes``, ``pairs`` and
-    ``matrices``. Raise `sim.record.RecordError` where no pair was measured.
+    ``matrices``. Raise `ringside.sim.record.RecordError` where no pair was measured.
     """
     return judge_files([Path(file) for file in files], ranks)

@@ -247,7 +247,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _kept() -> str:
     """Which files were written before, all of which are whole."""
-    disk = sys.modules.get("topologies.disk")  # which who wrote nothing may not have imported
+    disk = sys.modules.get("ringside.topologies.disk")  # which who wrote nothing may not have imported
     files: list[Path] = disk.written() if disk else []
     if not files:
         return "nothing was written"

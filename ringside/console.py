@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from ringside.door import behind, one_line, plain
-from sim.engine.effort import watched
-from topologies.catalogue import split
-from topologies.units import parse_size
+from ringside.sim.engine.effort import watched
+from ringside.topologies.catalogue import split
+from ringside.topologies.units import parse_size
 
 Cell = str | int | float
 

@@ -6,13 +6,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ringside import console
-from sim.disturbance import Disturbance, Draw, Drawn, Empirical, Jitter, Lognormal, OsNoise, Outcome, SlowLink
-from sim.disturbance import study as draw_all
-from sim.disturbance.waiting import waits
-from sim.program.simulate import Simulation
-from sim.program.timeline import ProgramTimeline, timeline
-from topologies.disk import write_file
-from topologies.units import format_duration, parse_duration
+from ringside.sim.disturbance import (
+    Disturbance,
+    Draw,
+    Drawn,
+    Empirical,
+    Jitter,
+    Lognormal,
+    OsNoise,
+    Outcome,
+    SlowLink,
+)
+from ringside.sim.disturbance import study as draw_all
+from ringside.sim.disturbance.waiting import waits
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, timeline
+from ringside.topologies.disk import write_file
+from ringside.topologies.units import format_duration, parse_duration
 
 DRAWS = 100
 """Of a question that does not say."""
@@ -231,7 +241,7 @@ def _jitter(text: str) -> Jitter:
 
 def factors_of(path: Path) -> tuple[float, ...]:
     """By what factors the passes of measured steps differ: each rank's, over the median of its own."""
-    from sim.training.ddp.record import read
+    from ringside.sim.training.ddp.record import read
 
     return read(path).jitter()
 

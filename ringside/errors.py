@@ -9,15 +9,14 @@ asks who raised, not what:
 - exit 2, the user's to put right: a ``ValueError`` that we raised; a file or a device that refuses
   (``OSError``); an optional dependency that is not installed.
 - exit 1, the run could not be finished: a ``RuntimeError`` that we raised; no memory left.
-- exit 70, a defect: everything else, a broken law of physics (`sim.engine.laws.LawError`) included.
+- exit 70, a defect: everything else, a broken law of physics (`ringside.sim.engine.laws.LawError`) included.
 
-What a user's own model raises is turned into a ``ValueError`` where the model is called (`real.model`).
+What a user's own model raises is turned into a ``ValueError`` where the model is called
+(`ringside.real.model`).
 """
 
 import opcode
 from collections.abc import Iterator
-
-ROOMS = frozenset({"topologies", "sim", "real", "validation", "ringside"})
 
 OPTIONAL = {
     **{"torch": "real", "pyroute2": "net"},
@@ -49,7 +48,7 @@ def message(error: Exception) -> str:
     """What people are told."""
     match error:
         case ModuleNotFoundError() if exit_code(error) == USER:
-            from topologies.extras import install  # help need not wait for what that brings
+            from ringside.topologies.extras import install  # help need not wait for what that brings
 
             package = _package(error)
             return f"{package} is not installed; {install(OPTIONAL[package])}"
@@ -96,4 +95,4 @@ def _raised_by_us(error: BaseException) -> bool:
 
 def _is_ours(module: str) -> bool:
     """Whether a module is one of ours."""
-    return module.partition(".")[0] in ROOMS
+    return module.partition(".")[0] == "ringside"

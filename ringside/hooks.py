@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from sim.training.ddp.job import COMM_HOOKS
-from sim.training.ddp.powersgd import PowerSGD
-from topologies.words import one_of
+from ringside.sim.training.ddp.job import COMM_HOOKS
+from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.topologies.words import one_of
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from sim.collective import ITEMSIZE, REDOPS
-from sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
-from sim.libraries.find import LIBRARIES
-from sim.libraries.library import ENGINES
-from sim.network.message import NETWORKS
-from sim.training.ddp.job import COMM_HOOKS
-from topologies.placement import SPREADS
-from topologies.units import format_size
+from ringside.sim.collective import ITEMSIZE, REDOPS
+from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.library import ENGINES
+from ringside.sim.network.message import NETWORKS
+from ringside.sim.training.ddp.job import COMM_HOOKS
+from ringside.topologies.placement import SPREADS
+from ringside.topologies.units import format_size
 
 
 def choices(names: Iterable[str]) -> str:

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
-from sim.calibration import Fit
-from sim.collective import Collective
-from sim.goodput.study import Goodput
-from sim.libraries.library import Prediction
-from sim.libraries.nccl.measured.stored import Stored
-from sim.parameters import Parameters
-from sim.pick import Pick
-from sim.record import Record
-from sim.training.parallel.step import ParallelStep
-from sim.training.step import TrainingStep
-from validation.compare import Compared
-from validation.pairs import Matrix, SlowNode, SlowPair
+from ringside.sim.calibration import Fit
+from ringside.sim.collective import Collective
+from ringside.sim.goodput.study import Goodput
+from ringside.sim.libraries.library import Prediction
+from ringside.sim.libraries.nccl.measured.stored import Stored
+from ringside.sim.parameters import Parameters
+from ringside.sim.pick import Pick
+from ringside.sim.record import Record
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.step import TrainingStep
+from ringside.validation.compare import Compared
+from ringside.validation.pairs import Matrix, SlowNode, SlowPair
 
 Cell = str | int | float | bool | None
 

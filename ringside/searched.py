@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.room import Room, room_of
+from ringside.sim.training.search import Candidate, Searched, search
+from ringside.sim.workload.decoder import DECODERS, decoder
+from ringside.sim.workload.devices import Device
 from ringside.space import Budget, check_said, layouts, spelled
-from sim.training.layout import Layout, LayoutError
-from sim.training.mesh import Mesh
-from sim.training.parallel.job import ParallelJob
-from sim.training.room import Room, room_of
-from sim.training.search import Candidate, Searched, search
-from sim.workload.decoder import DECODERS, decoder
-from sim.workload.devices import Device
-from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
-from validation.questions.question import Question
-from validation.questions.training import Training, sized_workload
+from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from ringside.validation.questions.question import Question
+from ringside.validation.questions.training import Training, sized_workload
 
 TOP = 5
 """As many layouts are ranked where nobody says."""

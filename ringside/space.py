@@ -9,9 +9,9 @@ from itertools import takewhile
 from math import prod
 from typing import Any
 
-from sim.training.pipeline.schedules import SCHEDULES
-from sim.workload.decoder import CHECKPOINTING
-from validation.questions.laid_out import LayoutWords
+from ringside.sim.training.pipeline.schedules import SCHEDULES
+from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
 """Those of torch today; others are searched where they are said."""

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from topologies.disk import regular
+from ringside.topologies.disk import regular
 
 Rows = tuple[tuple[int, ...], ...]
 

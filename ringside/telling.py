@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ringside.door import plain
-from ringside.errors import ROOMS
 
 _FORMATS = {logging.INFO: "ringside: %(message)s", logging.DEBUG: "ringside: %(name)s: %(message)s"}
 
@@ -20,16 +19,14 @@ def told(times: int) -> Iterator[None]:
     level = logging.INFO if times == 1 else logging.DEBUG
     handler = _Stderr()
     handler.setFormatter(logging.Formatter(_FORMATS[level]))
-    loggers = [logging.getLogger(room) for room in sorted(ROOMS)]
-    for logger in loggers:
-        logger.handlers = [handler]
-        logger.setLevel(level)
+    logger = logging.getLogger("ringside")
+    logger.handlers = [handler]
+    logger.setLevel(level)
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.handlers = []
-            logger.setLevel(logging.NOTSET)
+        logger.handlers = []
+        logger.setLevel(logging.NOTSET)
 
 
 class _Stderr(logging.Handler):

@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from ringside.api import train
-from sim.calibration import AUTO
-from sim.collective import KINDS, Collective
-from sim.engine.bounds import busy
-from sim.libraries.find import Options, as_mpi, as_nccl, default_library, find_library
-from sim.libraries.library import Candidate, Library
-from sim.libraries.scheduled import Scheduled
-from sim.training.step import TrainingStep
-from topologies import described, load
-from topologies.catalogue import MAKERS, split
-from topologies.catalogue import settings as figures_of
-from topologies.load import recipe_in
-from topologies.placement import EVEN
-from topologies.recipe import count_of
-from topologies.units import parse_duration, parse_rate
+from ringside.sim.calibration import AUTO
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.engine.bounds import busy
+from ringside.sim.libraries.find import Options, as_mpi, as_nccl, default_library, find_library
+from ringside.sim.libraries.library import Candidate, Library
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.training.step import TrainingStep
+from ringside.topologies import described, load
+from ringside.topologies.catalogue import MAKERS, split
+from ringside.topologies.catalogue import settings as figures_of
+from ringside.topologies.load import recipe_in
+from ringside.topologies.placement import EVEN
+from ringside.topologies.recipe import count_of
+from ringside.topologies.units import parse_duration, parse_rate
 
 FELT = 0.5
 """The share of the time from which on bytes are what limits; below it is latency."""

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from sim.parameters import Parameters, check_within
-from topologies import strict_yaml
-from topologies.disk import regular, write_file
-from topologies.load import in_catalogue
-from topologies.strict_yaml import complaints
-from topologies.words import one_of
+from ringside.sim.parameters import Parameters, check_within
+from ringside.topologies import strict_yaml
+from ringside.topologies.disk import regular, write_file
+from ringside.topologies.load import in_catalogue
+from ringside.topologies.strict_yaml import complaints
+from ringside.topologies.words import one_of
 
 if TYPE_CHECKING:  # who asks a textbook waits for nothing of NCCL's
-    from sim.libraries.mpi.stored import StoredMpi
-    from sim.libraries.nccl.measured.stored import Stored
+    from ringside.sim.libraries.mpi.stored import StoredMpi
+    from ringside.sim.libraries.nccl.measured.stored import Stored
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ class Calibration:
     """All fits of one cluster. ``used`` holds the digests of the records that set anything.
 
     ``settings`` are those of the cluster that was measured; where others are asked for, times are scaled
-    (`sim.libraries.scaling`). ``nccl`` is what was fitted to NCCL on machines that its model knows, ``mpi``
-    to MPI, ``fits`` all else.
+    (`ringside.sim.libraries.scaling`). ``nccl`` is what was fitted to NCCL on machines that its model knows,
+    ``mpi`` to MPI, ``fits`` all else.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -166,7 +166,7 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     found = read(Path(text))
     log.info("calibration of %s, of %s, read from %s", found.cluster, found.date, text)
     if found.nccl:
-        from sim.libraries.nccl.graph.systems import SYSTEMS
+        from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
         fitted, machine = found.nccl.machine, in_catalogue(cluster)
         if fitted != machine and {fitted, machine} <= set(SYSTEMS):
@@ -215,8 +215,8 @@ def family(text: str) -> Calibration:
 
 def _calibration(content: Any, path: Path) -> Calibration:
     # what `Calibration` is annotated with
-    from sim.libraries.mpi.stored import StoredMpi
-    from sim.libraries.nccl.measured.stored import Stored
+    from ringside.sim.libraries.mpi.stored import StoredMpi
+    from ringside.sim.libraries.nccl.measured.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass, fields
 
-from topologies import Routes, Topology, ranks
-from topologies.units import MAX_DURATION, MIN_RATE
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.units import MAX_DURATION, MIN_RATE
 
 _MOST = {"alpha": MAX_DURATION, "beta": 1 / MIN_RATE, "gamma": 1 / MIN_RATE, "launch": MAX_DURATION}
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, runtime_checkable
 
-from sim.collective import Collective
-from sim.libraries.library import Library
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Library
 
 Pair = tuple[str, str]
 """An algorithm and a protocol."""

@@ -1,4 +1,4 @@
-"""One way to carry out one collective, apart from `sim.schedule` so that the proof can read it."""
+"""One way to carry out one collective, apart from `ringside.sim.schedule` so that the proof can read it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.collective import Collective
-from sim.steps import CREDITS, Bools, Chunks, Ints, Links, ScheduleError, Step
-from sim.streams import Streams
+from ringside.sim.collective import Collective
+from ringside.sim.steps import CREDITS, Bools, Chunks, Ints, Links, ScheduleError, Step
+from ringside.sim.streams import Streams
 
 
 @dataclass(frozen=True)

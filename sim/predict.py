@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from sim.calibration import Calibration
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Prediction, answer
-from topologies import Topology
-from topologies.placement import EVEN
+from ringside.sim.calibration import Calibration
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.library import Prediction, answer
+from ringside.topologies import Topology
+from ringside.topologies.placement import EVEN
 
 
 def predict(

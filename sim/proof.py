@@ -5,7 +5,7 @@ with what it must have, and if no order in which its transfers may really go giv
 
 Counting contributions settles both for whoever sums every part once and then hands the sums out, as
 all algorithms here do. What counting leaves in doubt, chunk by chunk, is carried out with sets of
-contributions (`_execute`) and searched for races (`sim.races`).
+contributions (`_execute`) and searched for races (`ringside.sim.races`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import KINDS
-from sim.plan import Plan
-from sim.races import refuse_deadlock, refuse_races
-from sim.steps import Bools, Ints, Step
+from ringside.sim.collective import KINDS
+from ringside.sim.plan import Plan
+from ringside.sim.races import refuse_deadlock, refuse_races
+from ringside.sim.steps import Bools, Ints, Step
 
 PARTS_COUNTED = 1 << 24
 """Parts, which are pairs of a rank and a chunk, that are counted together: some 200 MB."""

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from sim.plan import Plan
-from sim.steps import ScheduleError, Transfer
+from ringside.sim.plan import Plan
+from ringside.sim.steps import ScheduleError, Transfer
 
 
 class _Certain:

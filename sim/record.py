@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.collective import ITEMSIZE, KINDS, REDOPS, Collective
-from topologies.disk import add_lines, regular, write_file
+from ringside.sim.collective import ITEMSIZE, KINDS, REDOPS, Collective
+from ringside.topologies.disk import add_lines, regular, write_file
 
 VERSION = 1
 
 DDP_SCHEMA = "ringside.ddp/1"
-"""By which the other kind of record is known, training steps: `sim.training.ddp.record`."""
+"""By which the other kind of record is known, training steps: `ringside.sim.training.ddp.record`."""
 
 TRAINING_SCHEMA = "ringside.training/1"
-"""By which steps of other strategies are known: `real.training.record`."""
+"""By which steps of other strategies are known: `ringside.real.training.record`."""
 
 
 Steps = TypeVar("Steps")

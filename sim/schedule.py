@@ -12,9 +12,9 @@ comes back, at no cost, when a chunk has been completely received.
 
 from dataclasses import dataclass
 
-from sim.plan import Plan
-from sim.proof import prove
-from sim.steps import (
+from ringside.sim.plan import Plan
+from ringside.sim.proof import prove
+from ringside.sim.steps import (
     CREDITS,
     Bools,
     Chunks,
@@ -46,8 +46,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Schedule(Plan):
-    """One way to carry out one collective, which can be proved; see `sim.plan.Plan` for its parts."""
+    """One way to carry out one collective, which can be proved; `ringside.sim.plan.Plan` has its parts."""
 
     def check(self) -> None:
-        """Prove it: see `sim.proof.prove`, which raises `ScheduleError` with what is wrong."""
+        """Prove it: see `ringside.sim.proof.prove`, which raises `ScheduleError` with what is wrong."""
         prove(self)

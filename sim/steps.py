@@ -1,4 +1,4 @@
-"""What a schedule is made of: transfers in steps, and their chunks; `sim.schedule` says what it means."""
+"""What a schedule is made of: transfers in steps, and their chunks; see `ringside.sim.schedule`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sim.collective import Collective
+from ringside.sim.collective import Collective
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.steps import Chunks, Ints, Step
+from ringside.sim.steps import Chunks, Ints, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Streams:
     Arrays of one length say of every connection its ranks, its channel, the ``first`` chunk that it
     carries, and of how many transfers, the ``sums`` first ones, the receiver adds what it gets. From
     transfer to transfer the chunk goes up by ``turn``, 1 or -1, and after the last of ``chunks`` starts
-    again. Called, it makes the steps, as `sim.plan.Plan.steps` does.
+    again. Called, it makes the steps, as `ringside.sim.plan.Plan.steps` does.
     """
 
     src: Ints

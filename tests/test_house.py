@@ -51,7 +51,9 @@ from ringside.cli import main
 try: main()
 except SystemExit as end: assert not end.code
 """
-    assert not {name for name in imported_by(f"exec({code!r})") if name.startswith("sim.libraries.nccl")}
+    assert not {
+        name for name in imported_by(f"exec({code!r})") if name.startswith("ringside.sim.libraries.nccl")
+    }
 
 
 COMMANDS = (

@@ -136,7 +136,9 @@ def test_an_image_is_given_what_the_wheel_is_made_of():
     allowed = re.findall(r"^!(\S+)$", (TOP / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
     assert not [name for name in allowed if not (TOP / name).exists()]
     hatch = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
-    needed = {*hatch["targets"]["wheel"]["packages"], PROJECT["readme"], *PROJECT["license-files"]}
+    linked = {link.resolve().name for link in (TOP / "ringside").iterdir() if link.is_symlink()}
+    assert linked == {"real", "sim", "topologies", "validation"}
+    needed = {*hatch["targets"]["wheel"]["packages"], *linked, PROJECT["readme"], *PROJECT["license-files"]}
     assert set(allowed) == needed | {"pyproject.toml", "constraints.txt"}
 
 

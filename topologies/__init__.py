@@ -1,7 +1,13 @@
 """What a cluster is made of: units, links, machines and the graphs that join them."""
 
-from topologies.catalogue import MAKERS, make, parse_settings, settings
-from topologies.clouds import (
+if __name__ == "topologies":
+    raise ImportError(
+        "import ringside.topologies; the folder topologies of a checkout is part of that package"
+    )
+
+
+from ringside.topologies.catalogue import MAKERS, make, parse_settings, settings
+from ringside.topologies.clouds import (
     aws_p4d,
     aws_p4de,
     aws_p5,
@@ -14,10 +20,18 @@ from topologies.clouds import (
     mi300x,
     rtx4090_pcie,
 )
-from topologies.fabrics import dragonfly, fat_tree, leaf_spine, nvlink_switch, rail_optimized, star, torus
-from topologies.graph import Topology, TopologyError, check, num_machines, ranks
-from topologies.load import load
-from topologies.machines import (
+from ringside.topologies.fabrics import (
+    dragonfly,
+    fat_tree,
+    leaf_spine,
+    nvlink_switch,
+    rail_optimized,
+    star,
+    torus,
+)
+from ringside.topologies.graph import Topology, TopologyError, check, num_machines, ranks
+from ringside.topologies.load import load
+from ringside.topologies.machines import (
     a100_pcie4,
     dgx1_v100,
     dgx2_v100,
@@ -28,8 +42,8 @@ from topologies.machines import (
     gb200_nvl72,
     h100_1gpu,
 )
-from topologies.routing import Routes
-from topologies.supercomputers import (
+from ringside.topologies.routing import Routes
+from ringside.topologies.supercomputers import (
     abci_a100,
     abci_v100,
     alps_gh200,

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ConfigDict, PositiveInt, TypeAdapter, ValidationError, create_model
 
-from topologies import clouds, fabrics, hosts, machines, supercomputers
-from topologies.fabric import MAX_LINKS
-from topologies.graph import Topology, TopologyError, check
-from topologies.refitting import FABRICS, fields_of, keys_of, parted, refitted
-from topologies.strict_yaml import complaints
-from topologies.units import format_setting, shown
-from topologies.words import one_of
+from ringside.topologies import clouds, fabrics, hosts, machines, supercomputers
+from ringside.topologies.fabric import MAX_LINKS
+from ringside.topologies.graph import Topology, TopologyError, check
+from ringside.topologies.refitting import FABRICS, fields_of, keys_of, parted, refitted
+from ringside.topologies.strict_yaml import complaints
+from ringside.topologies.units import format_setting, shown
+from ringside.topologies.words import one_of
 
 __all__ = ["MAKERS", "MAX_LINKS", "made", "make", "maker_of", "parse_settings", "settings", "split"]
 

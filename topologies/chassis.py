@@ -4,7 +4,7 @@ from itertools import combinations
 
 import networkx as nx
 
-from topologies.graph import Node, Topology, add_cable, ranks
+from ringside.topologies.graph import Node, Topology, add_cable, ranks
 
 
 def gpus_of(name: str, count: int) -> Topology:

@@ -1,10 +1,10 @@
-"""Machines of clouds and of the open market by name, with sources; see `topologies.machines`."""
+"""Machines of clouds and of the open market by name, with sources; see `ringside.topologies.machines`."""
 
-from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots
-from topologies.graph import Topology
-from topologies.hardware import facts
-from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds
+from ringside.topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots
+from ringside.topologies.graph import Topology
+from ringside.topologies.hardware import facts
+from ringside.topologies.joining import joined
+from ringside.topologies.units import BytesPerSecond, Seconds
 
 
 def aws_p4d(

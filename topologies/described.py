@@ -19,15 +19,23 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field
 
-from topologies import strict_yaml
-from topologies.catalogue import defaults, made
-from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
-from topologies.disk import regular
-from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import PCIE_GTS, facts, nvlink_of
-from topologies.hardware import pcie as pcie_link
-from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds, format_rate
+from ringside.topologies import strict_yaml
+from ringside.topologies.catalogue import defaults, made
+from ringside.topologies.chassis import (
+    all_to_all,
+    behind_nvswitch,
+    cards,
+    gpus_of,
+    on_sockets,
+    slots,
+    sockets,
+)
+from ringside.topologies.disk import regular
+from ringside.topologies.graph import Topology, TopologyError, add_cable
+from ringside.topologies.hardware import PCIE_GTS, facts, nvlink_of
+from ringside.topologies.hardware import pcie as pcie_link
+from ringside.topologies.joining import joined
+from ringside.topologies.units import BytesPerSecond, Seconds, format_rate
 
 KEY = "machine"
 """The key by which such a file is known."""
@@ -79,7 +87,7 @@ def cluster(
     two joined by a bridge, ``nvlink_mesh`` each joined to all others. GPUs and cards hang on ``switches``
     PCIe switches, or straight on the ``sockets`` where there are none, spread evenly. A ``star`` is one
     switch for all cards of all machines that is never the bottleneck; a ``rail`` one for each card. The
-    fabrics of `topologies.refitting` have their own keys beside these.
+    fabrics of `ringside.topologies.refitting` have their own keys beside these.
 
     Bandwidths are bytes/s of one direction: ``nvlink`` of one GPU over all its links, ``pcie`` of one
     slot, ``nic`` of one card, ``socket`` from one CPU to another. The data sheet of the GPU has the

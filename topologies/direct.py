@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from topologies.fabric import Ecmp, Fabric, Ints, turn, turns
-from topologies.graph import Hop, Node, TopologyError
+from ringside.topologies.fabric import Ecmp, Fabric, Ints, turn, turns
+from ringside.topologies.graph import Hop, Node, TopologyError
 
 
 class Torus(Fabric):

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.graph import Hop, Node, Topology, TopologyError, add_cable
+from ringside.topologies.graph import Hop, Node, Topology, TopologyError, add_cable
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

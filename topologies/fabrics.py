@@ -8,20 +8,20 @@ from typing import Annotated, Any, ParamSpec
 import networkx as nx
 from pydantic import Field, PositiveFloat
 
-from topologies import refitting
-from topologies.direct import Torus
-from topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
-from topologies.graph import Topology, TopologyError, add_cable
-from topologies.hardware import facts
-from topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
-from topologies.structure import Hosts
-from topologies.units import BytesPerSecond, Seconds, format_setting
+from ringside.topologies import refitting
+from ringside.topologies.direct import Torus
+from ringside.topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
+from ringside.topologies.graph import Topology, TopologyError, add_cable
+from ringside.topologies.hardware import facts
+from ringside.topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
+from ringside.topologies.structure import Hosts
+from ringside.topologies.units import BytesPerSecond, Seconds, format_setting
 
 P = ParamSpec("P")
 
 
 def _remembered(maker: Callable[P, Topology]) -> Callable[P, Topology]:
-    """The maker, whose graphs say as `topologies.recipe` how they were made: no drawing tells the routes."""
+    """The maker; its graphs keep their recipe (`ringside.topologies.recipe`), which tells the routes."""
 
     @wraps(maker)
     def made(*args: P.args, **kwargs: P.kwargs) -> Topology:

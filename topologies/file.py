@@ -6,8 +6,8 @@ A named topology with settings::
     ranks: 8
     bandwidth: 25GB/s
 
-or machines of a common build in some ten lines, see `topologies.described`; or the graph itself, every
-cable once (``one_way: true`` for a link that has no way back)::
+or machines of a common build in some ten lines, see `ringside.topologies.described`; or the graph itself,
+every cable once (``one_way: true`` for a link that has no way back)::
 
     name: two hosts
     nodes:
@@ -18,15 +18,15 @@ cable once (``one_way: true`` for a link that has no way back)::
       - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
       - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
     recipe: {maker: star, ranks: 2}                 # optional, as all below: what made it, if not a hand
-    device: a100                                    # see `topologies.graph`
+    device: a100                                    # see `ringside.topologies.graph`
     compute_capability: 80
     cpu: intel
     transport: {segment: 64KiB, window: 256KiB}
 
 Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
-may take any way, through other hosts too; see `topologies.routing`. As long as the graph is what its
-recipe makes (`topologies.recipe`), the file is that cluster; where a hand has changed it, it is the graph,
-whose messages still go as they did where these ways are left.
+may take any way, through other hosts too; see `ringside.topologies.routing`. As long as the graph is what its
+recipe makes (`ringside.topologies.recipe`), the file is that cluster; where a hand has changed it, it is the
+graph, whose messages still go as they did where these ways are left.
 """
 
 from pathlib import Path
@@ -36,13 +36,20 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from topologies import described, strict_yaml
-from topologies.catalogue import MAKERS
-from topologies.disk import regular, write_file
-from topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
-from topologies.recipe import is_same, made_of
-from topologies.strict_yaml import complaints
-from topologies.units import Bytes, BytesPerSecond, Seconds, format_duration, format_rate, format_size
+from ringside.topologies import described, strict_yaml
+from ringside.topologies.catalogue import MAKERS
+from ringside.topologies.disk import regular, write_file
+from ringside.topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from ringside.topologies.recipe import is_same, made_of
+from ringside.topologies.strict_yaml import complaints
+from ringside.topologies.units import (
+    Bytes,
+    BytesPerSecond,
+    Seconds,
+    format_duration,
+    format_rate,
+    format_size,
+)
 
 _HARDWARE = ("device", "compute_capability", "cpu")
 

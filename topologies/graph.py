@@ -12,8 +12,8 @@ edge     ``latency``  seconds that a message's head spends on the link, 0 to `un
 graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``settings``  optional: what of the catalogue's figures was changed, by name
-graph    ``recipe``   optional: what made it, see `topologies.recipe`; a file keeps it
-graph    ``structure``  optional: how it was built, `topologies.structure`; routes follow it
+graph    ``recipe``   optional: what made it, see `ringside.topologies.recipe`; a file keeps it
+graph    ``structure``  optional: how it was built, `ringside.topologies.structure`; routes follow it
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90
 graph    ``cpu``      optional: who makes the machines' CPUs, one of `CPUS`
@@ -28,8 +28,8 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from topologies.hardware import DEVICES
-from topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
+from ringside.topologies.hardware import DEVICES
+from ringside.topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
 Hop = tuple[Node, Node]

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from topologies.chassis import gpus_of
-from topologies.graph import Topology, add_cable
-from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds
+from ringside.topologies.chassis import gpus_of
+from ringside.topologies.graph import Topology, add_cable
+from ringside.topologies.joining import joined
+from ringside.topologies.units import BytesPerSecond, Seconds
 
 Processes = Annotated[int, Field(ge=1, le=256)]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import networkx as nx
 
-from topologies.graph import Node, Topology, add_cable, ranks
+from ringside.topologies.graph import Node, Topology, add_cable, ranks
 
 
 def joined(

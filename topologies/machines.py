@@ -11,11 +11,11 @@ They are presets to start from; calibration replaces them.
 CPUs are drawn where collectives cross them: where NVLink does not join all GPUs, or NICs hang on them.
 """
 
-from topologies.chassis import behind_nvswitch, cards, gpus_of, slots, sockets
-from topologies.graph import Topology, add_cable
-from topologies.hardware import facts
-from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds
+from ringside.topologies.chassis import behind_nvswitch, cards, gpus_of, slots, sockets
+from ringside.topologies.graph import Topology, add_cable
+from ringside.topologies.hardware import facts
+from ringside.topologies.joining import joined
+from ringside.topologies.units import BytesPerSecond, Seconds
 
 CUBE_MESH = {
     **dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], 1),

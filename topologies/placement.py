@@ -12,8 +12,8 @@ from itertools import chain, groupby, zip_longest
 
 import networkx as nx
 
-from topologies.graph import Node, Topology, TopologyError, num_machines, ranks
-from topologies.words import one_of
+from ringside.topologies.graph import Node, Topology, TopologyError, num_machines, ranks
+from ringside.topologies.words import one_of
 
 EVEN, PACKED = "even", "packed"
 SPREADS = (EVEN, PACKED)

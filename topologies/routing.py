@@ -8,19 +8,20 @@ the sender, behind its own switch or cable, that sits on the receiver's rail, as
 through a peer of the peer where a mesh gives it none. Only what is left, and any graph without tiers,
 takes whatever way there is.
 
-A topology that says how it was built (`topologies.structure`) gives its own routes, computed when asked.
+A topology that says how it was built (`ringside.topologies.structure`) gives its own routes, computed when
+asked.
 
 Of several ways one with fewest hops is taken, of these one of the widest, by its narrowest link; a
 thousandth less is as wide. Equal ways are shared out by source and destination: see
-`topologies.ways.Turn`.
+`ringside.topologies.ways.Turn`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-from topologies.graph import Hop, Node, Topology, TopologyError, ranks
-from topologies.ways import Links, Reached, Table, Turn, join, meet, offer, one_hop, spread
+from ringside.topologies.graph import Hop, Node, Topology, TopologyError, ranks
+from ringside.topologies.ways import Links, Reached, Table, Turn, join, meet, offer, one_hop, spread
 
 
 class _Around(NamedTuple):
@@ -36,7 +37,7 @@ class _Around(NamedTuple):
 class Routes:
     """The routes of one topology as it stands; one that has to be searched for is found once.
 
-    >>> from topologies import star
+    >>> from ringside.topologies import star
     >>> Routes(star(4)).route(0, 3)
     (('gpu0', 'switch'), ('switch', 'gpu3'))
     """

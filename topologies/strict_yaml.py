@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from topologies.units import shown
-from topologies.words import nearest
+from ringside.topologies.units import shown
+from ringside.topologies.words import nearest
 
 MAX_DEPTH = 64
 """Lists and mappings inside one another; our files nest half a dozen."""

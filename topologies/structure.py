@@ -1,7 +1,7 @@
 """Routes that follow from how a topology was built, computed when asked, in as many steps as there are hops.
 
 The graph stays the picture of the truth: whoever has changed it, so that a way is no walk along its links any
-more, gets the ways that a search finds (`topologies.routing`).
+more, gets the ways that a search finds (`ringside.topologies.routing`).
 """
 
 from abc import ABC, abstractmethod
@@ -14,9 +14,9 @@ from math import inf
 import networkx as nx
 import numpy as np
 
-from topologies.fabric import Fabric, Floats, Ints, carried
-from topologies.graph import Hop, Node, Topology, ranks
-from topologies.routing import Routes
+from ringside.topologies.fabric import Fabric, Floats, Ints, carried
+from ringside.topologies.graph import Hop, Node, Topology, ranks
+from ringside.topologies.routing import Routes
 
 
 class Structure(ABC):

@@ -1,10 +1,18 @@
-"""Nodes of supercomputers by name, with the source of every figure; see `topologies.machines`."""
+"""Nodes of supercomputers by name, with the source of every figure; see `ringside.topologies.machines`."""
 
-from topologies.chassis import all_to_all, behind_nvswitch, cards, gpus_of, on_sockets, slots, sockets
-from topologies.graph import Topology, add_cable
-from topologies.hardware import facts
-from topologies.joining import joined
-from topologies.units import BytesPerSecond, Seconds
+from ringside.topologies.chassis import (
+    all_to_all,
+    behind_nvswitch,
+    cards,
+    gpus_of,
+    on_sockets,
+    slots,
+    sockets,
+)
+from ringside.topologies.graph import Topology, add_cable
+from ringside.topologies.hardware import facts
+from ringside.topologies.joining import joined
+from ringside.topologies.units import BytesPerSecond, Seconds
 
 
 def abci_v100(

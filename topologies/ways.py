@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from topologies.graph import Node, Topology, TopologyError
+from ringside.topologies.graph import Node, Topology, TopologyError
 
 AS_WIDE = 1 - 1e-3
 """What is at least this share of the widest way counts as wide as it: noise on figures decides nothing."""

@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from sim.calibration import Calibration, Fit
-from sim.libraries.nccl.cluster import is_machine
-from sim.record import Record, RecordError, digest
-from topologies.catalogue import split
-from topologies.units import format_duration, format_size
-from validation.fallback import as_run
-from validation.fit import NAMES, fit
-from validation.machines import check_one_cluster
-from validation.measured.calibrate import calibrate_nccl, report_nccl
-from validation.mpi.calibrate import calibrate_mpi, report_mpi
-from validation.rows import Row, rows
+from ringside.sim.calibration import Calibration, Fit
+from ringside.sim.libraries.nccl.cluster import is_machine
+from ringside.sim.record import Record, RecordError, digest
+from ringside.topologies.catalogue import split
+from ringside.topologies.units import format_duration, format_size
+from ringside.validation.fallback import as_run
+from ringside.validation.fit import NAMES, fit
+from ringside.validation.machines import check_one_cluster
+from ringside.validation.measured.calibrate import calibrate_nccl, report_nccl
+from ringside.validation.mpi.calibrate import calibrate_mpi, report_mpi
+from ringside.validation.rows import Row, rows
 
 MIN_ROWS = 4
 WORST_ROWS = 3
@@ -32,7 +32,8 @@ def calibrate(
     """Fit NCCL's measured model where the machine is of NCCL's, MPI's, and of all else library and algorithm.
 
     ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests
-    for the provenance. Raise `sim.record.RecordError` for records that must not be mixed or are too few.
+    for the provenance. Raise `ringside.sim.record.RecordError` for records that must not be mixed or are too
+    few.
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
     of_nccl = [record for record in records if record.library == "nccl"] if is_machine(cluster) else []

@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.calibration import AUTO, Calibration, shipped
-from sim.engine.laws import check_band
-from sim.libraries.find import shipped_for
-from sim.libraries.nccl.cluster import is_machine
-from sim.network.message import check_network
-from sim.record import Record, digest
-from topologies.load import in_catalogue
-from validation.fallback import as_run
-from validation.machines import check_one_cluster
-from validation.measured.observed import is_observable
-from validation.measured.predict import Libraries
-from validation.mpi.observed import algorithm_of
-from validation.mpi.predict import predictions
-from validation.rows import Row, rows
+from ringside.sim.calibration import AUTO, Calibration, shipped
+from ringside.sim.engine.laws import check_band
+from ringside.sim.libraries.find import shipped_for
+from ringside.sim.libraries.nccl.cluster import is_machine
+from ringside.sim.network.message import check_network
+from ringside.sim.record import Record, digest
+from ringside.topologies.load import in_catalogue
+from ringside.validation.fallback import as_run
+from ringside.validation.machines import check_one_cluster
+from ringside.validation.measured.observed import is_observable
+from ringside.validation.measured.predict import Libraries
+from ringside.validation.mpi.observed import algorithm_of
+from ringside.validation.mpi.predict import predictions
+from ringside.validation.rows import Row, rows
 
 SETS = ("fitted", "held_out", "unfitted")
 """Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""

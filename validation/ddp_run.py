@@ -1,24 +1,24 @@
 """Measure DistributedDataParallel together with what a prediction needs: the network it runs on.
 
-On an emulated network that is ping-pong alone (`validation.emulated.links`). On the machine's own it is a fit
-of the backend's all-reduce to a star, measured by the same processes before their steps: ranks there
+On an emulated network that is ping-pong alone (`ringside.validation.emulated.links`). On the machine's own it
+is a fit of the backend's all-reduce to a star, measured by the same processes before their steps: ranks there
 share cores and memory, which no ping-pong shows.
 """
 
 from collections.abc import Callable
 
-from real.collective.emulated import Cluster
-from real.ddp.job import DdpJob
-from real.ddp.measure import Measured, measure_ddp
-from sim.libraries.gloo import RENDEZVOUS
-from sim.record import Record
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from sim.workload.workload import Workload
-from topologies import star
-from topologies.file import dumps
-from validation.calibrate import calibrate
-from validation.emulated.links import as_measured, measure_latency, measure_link
+from ringside.real.collective.emulated import Cluster
+from ringside.real.ddp.job import DdpJob
+from ringside.real.ddp.measure import Measured, measure_ddp
+from ringside.sim.libraries.gloo import RENDEZVOUS
+from ringside.sim.record import Record
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+from ringside.sim.workload.workload import Workload
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.calibrate import calibrate
+from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
 _PING_PONGS = 3
 """What else a machine does makes a link seem slower, never faster: the best counts."""

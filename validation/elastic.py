@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from sim.goodput.elastic import ElasticRun
-from sim.goodput.job import Cause, Checkpoints, LongJob, Restart
-from sim.goodput.simulate import (
+from ringside.sim.goodput.elastic import ElasticRun
+from ringside.sim.goodput.job import Cause, Checkpoints, LongJob, Restart
+from ringside.sim.goodput.simulate import (
     BADPUT,
     PRODUCTIVE,
     RECOVERY,

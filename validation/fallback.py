@@ -1,9 +1,9 @@
 """What ran where NCCL_ALGO names nothing that the machine, or the collective, has.
 
-The newest NCCL refuses that (`sim.libraries.nccl.pins`), but a record has a time, so something ran. Older
-releases (src/graph/tuning.cc, where it knows NVLSTree and not PAT) pass over names that they do not know.
-Where CollNet is not supported, which NVLS over several nodes needs too, and nothing else is left, they allow
-trees and rings again; where a collective still has nothing, it takes the ring. So do MareNostrum 5's
+The newest NCCL refuses that (`ringside.sim.libraries.nccl.pins`), but a record has a time, so something ran.
+Older releases (src/graph/tuning.cc, where it knows NVLSTree and not PAT) pass over names that they do not
+know. Where CollNet is not supported, which NVLS over several nodes needs too, and nothing else is left, they
+allow trees and rings again; where a collective still has nothing, it takes the ring. So do MareNostrum 5's
 published runs: with CollNet, NVLS or PAT asked for they last as long as whichever of tree and ring the tuner
 takes, with NVLSTree as long as the ring.
 """
@@ -11,15 +11,15 @@ takes, with NVLSTree as long as the ring.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sim.libraries.nccl.cluster import communicator_of, is_machine
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS
-from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.tuning.tuner import cost_table
-from sim.record import Record, collective_of
-from topologies.catalogue import split
-from validation.machines import with_nodes
-from validation.measured.observed import settings_of
+from ringside.sim.libraries.nccl.cluster import communicator_of, is_machine
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS
+from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.record import Record, collective_of
+from ringside.topologies.catalogue import split
+from ringside.validation.machines import with_nodes
+from ringside.validation.measured.observed import settings_of
 
 
 def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -> list[Record]:

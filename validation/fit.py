@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, lsq_linear
 
-from sim.parameters import Parameters
-from validation.rows import Row
+from ringside.sim.parameters import Parameters
+from ringside.validation.rows import Row
 
 Floats = NDArray[np.float64]
 

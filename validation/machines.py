@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from sim.calibration import BOXES
-from sim.record import Record, RecordError
-from topologies import MAKERS, load, make, num_machines, ranks
-from topologies.catalogue import split
-from topologies.load import counts, in_catalogue
+from ringside.sim.calibration import BOXES
+from ringside.sim.record import Record, RecordError
+from ringside.topologies import MAKERS, load, make, num_machines, ranks
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import counts, in_catalogue
 
 _A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
 _H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import ProcessGroup
-from sim.training.pace import at_pace
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import simulate_parallel
-from sim.workload.workload import Workload
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import ProcessGroup
+from ringside.sim.training.pace import at_pace
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.workload.workload import Workload
 
 
 def pace(

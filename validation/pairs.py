@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.readers.pairs import Pair, read_pairs
+from ringside.validation.readers.pairs import Pair, read_pairs
 
 CHANCE = 1e-3
 """How likely a sound cluster has a node named, or a pair, whatever the number of matrices."""
@@ -110,7 +110,7 @@ class Verdict:
 
 
 def judge_files(files: Sequence[Path], ranks: int = 2) -> Verdict:
-    """What `judge` says of files, which `validation.readers.pairs.read_pairs` reads."""
+    """What `judge` says of files, which `ringside.validation.readers.pairs.read_pairs` reads."""
     found = read_pairs(files, ranks)
     return replace(judge(found.measured), failed=found.failed)
 

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.cluster import is_machine
-from sim.libraries.nccl.releases import names_one
-from sim.libraries.scheduled import evaluate
-from sim.parameters import Parameters
-from sim.record import Record, RecordError, collective_of
-from sim.schedule import Schedule
-from topologies import Routes, Topology, load, ranks
-from topologies.catalogue import split
-from topologies.load import counts
-from topologies.placement import EVEN, NUMBERED, PACKED, spread_over
-from validation.machines import with_nodes
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.nccl.cluster import is_machine
+from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.parameters import Parameters
+from ringside.sim.record import Record, RecordError, collective_of
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology, load, ranks
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import counts
+from ringside.topologies.placement import EVEN, NUMBERED, PACKED, spread_over
+from ringside.validation.machines import with_nodes
 
 
 class SizedCluster:

@@ -10,10 +10,10 @@ import typer
 from typer.cli import get_docs_for_click
 
 from ringside.cli import COMMANDS, commands
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.predict import predict
-from topologies import star
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.predict import predict
+from ringside.topologies import star
 
 RANKS, NBYTES = (8, 64), 2**20
 
@@ -35,7 +35,9 @@ def _algorithms() -> str:
 
 
 def _algorithm(name: str) -> Iterator[str]:
-    first, _, rest = (inspect.getdoc(import_module(f"sim.algorithms.{name}")) or "").partition("\n\n")
+    first, _, rest = (inspect.getdoc(import_module(f"ringside.sim.algorithms.{name}")) or "").partition(
+        "\n\n"
+    )
     yield from ("", f"## {name}", "", first, "", rest, "")
     heads = (f"{what}, {ranks} ranks" for what in ("messages", "bytes") for ranks in RANKS)
     yield " | ".join(["collective", *heads])

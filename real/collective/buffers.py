@@ -2,8 +2,8 @@
 
 import torch
 
-from sim.collective import Collective
-from sim.schedule import Chunks
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Chunks
 
 _PERIOD = 4  # sums of values 0 to 3 stay exact in bfloat16 up to 85 ranks
 

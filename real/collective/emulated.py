@@ -5,17 +5,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from real.collective.measure import Measurement, job_of, record_of
-from real.emulate import Host, Network, emulate
-from real.emulate.queues import BURST, MTU, SEND_WINDOW
-from real.launch.follow import RankJob, Row
-from real.launch.forks import Forks
-from real.launch.torchrun import TORCHRUN, Agent, run_agents
-from sim.record import Record
-from topologies.file import dumps
-from topologies.graph import Topology, ranks
-from topologies.placement import check_placement
-from topologies.units import format_rate
+from ringside.real.collective.measure import Measurement, job_of, record_of
+from ringside.real.emulate import Host, Network, emulate
+from ringside.real.emulate.queues import BURST, MTU, SEND_WINDOW
+from ringside.real.launch.follow import RankJob, Row
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import TORCHRUN, Agent, run_agents
+from ringside.sim.record import Record
+from ringside.topologies.file import dumps
+from ringside.topologies.graph import Topology, ranks
+from ringside.topologies.placement import check_placement
+from ringside.topologies.units import format_rate
 
 _PORT = 29400
 
@@ -35,7 +35,8 @@ class Cluster:
 
         Several ranks may share a host. Without a placement ranks fill the hosts in order, as evenly
         as can be. The world of ``what`` says how many ranks there are, the placement where. Raise
-        `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been killed.
+        `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been
+        killed.
         """
         if placement is None:
             placement = spread(what.world.ranks, len(self.network.hosts))
@@ -87,7 +88,7 @@ def cluster(graph: Topology, forks: Forks | None = None, *, torchrun: bool = Fal
     """The topology as an emulated network that can be measured, until the block ends.
 
     ``forks`` may be shared by several networks, one after another. With ``torchrun`` every host runs
-    an agent of its own, as a cluster's nodes do. Raise as `real.emulate.emulate` does.
+    an agent of its own, as a cluster's nodes do. Raise as `ringside.real.emulate.emulate` does.
     """
     with emulate(graph) as network:
         if torchrun or forks:

@@ -37,7 +37,7 @@ class Job:
     ``timeout_s`` is how long a rank waits for another before it gives up.
     """
 
-    worker: ClassVar[str] = "real.collective.worker"
+    worker: ClassVar[str] = "ringside.real.collective.worker"
 
     collective: str
     algorithm: str
@@ -63,7 +63,7 @@ class Job:
 class MpiJob(Job):
     """The same under mpirun."""
 
-    worker: ClassVar[str] = "real.mpi.worker"
+    worker: ClassVar[str] = "ringside.real.mpi.worker"
 
 
 def row_of(nbytes: int, slowest: list[float], fingerprint: dict[str, str]) -> dict[str, Any]:

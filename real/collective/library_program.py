@@ -6,8 +6,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from real.collective.buffers import Buffers
-from sim.collective import Collective
+from ringside.real.collective.buffers import Buffers
+from ringside.sim.collective import Collective
 
 
 class LibraryProgram:

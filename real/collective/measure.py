@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
-from real.launch.follow import Row
-from real.launch.forks import Forks
-from real.launch.mpirun import check_mpi, run_mpi
-from real.launch.torchrun import WorldSpec, run
-from sim.algorithms import schedule
-from sim.collective import KINDS, Collective, itemsize
-from sim.libraries.mpi.names import TYPES, forced
-from sim.record import Record
-from topologies.units import format_size
-from topologies.words import one_of
+from ringside.real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
+from ringside.real.launch.follow import Row
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.mpirun import check_mpi, run_mpi
+from ringside.real.launch.torchrun import WorldSpec, run
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import KINDS, Collective, itemsize
+from ringside.sim.libraries.mpi.names import TYPES, forced
+from ringside.sim.record import Record
+from ringside.topologies.units import format_size
+from ringside.topologies.words import one_of
 
 BACKENDS = ("gloo", "nccl", "mpi")
 
@@ -93,8 +93,8 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
     """Measure under torchrun, or mpirun; call ``on_record`` with each size's record as soon as it is there.
 
     With ``forks`` ranks over Gloo on this machine are forked instead, which saves a start of torch for each.
-    Raise `real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without rank 0
-    there are no records: they are written where rank 0 is.
+    Raise `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without
+    rank 0 there are no records: they are written where rank 0 is.
     """
 
     def keep(row: Row) -> None:

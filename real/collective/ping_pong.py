@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from real.collective.buffers import Buffers
+from ringside.real.collective.buffers import Buffers
 
 
 class PingPong:

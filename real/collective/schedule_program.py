@@ -9,8 +9,8 @@ from threading import Lock
 import torch
 import torch.distributed as dist
 
-from real.collective.buffers import Buffers
-from sim.schedule import Schedule, Step
+from ringside.real.collective.buffers import Buffers
+from ringside.sim.schedule import Schedule, Step
 
 
 @dataclass(slots=True)

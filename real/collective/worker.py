@@ -1,7 +1,7 @@
 """One rank's work: carry out a job, check every result, write down every time.
 
-torchrun starts it as ``python -m real.collective.worker JOB ROWS``; rank 0 appends one JSON line a size
-to ROWS.
+torchrun starts it as ``python -m ringside.real.collective.worker JOB ROWS``; rank 0 appends one JSON line a
+size to ROWS.
 """
 
 import json
@@ -14,21 +14,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from real.clock import StartingGun
-from real.collective.buffers import Buffers
-from real.collective.job import PING_PONG, Job, row_of
-from real.collective.library_program import LibraryProgram
-from real.collective.ping_pong import PingPong
-from real.collective.schedule_program import GlooProgram, NcclProgram
-from real.host import fingerprint, own_device
-from real.launch.follow import show_life
-from real.launch.loopback import join
-from real.launch.rank import live
-from real.machine import run_first
-from sim.algorithms import schedule
-from sim.collective import Collective, itemsize
-from sim.proof import prove
-from sim.schedule import even_chunks
+from ringside.real.clock import StartingGun
+from ringside.real.collective.buffers import Buffers
+from ringside.real.collective.job import PING_PONG, Job, row_of
+from ringside.real.collective.library_program import LibraryProgram
+from ringside.real.collective.ping_pong import PingPong
+from ringside.real.collective.schedule_program import GlooProgram, NcclProgram
+from ringside.real.host import fingerprint, own_device
+from ringside.real.launch.follow import show_life
+from ringside.real.launch.loopback import join
+from ringside.real.launch.rank import live
+from ringside.real.machine import run_first
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective, itemsize
+from ringside.sim.proof import prove
+from ringside.sim.schedule import even_chunks
 
 Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 

@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
-from real.model.user_model import build, loss
-from sim.training.step import Span
+from ringside.real.model.user_model import build, loss
+from ringside.sim.training.step import Span
 
 
 class Computing:

@@ -4,10 +4,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from real.collective.job import MAX_ITERATIONS, check_timeout
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import GLOO_WORKERS, STEADY
-from sim.training.ddp.powersgd import PowerSGD
+from ringside.real.collective.job import MAX_ITERATIONS, check_timeout
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import GLOO_WORKERS, STEADY
+from ringside.sim.training.ddp.powersgd import PowerSGD
 
 BACKENDS = ("gloo", "nccl")
 
@@ -18,7 +18,7 @@ MAX_START = 100
 
 
 def is_model(text: str) -> bool:
-    """Whether the text is `real.model.user_model`'s ``FILE.py:NAME``, and not a workload."""
+    """Whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, and not a workload."""
     return text.partition(":")[0].endswith(".py")
 
 
@@ -26,15 +26,15 @@ def is_model(text: str) -> bool:
 class DdpJob:
     """So many steps of a model, after ``warmup`` untimed ones.
 
-    ``model`` is `real.model.user_model`'s ``FILE.py:NAME``; without one, ``workload``, which is
-    `sim.workload.file`'s text, is trained by layers that sleep. ``workers`` are the threads of the Gloo
-    process group that reduces the buckets, so as many collectives run at once. ``comm_hook`` is
-    ``allreduce`` or ``powersgd``, which begins after its first iterations, all of them warm-up, and one
-    more, in which it finds its matrices. ``timeout_s`` is how
-    long a rank waits for another. ``all_reduces`` are sizes, in bytes, of all-reduces to time alone
-    before the steps. With ``realtime`` ranks run before all ordinary programs of the
-    machine, in turn (SCHED_RR). Layers that sleep take a rank's ``slowdown`` times as long, and each pass of
-    each a factor of its own, lognormally distributed with ``sigma``, drawn of ``seed``.
+    ``model`` is `ringside.real.model.user_model`'s ``FILE.py:NAME``; without one, ``workload``, which is
+    `ringside.sim.workload.file`'s text, is trained by layers that sleep. ``workers`` are the threads of the
+    Gloo process group that reduces the buckets, so as many collectives run at once. ``comm_hook`` is
+    ``allreduce`` or ``powersgd``, which begins after its first iterations, all of them warm-up, and one more,
+    in which it finds its matrices. ``timeout_s`` is how long a rank waits for another. ``all_reduces`` are
+    sizes, in bytes, of all-reduces to time alone before the steps. With ``realtime`` ranks run before all
+    ordinary programs of the machine, in turn (SCHED_RR). Layers that sleep take a rank's ``slowdown`` times
+    as long, and each pass of each a factor of its own, lognormally distributed with ``sigma``, drawn of
+    ``seed``.
     """
 
     workload: str = ""

@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any
 
-from real.ddp.job import DdpJob
-from real.ddp.profile import parameters_of, profile
-from real.emulate import Network
-from real.launch.follow import START_S, MeasureError, Row, last_lines
-from real.launch.torchrun import Agent, local_agent, started, watched
-from sim.training.ddp.buckets import Bucket
-from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
-from sim.workload.file import dumps
-from sim.workload.workload import Workload
+from ringside.real.ddp.job import DdpJob
+from ringside.real.ddp.profile import parameters_of, profile
+from ringside.real.emulate import Network
+from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
+from ringside.real.launch.torchrun import Agent, local_agent, started, watched
+from ringside.sim.training.ddp.buckets import Bucket
+from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
+from ringside.sim.workload.file import dumps
+from ringside.sim.workload.workload import Workload
 
 _PORT = 29600
 
@@ -29,7 +29,7 @@ class Measured:
     """What was measured of one job: its steps, the buckets in launch order, and what ran them.
 
     ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
-    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `real.clock`;
+    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `ringside.real.clock`;
     ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran. ``contention`` is
     the share of its pace that compute loses beside them, ``crowding`` what they lose beside compute.
     ``hook_s`` are seconds of PowerSGD's own stretches by themselves, of each bucket.
@@ -62,9 +62,9 @@ def measure_ddp(
 ) -> Measured:
     """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
 
-    ``model`` is a workload, whose layers sleep, or `real.model.user_model`'s text; it replaces the job's own.
-    ``on_step`` is called with all that there is after each step. Raise `real.launch.follow.MeasureError`
-    where a rank dies or hangs.
+    ``model`` is a workload, whose layers sleep, or `ringside.real.model.user_model`'s text; it replaces the
+    job's own. ``on_step`` is called with all that there is after each step. Raise
+    `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
     """
     if ranks < 2:
         raise ValueError(f"{ranks} ranks share no gradients; write 2 or more")
@@ -90,7 +90,7 @@ def measure_ddp(
         file = folder / "rows.jsonl"
         file.touch()
         job.write(folder / "job.json")
-        worker = ["-m", "real.ddp.worker", str(folder / "job.json"), str(file)]
+        worker = ["-m", "ringside.real.ddp.worker", str(folder / "job.json"), str(file)]
         outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
         agents = _hosts(worker, ranks, network) if network else [local_agent(ranks, *outputs, *worker)]
         _run(agents, file, START_S + job.timeout_s + pass_s, keep)

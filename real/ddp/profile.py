@@ -5,13 +5,13 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from real.model.architecture import architecture
-from real.model.user_model import batch_of, build_light
-from sim.workload.workload import Layer, Workload
+from ringside.real.model.architecture import architecture
+from ringside.real.model.user_model import batch_of, build_light
+from ringside.sim.workload.workload import Layer, Workload
 
 
 def parameters_of(model: str) -> Workload:
-    """What `real.model.user_model`'s ``model`` trains, with layers still to be timed; it takes no memory."""
+    """What a user's own ``model`` trains, with layers still to be timed; it takes no memory."""
     module, inputs = build_light(model)
     bare = architecture(module)
     return Workload(bare.name, bare.parameters, (), bare.buffers, batch=batch_of(inputs))

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from sim.training.step import Span
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.sim.training.step import Span
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 class Sleeping(nn.Module):

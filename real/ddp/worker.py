@@ -1,7 +1,7 @@
 """One rank of a measured DistributedDataParallel: train, and write down what happened when.
 
-Started as ``python -m real.ddp.worker JOB ROWS`` with torchrun's environment variables. For each timed
-step rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds of the machine's
+Started as ``python -m ringside.real.ddp.worker JOB ROWS`` with torchrun's environment variables. For each
+timed step rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds of the machine's
 monotonic clock.
 """
 
@@ -24,21 +24,21 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 from torch.nn.parallel import DistributedDataParallel
 
-from real.clock import StartingGun, memory_bandwidth, stamps
-from real.ddp.compressed import Compressed
-from real.ddp.computing import Computing
-from real.ddp.job import DdpJob
-from real.ddp.sleeping import Sleeping
-from real.host import fingerprint, own_device
-from real.launch.follow import show_life
-from real.launch.loopback import join
-from real.launch.rank import live
-from real.machine import run_first
-from real.model.user_model import loss
-from sim.training.ddp.buckets import check_used
-from sim.training.step import Span
-from sim.workload.file import read
-from sim.workload.workload import Workload
+from ringside.real.clock import StartingGun, memory_bandwidth, stamps
+from ringside.real.ddp.compressed import Compressed
+from ringside.real.ddp.computing import Computing
+from ringside.real.ddp.job import DdpJob
+from ringside.real.ddp.sleeping import Sleeping
+from ringside.real.host import fingerprint, own_device
+from ringside.real.launch.follow import show_life
+from ringside.real.launch.loopback import join
+from ringside.real.launch.rank import live
+from ringside.real.machine import run_first
+from ringside.real.model.user_model import loss
+from ringside.sim.training.ddp.buckets import check_used
+from ringside.sim.training.step import Span
+from ringside.sim.workload.file import read
+from ringside.sim.workload.workload import Workload
 
 _REPEATS = 9
 """Of an all-reduce alone."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from real.collective.job import check_timeout
+from ringside.real.collective.job import check_timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class ElasticJob:
     A step sleeps ``step_s`` and sums what every rank holds. The checkpoint stands in ``folder``.
     """
 
-    worker: ClassVar[str] = "real.elastic.worker"
+    worker: ClassVar[str] = "ringside.real.elastic.worker"
 
     folder: str
     steps: int = 200

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from real.launch.follow import Row
+from ringside.real.launch.follow import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from real.elastic.job import ElasticJob
-from real.elastic.killer import Kill, Killer
-from real.launch.follow import MeasureError, Row
-from real.launch.torchrun import local_agent, run_agents
-from real.machine import begun_first, machine_fingerprint
-from sim.goodput.elastic import ElasticRun, Restarted
+from ringside.real.elastic.job import ElasticJob
+from ringside.real.elastic.killer import Kill, Killer
+from ringside.real.launch.follow import MeasureError, Row
+from ringside.real.launch.torchrun import local_agent, run_agents
+from ringside.real.machine import begun_first, machine_fingerprint
+from ringside.sim.goodput.elastic import ElasticRun, Restarted
 
 _STAMP = re.compile(r"^[IWE](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 _MEETING, _MET = "Rendezvous'ing worker group", "Rendezvous complete"

@@ -1,8 +1,8 @@
 """One rank of an elastic run: load the checkpoint if there is one, train on, save; be killed, begin anew.
 
-Started as ``python -m real.elastic.worker JOB ROWS`` by torchrun. Every rank appends a JSON line to ROWS
-when its process has begun, so that it can be killed; rank 0 one for all else that happens, with the moment
-at which it was over (`time.time`). torch is imported late, so that its import can be timed.
+Started as ``python -m ringside.real.elastic.worker JOB ROWS`` by torchrun. Every rank appends a JSON line to
+ROWS when its process has begun, so that it can be killed; rank 0 one for all else that happens, with the
+moment at which it was over (`time.time`). torch is imported late, so that its import can be timed.
 """
 
 import json
@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from real.elastic.job import ElasticJob
-from real.launch.rank import live
-from real.machine import scheduler
+from ringside.real.elastic.job import ElasticJob
+from ringside.real.launch.rank import live
+from ringside.real.machine import scheduler
 
 
 class Diary:
@@ -48,7 +48,7 @@ def _train(job: ElasticJob, diary: Diary) -> None:
     import torch
     import torch.distributed as dist
 
-    from real.launch.loopback import join
+    from ringside.real.launch.loopback import join
 
     torch.set_num_threads(1)
     first = diary if os.environ["RANK"] == "0" else None

@@ -5,7 +5,7 @@ every direction of a cable an htb queue that sends at the link's bandwidth. Prog
 started inside a host use ordinary sockets and meet the queues, the sharing and the
 oversubscription of the topology.
 
-    >>> from topologies import star
+    >>> from ringside.topologies import star
     >>> with emulate(star(4, bandwidth=12.5e6)) as network:  # doctest: +SKIP
     ...     with network.inside(0):
     ...         server = subprocess.Popen(["iperf3", "-s"])
@@ -16,6 +16,6 @@ A link's latency is not emulated: kernels without netem cannot delay an idle lin
 has some 0.1 ms of its own between two Python programs. Measure it, do not assume it.
 """
 
-from real.emulate.network import Host, Network, available, emulate, sweep
+from ringside.real.emulate.network import Host, Network, available, emulate, sweep
 
 __all__ = ["Host", "Network", "available", "emulate", "sweep"]

@@ -15,9 +15,9 @@ from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError  # type: ignore[import-untyped]
 
-from real.emulate import namespaces
-from real.emulate.plan import SUBNET, NetworkPlan, Port, address, hardware_address
-from real.emulate.queues import MTU, SEGMENT, SEND_WINDOW, shape
+from ringside.real.emulate import namespaces
+from ringside.real.emulate.plan import SUBNET, NetworkPlan, Port, address, hardware_address
+from ringside.real.emulate.queues import MTU, SEGMENT, SEND_WINDOW, shape
 
 _SETTINGS = {
     # What bounds the data under way is the sender; a receiver's window that is short instead lets

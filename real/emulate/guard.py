@@ -13,7 +13,7 @@ from contextlib import contextmanager
 _WATCH = """
 import sys
 sys.stdin.read()
-from real.emulate import namespaces
+from ringside.real.emulate import namespaces
 namespaces.remove(namespaces.orphaned())
 """
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from real.emulate.plan import address, plan
-from topologies.extras import install
-from topologies.graph import Node, Topology
+from ringside.real.emulate.plan import address, plan
+from ringside.topologies.extras import install
+from ringside.topologies.graph import Node, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Network:
         Sockets opened and processes started in the block stay there for life, so this is how to run
         a command in a host: ``with network.inside(3): subprocess.Popen(["torchrun", ...])``.
         """
-        from real.emulate import namespaces
+        from ringside.real.emulate import namespaces
 
         return namespaces.inside(self.hosts[rank].namespace)
 
     def enter(self, rank: int) -> None:
         """Move the calling thread into the rank's host for good, as a forked child does first of all."""
-        from real.emulate import namespaces
+        from ringside.real.emulate import namespaces
 
         namespaces.enter(self.hosts[rank].namespace)
 
@@ -61,7 +61,7 @@ def emulate(graph: Topology) -> Iterator[Network]:
     """
     layout = plan(graph)
     sweep()
-    from real.emulate import build, guard, namespaces, stopping
+    from ringside.real.emulate import build, guard, namespaces, stopping
 
     maker = os.getpid()
     if namespaces.ours():
@@ -87,7 +87,7 @@ def sweep() -> list[str]:
     """
     if reason := available():
         raise ValueError(f"no emulated network on this machine: {reason}")
-    from real.emulate import namespaces, stopping
+    from ringside.real.emulate import namespaces, stopping
 
     names = namespaces.orphaned()
     with stopping.deferred():
@@ -101,7 +101,7 @@ def available() -> str | None:
         return f"network namespaces need Linux, this is {sys.platform}"
     if find_spec("pyroute2") is None:
         return f"pyroute2 is not installed; {install('net')}"
-    from real.emulate import build, stopping
+    from ringside.real.emulate import build, stopping
 
     with stopping.deferred():
         return build.missing()

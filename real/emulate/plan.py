@@ -6,8 +6,8 @@ from ipaddress import IPv4Address, IPv4Network
 
 import networkx as nx
 
-from topologies.graph import Node, Topology, TopologyError, check, ranks
-from topologies.units import format_rate
+from ringside.topologies.graph import Node, Topology, TopologyError, check, ranks
+from ringside.topologies.units import format_rate
 
 SUBNET = IPv4Network("10.77.0.0/16")
 """All hosts of one network. No route leads out of it, so it clashes with nothing outside."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from real.launch.follow import (
+from ringside.real.launch.follow import (
     START_S,
     MeasureError,
     RankJob,
@@ -33,7 +33,7 @@ from real.launch.follow import (
 )
 
 if TYPE_CHECKING:
-    from real.emulate import Host
+    from ringside.real.emulate import Host
 
 _FIRST_PORT, _PORTS = 29500, 1000
 
@@ -148,7 +148,7 @@ class Forks:
     def _start(self) -> "subprocess.Popen[str]":
         with Path(self._folder.name, "log").open("w") as log:
             self._zygote = subprocess.Popen(
-                [sys.executable, "-P", "-m", "real.launch.zygote"],
+                [sys.executable, "-P", "-m", "ringside.real.launch.zygote"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,6 +1,6 @@
 """Where ranks that are all on this machine meet: in stores on its loopback address; torch's listen on each.
 
-``python -m real.launch.loopback`` is torchrun with such stores; `join` is how a rank takes part.
+``python -m ringside.real.launch.loopback`` is torchrun with such stores; `join` is how a rank takes part.
 """
 
 import os
@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
-from real.launch.torchrun import LOOPBACK
+from ringside.real.launch.torchrun import LOOPBACK
 
 
 class _Backend(C10dRendezvousBackend):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from real.launch.follow import START_S, MeasureError, RankJob, Row, last_lines
-from real.launch.torchrun import started, watched
-from topologies.extras import install
+from ringside.real.launch.follow import START_S, MeasureError, RankJob, Row, last_lines
+from ringside.real.launch.torchrun import started, watched
+from ringside.topologies.extras import install
 
 
 def check_mpi() -> str:

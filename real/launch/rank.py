@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from real.launch.follow import die_with_parent
+from ringside.real.launch.follow import die_with_parent
 
 
 def live(carry_out: Callable[[Path, Path], None]) -> NoReturn:

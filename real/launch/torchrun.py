@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from real.launch.follow import (
+from ringside.real.launch.follow import (
     LAST_LINES,
     START_S,
     MeasureError,
@@ -84,7 +84,7 @@ def local_agent(ranks: int, *options: str, endpoint: str = f"{LOOPBACK}:0", **mo
     interface = os.environ.get("GLOO_SOCKET_IFNAME") or ("lo" if sys.platform == "linux" else "lo0")
     return Agent(
         [
-            *["-m", "real.launch.loopback", *meeting, "--local-addr", LOOPBACK],
+            *["-m", "ringside.real.launch.loopback", *meeting, "--local-addr", LOOPBACK],
             *["--nproc-per-node", str(ranks), *options],
         ],
         environment={"GLOO_SOCKET_IFNAME": interface, **more.pop("environment", {})},

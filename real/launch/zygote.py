@@ -1,9 +1,9 @@
 """The process that imports torch once and forks every rank from itself, into its emulated host if it has one.
 
-``python -m real.launch.zygote`` reads orders (`real.launch.forks.Order`), one JSON object a line, from its
-standard input. It carries them out one after another and answers each with a line: null if all
-went well, else the first rank to fail and its exit code. It ends with its input, or with the
-process that started it.
+``python -m ringside.real.launch.zygote`` reads orders (`ringside.real.launch.forks.Order`), one JSON object a
+line, from its standard input. It carries them out one after another and answers each with a line: null if all
+went well, else the first rank to fail and its exit code. It ends with its input, or with the process that
+started it.
 """
 
 import json
@@ -14,9 +14,9 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-import real.collective.worker  # noqa: F401 - with all of torch, before anything is forked
-from real.launch.follow import die_with_parent
-from real.launch.forks import Order
+import ringside.real.collective.worker  # noqa: F401 - with all of torch, before anything is forked
+from ringside.real.launch.follow import die_with_parent
+from ringside.real.launch.forks import Order
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def _serve(order: Order) -> dict[str, int] | None:
     """Fork the ranks and wait for them; the first that fails, after the others have been killed."""
     parent = os.getpid()
     if any(order.homes):
-        import_module("real.emulate.namespaces")  # once, not in every rank; it needs pyroute2
+        import_module("ringside.real.emulate.namespaces")  # once, not in every rank; it needs pyroute2
     ranks = {}
     for rank in range(len(order.homes)):
         child = os.fork()
@@ -60,7 +60,7 @@ def _live(order: Order, rank: int, parent: int) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         if order.homes[rank]:
-            from real.emulate import namespaces
+            from ringside.real.emulate import namespaces
 
             namespaces.enter(order.homes[rank])
         os.environ.update(

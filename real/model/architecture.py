@@ -1,8 +1,8 @@
 """Any ``torch.nn.Module`` as an architecture: its tensors, its layers' work, its gradients' order.
 
-A copy of the module runs forward and backward once (`real.model.trace`); the module is left as it was. A
-layer is a submodule that owns parameters, with all that runs from its call to the call of the next one.
-Its work is counted as in `sim.workload.architecture.Block`.
+A copy of the module runs forward and backward once (`ringside.real.model.trace`); the module is left as it
+was. A layer is a submodule that owns parameters, with all that runs from its call to the call of the next
+one. Its work is counted as in `ringside.sim.workload.architecture.Block`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from real.model.trace import NeedsNumbersError, Trace, Work, sparse, trace
-from real.model.user_model import EXAMPLE, batch_of, build, build_light
-from sim.workload.architecture import Architecture, Block
-from sim.workload.workload import Tensor
+from ringside.real.model.trace import NeedsNumbersError, Trace, Work, sparse, trace
+from ringside.real.model.user_model import EXAMPLE, batch_of, build, build_light
+from ringside.sim.workload.architecture import Architecture, Block
+from ringside.sim.workload.workload import Tensor
 
 
 def architecture(module: nn.Module, *inputs: Any) -> Architecture:
@@ -50,7 +50,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
 
 
 def architecture_of(text: str) -> Architecture:
-    """The architecture of `real.model.user_model`'s ``FILE.py:NAME``; it takes memory only where it must."""
+    """The architecture of a user's ``FILE.py:NAME``; it takes memory only where it must."""
     module, inputs = build_light(text)
     if not inputs:
         raise ValueError(

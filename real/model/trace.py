@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
-from real.model.user_model import loss
+from ringside.real.model.user_model import loss
 
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 """Bytes that the parameters of a module may have which must run with memory: a quarter of the machine's."""

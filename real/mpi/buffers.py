@@ -1,10 +1,10 @@
-"""Test data in NumPy whose every result is known exactly; PyTorch's are `real.collective.buffers`."""
+"""Test data in NumPy whose results are known exactly; `ringside.real.collective.buffers` has PyTorch's."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import Collective
-from sim.schedule import Chunks
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Chunks
 
 Array = NDArray[np.generic]
 

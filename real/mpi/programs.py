@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from real.mpi.buffers import Array, Buffers
-from sim.collective import Collective
-from sim.schedule import Schedule
-from sim.steps import Transfer
+from ringside.real.mpi.buffers import Array, Buffers
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule
+from ringside.sim.steps import Transfer
 
 
 class ScheduleProgram:

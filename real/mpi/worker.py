@@ -1,6 +1,6 @@
 """One rank's work under mpirun: carry out a job over MPI, check every result, write down every time.
 
-Started as ``python -m real.mpi.worker JOB ROWS``; rank 0 appends one JSON line a size to ROWS.
+Started as ``python -m ringside.real.mpi.worker JOB ROWS``; rank 0 appends one JSON line a size to ROWS.
 """
 
 import json
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from real.collective.job import Job, row_of
-from real.launch.follow import die_with_parent, show_life
-from real.machine import machine_fingerprint
-from real.mpi.buffers import Buffers
-from real.mpi.programs import LibraryProgram, ScheduleProgram
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.proof import prove
-from sim.schedule import even_chunks
+from ringside.real.collective.job import Job, row_of
+from ringside.real.launch.follow import die_with_parent, show_life
+from ringside.real.machine import machine_fingerprint
+from ringside.real.mpi.buffers import Buffers
+from ringside.real.mpi.programs import LibraryProgram, ScheduleProgram
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.proof import prove
+from ringside.sim.schedule import even_chunks
 
 _AHEAD_S = 0.002
 

@@ -6,7 +6,7 @@ from statistics import median
 
 import torch
 
-from real.clock import stamps
+from ringside.real.clock import stamps
 
 _SIDE = {"cpu": 128, "cuda": 1024}
 """Of the matrices that are multiplied: one product takes some ten microseconds."""

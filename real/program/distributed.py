@@ -1,7 +1,7 @@
 """torch.distributed by numbers of bytes: what a recorded job is written for, really carried out.
 
-It has the names of `sim.program.distributed.Distributed`; each call hands tensors of that many bytes to
-``torch.distributed``. They hold zeros and are used again, by calls at the same time too: what they hold is
+It has the names of `ringside.sim.program.distributed.Distributed`; each call hands tensors of that many bytes
+to ``torch.distributed``. They hold zeros and are used again, by calls at the same time too: what they hold is
 nobody's business.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sim.program import recorder
-from sim.program.mesh import DeviceMesh
+from ringside.sim.program import recorder
+from ringside.sim.program.mesh import DeviceMesh
 
 
 class RealDistributed:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from real.collective.job import check_repeats, check_timeout
+from ringside.real.collective.job import check_repeats, check_timeout
 
 COMPUTE = ("sleep", "matmul")
 """What stands for compute: sleeping, which takes no core, or matrix products, as many as take so long."""
@@ -15,10 +15,10 @@ COMPUTE = ("sleep", "matmul")
 class ProgramJob:
     """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones.
 
-    ``eager`` as in `sim.program.recorder`.
+    ``eager`` as in `ringside.sim.program.recorder`.
     """
 
-    worker: ClassVar[str] = "real.program.worker"
+    worker: ClassVar[str] = "ringside.real.program.worker"
 
     script: str
     backend: str = "gloo"

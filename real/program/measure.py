@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
-from real.collective.emulated import Cluster, spread
-from real.launch.follow import Row
-from real.launch.torchrun import WorldSpec, run
-from real.program.job import ProgramJob
-from sim.trace import name_event, span_event
+from ringside.real.collective.emulated import Cluster, spread
+from ringside.real.launch.follow import Row
+from ringside.real.launch.torchrun import WorldSpec, run
+from ringside.real.program.job import ProgramJob
+from ringside.sim.trace import name_event, span_event
 
 SCHEMA = "ringside.program_run/1"
 
@@ -111,7 +111,7 @@ def measure_program(
 ) -> MeasuredProgram:
     """Run the job on ``ranks`` ranks: under torchrun here, or in the hosts of an emulated network.
 
-    Raise `real.launch.follow.MeasureError` where a rank dies or hangs, after all have been killed.
+    Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs, after all have been killed.
     """
     runs: list[Run] = []
     fingerprint: dict[str, str] = {}

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from real.clock import Stamps
-from real.program.distributed import RealDistributed
+from ringside.real.clock import Stamps
+from ringside.real.program.distributed import RealDistributed
 
 _COLLECTIVES = (
     "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",

@@ -31,7 +31,7 @@ MOST_CPU_S = 4.0
 """CPU time after which a job that has not ended turns in a circle."""
 
 ENDS, HANGS, FAILS = "ends", "hangs", "fails"
-"""Outcomes, by the words of `sim.program.check`."""
+"""Outcomes, by the words of `ringside.sim.program.check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
     It hangs where all have slept for ``patience_s``, which must be longer than any of its computes.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed.device_mesh", "real.program.distributed"])
+    context.set_forkserver_preload(
+        ["torch", "torch.distributed.device_mesh", "ringside.real.program.distributed"]
+    )
     with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
         pipes, processes = [], []
         for rank in range(ranks):
@@ -133,7 +135,7 @@ def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
-    from real.program.distributed import RealDistributed
+    from ringside.real.program.distributed import RealDistributed
 
     log = os.open(folder / str(rank), os.O_CREAT | os.O_WRONLY)
     os.dup2(log, 1)

@@ -1,8 +1,8 @@
 """One rank of a real run of a program: do the script's ``main``, and write down what happened when.
 
-Started as ``python -m real.program.worker JOB ROWS`` with torchrun's environment variables, or forked. For
-each timed iteration rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds from
-the moment at which the first of them began.
+Started as ``python -m ringside.real.program.worker JOB ROWS`` with torchrun's environment variables, or
+forked. For each timed iteration rank 0 appends one JSON line to ROWS, which holds what every rank saw, in
+seconds from the moment at which the first of them began.
 """
 
 import json
@@ -12,17 +12,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from real.clock import StartingGun, stamps
-from real.host import fingerprint, own_device
-from real.launch.follow import show_life
-from real.launch.loopback import join
-from real.launch.rank import live
-from real.machine import run_first
-from real.program.computing import computing
-from real.program.distributed import RealDistributed
-from real.program.job import ProgramJob
-from real.program.timed import Timed
-from sim.program.script import a_process, main_of
+from ringside.real.clock import StartingGun, stamps
+from ringside.real.host import fingerprint, own_device
+from ringside.real.launch.follow import show_life
+from ringside.real.launch.loopback import join
+from ringside.real.launch.rank import live
+from ringside.real.machine import run_first
+from ringside.real.program.computing import computing
+from ringside.real.program.distributed import RealDistributed
+from ringside.real.program.job import ProgramJob
+from ringside.real.program.timed import Timed
+from ringside.sim.program.script import a_process, main_of
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed.tensor.experimental._context_parallel import _attention as rings
 
-from real.training.job import Sleeping
-from real.training.sleeping import Device
-from sim.training.context import BALANCED, UNMASKED
+from ringside.real.training.job import Sleeping
+from ringside.real.training.sleeping import Device
+from ringside.sim.training.context import BALANCED, UNMASKED
 
 Tensors = tuple[torch.Tensor, ...]
 

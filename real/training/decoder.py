@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from real.training.job import Decoder
+from ringside.real.training.job import Decoder
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Causal attention of queries, keys and values: batch x heads x tokens x width."""

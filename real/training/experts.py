@@ -14,8 +14,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
-from real.training.job import Experts, TrainingJob
-from real.training.sleeping import Device, SleepBackward
+from ringside.real.training.job import Experts, TrainingJob
+from ringside.real.training.sleeping import Device, SleepBackward
 
 
 class Dispatched:
@@ -50,7 +50,7 @@ class Dispatched:
 
 
 class ExpertLayer(nn.Module):
-    """One layer of `real.training.job.Experts` on a rank of a group that deals its experts out."""
+    """One layer of `ringside.real.training.job.Experts` on a rank of a group that deals its experts out."""
 
     def __init__(self, model: Experts, group: dist.ProcessGroup, device: Device) -> None:
         super().__init__()

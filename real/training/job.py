@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
-from real.collective.job import check_repeats, check_timeout
-from sim.training.context import ContextParallel
-from sim.training.mesh import DATA, Mesh
-from sim.training.pipeline.placement import Placement, deal_layers
-from sim.training.pipeline.schedules import placement, tables
-from topologies.words import one_of
+from ringside.real.collective.job import check_repeats, check_timeout
+from ringside.sim.training.context import ContextParallel
+from ringside.sim.training.mesh import DATA, Mesh
+from ringside.sim.training.pipeline.placement import Placement, deal_layers
+from ringside.sim.training.pipeline.schedules import placement, tables
+from ringside.topologies.words import one_of
 
 SCHEDULES = {
     "gpipe": "GPipe",
@@ -23,7 +23,7 @@ SCHEDULES = {
     "zbv": "ZBVZeroBubble",
     "dualpipev": "DualPipeV",
 }
-"""Schedules of `sim.training.pipeline.schedules`, and what torch.distributed.pipelining calls them."""
+"""Pipeline schedules, and what torch.distributed.pipelining calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +151,11 @@ class TrainingJob:
     rows, by ``context_method``; FSDP deals out along them too. Otherwise ``micro_batches`` are accumulated,
     their gradients reduced in every backward, or with ``no_sync`` in the last alone. ``reshard`` is FSDP2's
     ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks deal `Experts` out.
-    ``realtime`` as `real.ddp.job.DdpJob`'s.
+    ``realtime`` as `ringside.real.ddp.job.DdpJob`'s.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
-    worker: ClassVar[str] = "real.training.worker"
+    worker: ClassVar[str] = "ringside.real.training.worker"
 
     model: Model = field(default_factory=Sleeping)
     strategy: str = "fsdp"

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from real.collective.emulated import Cluster
-from real.launch.follow import Row
-from real.launch.torchrun import WorldSpec, run
-from real.training.job import TrainingJob
-from real.training.record import RankStep, Said, Step, TrainingRecord
-from sim.training.ddp.record import MeasuredNetwork
+from ringside.real.collective.emulated import Cluster
+from ringside.real.launch.follow import Row
+from ringside.real.launch.torchrun import WorldSpec, run
+from ringside.real.training.job import TrainingJob
+from ringside.real.training.record import RankStep, Said, Step, TrainingRecord
+from ringside.sim.training.ddp.record import MeasuredNetwork
 
 
 def measure_training(
@@ -22,7 +22,7 @@ def measure_training(
     """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.
 
     ``wires`` are that network as it was measured, for the record. ``on_record`` is called with all that there
-    is after each step. Raise `real.launch.follow.MeasureError` where a rank dies or hangs.
+    is after each step. Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
     """
     ranks = job.mesh.ranks
     if cluster and ranks > len(cluster.network.hosts):

@@ -21,12 +21,12 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from real.training.context import Computed, Slept, attention
-from real.training.decoder import DecoderPart, alone
-from real.training.experts import Dispatched
-from real.training.job import SCHEDULES, Decoder, Experts, Sleeping, TrainingJob
-from real.training.sleeping import Device, SharedLayer, SleepingLayer, SleepingPart
-from sim.training.mesh import DATA
+from ringside.real.training.context import Computed, Slept, attention
+from ringside.real.training.decoder import DecoderPart, alone
+from ringside.real.training.experts import Dispatched
+from ringside.real.training.job import SCHEDULES, Decoder, Experts, Sleeping, TrainingJob
+from ringside.real.training.sleeping import Device, SharedLayer, SleepingLayer, SleepingPart
+from ringside.sim.training.mesh import DATA
 
 CPU = torch.device("cpu")
 

@@ -8,19 +8,19 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
-from real.training.job import TrainingJob
-from sim.record import TRAINING_SCHEMA, RecordError, read_steps
-from sim.training.ddp.record import MeasuredNetwork
-from sim.training.mesh import DATA
+from ringside.real.training.job import TrainingJob
+from ringside.sim.record import TRAINING_SCHEMA, RecordError, read_steps
+from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.mesh import DATA
 
 
 class Said(NamedTuple):
     """One collective or message of a rank: what, of how many bytes, and with whom.
 
-    Bytes are those of `sim.collective.Collective`, or a message's; of an all_to_all those that the rank has
-    for others. ``ranks`` are the group's. ``peer`` is the other end of a message, a rank of the job; -1 for a
-    collective. ``begin_s`` is when it was asked for, ``end_s`` when whoever asked had waited for it, or the
-    end of the step where nobody did.
+    Bytes are those of `ringside.sim.collective.Collective`, or a message's; of an all_to_all those that the
+    rank has for others. ``ranks`` are the group's. ``peer`` is the other end of a message, a rank of the job;
+    -1 for a collective. ``begin_s`` is when it was asked for, ``end_s`` when whoever asked had waited for it,
+    or the end of the step where nobody did.
     """
 
     kind: str
@@ -102,7 +102,7 @@ _ADAPTER = TypeAdapter(TrainingRecord)
 
 
 def read(path: Path) -> TrainingRecord:
-    """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
+    """The record in the file; raise `ringside.sim.record.RecordError` with all that is wrong with it."""
     record = read_steps(path, TRAINING_SCHEMA, _ADAPTER, "ringside measure train")
     if not record.steps or any(len(step) != record.job.mesh.ranks for step in record.steps):
         raise RecordError(f"{path}: holds no step of all its ranks; make one with ringside measure train")

@@ -17,7 +17,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from real.training.record import Said
+from ringside.real.training.record import Said
 
 _KINDS = {
     "c10d._allgather_base_": "all_gather",
@@ -35,7 +35,7 @@ _KINDS = {
     "_c10d_functional.all_to_all_single": "all_to_all",
     "_c10d_functional.broadcast": "broadcast",
 }
-"""Operators, and the kinds of `sim.collective` and of messages; any other one is written down by its name."""
+"""Operators, and the kinds of collectives and messages; any other one is written down by its name."""
 
 _GROUP_WORDS = {"process_group", "group_name"}
 """Arguments of what speaks to others."""

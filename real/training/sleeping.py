@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from real.training.job import Sleeping
+from ringside.real.training.job import Sleeping
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -34,7 +34,7 @@ class Device:
 
 
 class SleepingLayer(nn.Module):
-    """One layer of `real.training.job.Sleeping`.
+    """One layer of `ringside.real.training.job.Sleeping`.
 
     It sleeps at the end of what it does, forward and backward, so that all else it does is hidden in that.
     """

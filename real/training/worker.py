@@ -1,8 +1,8 @@
 """One rank of a real training: train the job's steps, and write down who said what to whom, and when.
 
-Started as ``python -m real.training.worker JOB ROWS`` with torchrun's environment variables, or forked. For
-each timed step rank 0 appends one JSON line to ROWS: what every rank saw, in seconds from the moment at which
-the first of them began.
+Started as ``python -m ringside.real.training.worker JOB ROWS`` with torchrun's environment variables, or
+forked. For each timed step rank 0 appends one JSON line to ROWS: what every rank saw, in seconds from the
+moment at which the first of them began.
 """
 
 import json
@@ -13,17 +13,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from real.clock import StartingGun
-from real.host import fingerprint
-from real.launch.follow import show_life
-from real.launch.loopback import join
-from real.launch.rank import live
-from real.machine import run_first
-from real.training.job import TrainingJob
-from real.training.parallel import CPU, trainee
-from real.training.record import RankStep
-from real.training.recorder import Recorder
-from real.training.sleeping import Device
+from ringside.real.clock import StartingGun
+from ringside.real.host import fingerprint
+from ringside.real.launch.follow import show_life
+from ringside.real.launch.loopback import join
+from ringside.real.launch.rank import live
+from ringside.real.machine import run_first
+from ringside.real.training.job import TrainingJob
+from ringside.real.training.parallel import CPU, trainee
+from ringside.real.training.record import RankStep
+from ringside.real.training.recorder import Recorder
+from ringside.real.training.sleeping import Device
 
 
 def main() -> None:

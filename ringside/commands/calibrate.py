@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from sim.engine.effort import forced
-from topologies import parse_settings
-from topologies.disk import check_outputs
-from validation.readers import read_all
+from ringside.sim.engine.effort import forced
+from ringside.topologies import parse_settings
+from ringside.topologies.disk import check_outputs
+from ringside.validation.readers import read_all
 
 
 def command(
@@ -31,8 +31,8 @@ def run(
     files: list[Path], cluster: str, settings: list[str], output: Path, *, pool_sites: bool, as_json: bool
 ) -> None:
     """Fit, write the file, print the report."""
-    from validation.calibrate import calibrate, report
-    from validation.fallback import as_run, fell_back
+    from ringside.validation.calibrate import calibrate, report
+    from ringside.validation.fallback import as_run, fell_back
 
     check_outputs([output], inputs=[*files, cluster])
     reading, values = read_all(files), parse_settings(settings)

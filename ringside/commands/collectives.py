@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from sim.collective import KINDS
-from sim.libraries.coverage import Cell, algorithms_of, coverage
-from sim.libraries.find import LIBRARIES, Options, find_library
-from topologies.placement import EVEN, placement_told
-from topologies.words import one_of
+from ringside.sim.collective import KINDS
+from ringside.sim.libraries.coverage import Cell, algorithms_of, coverage
+from ringside.sim.libraries.find import LIBRARIES, Options, find_library
+from ringside.topologies.placement import EVEN, placement_told
+from ringside.topologies.words import one_of
 
 
 def command(

@@ -11,16 +11,16 @@ import typer
 from ringside import console, options
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
-from sim.calibration import AUTO, find_calibration
-from sim.engine.effort import forced
-from sim.libraries.find import shipped_for
-from sim.record import Record, is_ddp_record, is_training_record
-from topologies import parse_settings
-from topologies.disk import check_outputs
-from validation.compare import Compared, Summary, compare, summaries
-from validation.fallback import as_run, fell_back
-from validation.machines import infer_machine, other_gpus
-from validation.readers import read_all
+from ringside.sim.calibration import AUTO, find_calibration
+from ringside.sim.engine.effort import forced
+from ringside.sim.libraries.find import shipped_for
+from ringside.sim.record import Record, is_ddp_record, is_training_record
+from ringside.topologies import parse_settings
+from ringside.topologies.disk import check_outputs
+from ringside.validation.compare import Compared, Summary, compare, summaries
+from ringside.validation.fallback import as_run, fell_back
+from ringside.validation.machines import infer_machine, other_gpus
+from ringside.validation.readers import read_all
 
 HEADS = (
     ("size", "(B)"),

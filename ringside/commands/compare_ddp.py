@@ -8,9 +8,9 @@ from typing import Any
 
 from ringside import console
 from ringside.report.page import Page, Table, write_page
-from sim.training.ddp.record import read
-from sim.training.step import TrainingStep
-from validation.compare_ddp import ComparedSteps, compare_steps
+from ringside.sim.training.ddp.record import read
+from ringside.sim.training.step import TrainingStep
+from ringside.validation.compare_ddp import ComparedSteps, compare_steps
 
 HEADS = (
     *(("file", ""), ("ranks", ""), ("measured", "(ms)"), ("predicted", "(ms)"), ("error", "(%)")),

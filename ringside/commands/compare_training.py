@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from real.training.record import read
 from ringside import console
 from ringside.commands.compare_ddp import steps_headline
+from ringside.real.training.record import read
 from ringside.report.page import Page, Table, write_page
-from validation.training.compare import ComparedTraining, compare_training
+from ringside.validation.training.compare import ComparedTraining, compare_training
 
 HEADS = (
     *(

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from real.collective.measure import Measurement, measure, warnings
-from real.launch.follow import check_torch
-from real.launch.forks import Forks
-from real.launch.torchrun import WorldSpec
 from ringside import console
 from ringside.commands.compare import compared_page, headline, summary_lines
+from ringside.real.collective.measure import Measurement, measure, warnings
+from ringside.real.launch.follow import check_torch
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
 from ringside.report.page import Page, write_page
-from sim.record import Record, RecordError, write
-from topologies.units import format_size
-from validation.compare import Compared, compare, summaries
+from ringside.sim.record import Record, RecordError, write
+from ringside.topologies.units import format_size
+from ringside.validation.compare import Compared, compare, summaries
 
 ALGORITHMS = ("ring", "tree", "double_binary_tree", "library")
 SIZES = [2**power for power in range(16, 25)]
@@ -106,7 +106,7 @@ def run(output: Path) -> None:
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
     """Each rank count for itself: four ranks on two cores are another machine than two ranks."""
-    from validation.calibrate import calibrate, report
+    from ringside.validation.calibrate import calibrate, report
 
     compared, reports = [], {}
     for ranks in RANKS:

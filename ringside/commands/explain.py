@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import console, options
-from sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
-from sim.engine.effort import forced
-from sim.record import RecordError
-from topologies import parse_settings
-from topologies.catalogue import split
-from topologies.load import in_catalogue
-from topologies.units import format_size
+from ringside.sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
+from ringside.sim.engine.effort import forced
+from ringside.sim.record import RecordError
+from ringside.topologies import parse_settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import in_catalogue
+from ringside.topologies.units import format_size
 
 if TYPE_CHECKING:
-    from validation.explain.verdict import Candidate, Family, Told, Verdict
+    from ringside.validation.explain.verdict import Candidate, Family, Told, Verdict
 
 HEADS = (
     ("fits best where", ""),
@@ -45,12 +45,12 @@ def run(
     files: list[Path], cluster: str | None, settings: list[str], calibration: str, *, as_json: bool
 ) -> None:
     """Read, try every cause, print."""
-    from validation.explain.nccl import NcclFamily
-    from validation.explain.schedules import ScheduleFamily
-    from validation.explain.verdict import judge
-    from validation.fallback import as_run, fell_back
-    from validation.machines import check_one_cluster, infer_machine, other_gpus
-    from validation.readers import read_all
+    from ringside.validation.explain.nccl import NcclFamily
+    from ringside.validation.explain.schedules import ScheduleFamily
+    from ringside.validation.explain.verdict import judge
+    from ringside.validation.fallback import as_run, fell_back
+    from ringside.validation.machines import check_one_cluster, infer_machine, other_gpus
+    from ringside.validation.readers import read_all
 
     reading, values = read_all(files), parse_settings(settings)
     console.left_out(reading.skipped, reading.notes)

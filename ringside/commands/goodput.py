@@ -11,12 +11,12 @@ import typer
 from ringside import console, options
 from ringside.commands.goodput_job import GPUS_PER_NODE, WORK_S, GoodputRequest, job_of
 from ringside.pictures.style import check_format
-from sim.goodput.formulas import best_interval, daly, young
-from sim.goodput.job import DAY_S, LongJob
-from sim.goodput.published import PUBLISHED, TYPICAL, Published, published
-from sim.goodput.study import Goodput, around, check_trials, study
-from topologies.disk import check_outputs
-from topologies.units import format_span, parse_duration
+from ringside.sim.goodput.formulas import best_interval, daly, young
+from ringside.sim.goodput.job import DAY_S, LongJob
+from ringside.sim.goodput.published import PUBLISHED, TYPICAL, Published, published
+from ringside.sim.goodput.study import Goodput, around, check_trials, study
+from ringside.topologies.disk import check_outputs
+from ringside.topologies.units import format_span, parse_duration
 
 CURVE_POINTS = 9
 

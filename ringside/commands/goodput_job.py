@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
-from sim.goodput.published import TYPICAL, Published, published
-from sim.goodput.words import parse_causes
-from topologies.units import parse_duration
+from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
+from ringside.sim.goodput.published import TYPICAL, Published, published
+from ringside.sim.goodput.words import parse_causes
+from ringside.topologies.units import parse_duration
 
 WORK_S = 30 * DAY_S
 _BLANK = LongJob(nodes=1, causes=(), work_s=WORK_S, checkpoints=Checkpoints(write_s=0.0), restart=TYPICAL)

@@ -6,22 +6,22 @@ from typing import Annotated
 
 import typer
 
-from real.collective.emulated import measure_emulated
-from real.collective.measure import BACKENDS, DTYPES, Measurement, check_room, measure, warnings
-from real.ddp import job as ddp_job
-from real.launch.torchrun import WorldSpec
-from real.training.job import MODELS
 from ringside import console, options
 from ringside.commands import measure_options as words
 from ringside.commands import measure_train_options as layout
 from ringside.hooks import caps_of, hook_of
-from sim.collective import KINDS, kind_of
-from sim.record import Record, RecordError, add, read_lines, to_fields, write
-from sim.training.ddp.buckets import Bucketing
-from topologies import Topology, load, parse_settings, ranks
-from topologies.disk import check_outputs, is_stream
-from topologies.units import format_size
-from topologies.words import one_of
+from ringside.real.collective.emulated import measure_emulated
+from ringside.real.collective.measure import BACKENDS, DTYPES, Measurement, check_room, measure, warnings
+from ringside.real.ddp import job as ddp_job
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.real.training.job import MODELS
+from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.record import Record, RecordError, add, read_lines, to_fields, write
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.topologies import Topology, load, parse_settings, ranks
+from ringside.topologies.disk import check_outputs, is_stream
+from ringside.topologies.units import format_size
+from ringside.topologies.words import one_of
 
 Backend = Annotated[
     str,

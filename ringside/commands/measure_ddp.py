@@ -5,21 +5,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from real.collective.emulated import cluster
-from real.collective.measure import check_room
-from real.ddp.job import DdpJob, is_model
-from real.model.user_model import build
 from ringside import console
 from ringside.pictures.style import check_format
-from sim.record import is_ddp_record
-from sim.training.ddp.buckets import check_used
-from sim.training.ddp.record import DdpRecord, workload_of
-from sim.workload.workload import Workload
-from topologies import Topology, load, parse_settings
-from topologies import ranks as ranks_of
-from topologies.disk import check_outputs, held, is_stream, write_file
-from validation.ddp_run import emulated_wires, record
-from validation.emulated.training import sleeping_layers
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.measure import check_room
+from ringside.real.ddp.job import DdpJob, is_model
+from ringside.real.model.user_model import build
+from ringside.sim.record import is_ddp_record
+from ringside.sim.training.ddp.buckets import check_used
+from ringside.sim.training.ddp.record import DdpRecord, workload_of
+from ringside.sim.workload.workload import Workload
+from ringside.topologies import Topology, load, parse_settings
+from ringside.topologies import ranks as ranks_of
+from ringside.topologies.disk import check_outputs, held, is_stream, write_file
+from ringside.validation.ddp_run import emulated_wires, record
+from ringside.validation.emulated.training import sleeping_layers
 
 SLEEPING = "sleeping"
 """The model that is there without a file: 16 equal layers."""

@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from real.collective.measure import check_room
-from real.elastic.job import ElasticJob
-from real.elastic.measure import measure_elastic, seeded_kills
 from ringside import console
 from ringside.pictures.style import check_format
-from sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
-from topologies.disk import add_lines, check_outputs, is_stream, write_file
-from topologies.units import parse_duration, parse_size
-from validation.elastic import ComparedRun, compare_runs
+from ringside.real.collective.measure import check_room
+from ringside.real.elastic.job import ElasticJob
+from ringside.real.elastic.measure import measure_elastic, seeded_kills
+from ringside.sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
+from ringside.topologies.disk import add_lines, check_outputs, is_stream, write_file
+from ringside.topologies.units import parse_duration, parse_size
+from ringside.validation.elastic import ComparedRun, compare_runs
 
 _MOST_KILLS = 100
 

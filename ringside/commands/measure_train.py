@@ -5,21 +5,21 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from real.collective.emulated import cluster
-from real.collective.measure import check_room
-from real.training.job import MODELS, Experts, Model, TrainingJob
-from real.training.measure import measure_training
-from real.training.record import TrainingRecord
 from ringside import console
 from ringside.commands import compare_training
-from sim.record import is_training_record
-from sim.training.pipeline.schedules import find_schedule
-from topologies import Topology, load, parse_settings
-from topologies import ranks as ranks_of
-from topologies.disk import check_outputs, held, is_stream, write_file
-from topologies.units import parse_duration, shown
-from validation.ddp_run import emulated_wires
-from validation.training.compare import compare_training as compared
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.measure import check_room
+from ringside.real.training.job import MODELS, Experts, Model, TrainingJob
+from ringside.real.training.measure import measure_training
+from ringside.real.training.record import TrainingRecord
+from ringside.sim.record import is_training_record
+from ringside.sim.training.pipeline.schedules import find_schedule
+from ringside.topologies import Topology, load, parse_settings
+from ringside.topologies import ranks as ranks_of
+from ringside.topologies.disk import check_outputs, held, is_stream, write_file
+from ringside.topologies.units import parse_duration, shown
+from ringside.validation.ddp_run import emulated_wires
+from ringside.validation.training.compare import compare_training as compared
 
 
 def job_of(

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from real.training.job import DTYPES
 from ringside.options import choices
-from sim.training.context import METHODS
-from sim.training.pipeline.schedules import SCHEDULES
+from ringside.real.training.job import DTYPES
+from ringside.sim.training.context import METHODS
+from ringside.sim.training.pipeline.schedules import SCHEDULES
 
 Strategy = Annotated[
     str | None,

@@ -9,9 +9,9 @@ import typer
 
 from ringside import console, options
 from ringside.pictures.style import check_format
-from topologies.disk import check_outputs
-from topologies.units import format_size
-from validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge_files
+from ringside.topologies.disk import check_outputs
+from ringside.topologies.units import format_size
+from ringside.validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge_files
 
 HEADS = (
     ("collective", ""),

@@ -12,23 +12,23 @@ import typer
 from ringside import console, options
 from ringside.anchor import calibration_of
 from ringside.pictures.style import check_format
-from sim.collective import kind_of
-from sim.engine.effort import forced
-from sim.libraries.find import Options, as_mpi, check_pickable, default_library, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.files.plugin_csv import tuner_csv
-from sim.libraries.nccl.files.plugin_json import tuner_json
-from sim.libraries.nccl.files.rules import own_stretches, picked_stretches
-from sim.libraries.nccl.library import CLOCKS, Nccl
-from sim.libraries.nccl.releases import DEFAULT_VERSION
-from sim.libraries.nccl.tuning.tuner import check_function
-from sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
-from topologies import parse_settings
-from topologies.catalogue import split
-from topologies.disk import check_outputs, write_file
-from topologies.placement import EVEN, placement_told
-from topologies.units import format_size
+from ringside.sim.collective import kind_of
+from ringside.sim.engine.effort import forced
+from ringside.sim.libraries.find import Options, as_mpi, check_pickable, default_library, find_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
+from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
+from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches
+from ringside.sim.libraries.nccl.library import CLOCKS, Nccl
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
+from ringside.topologies import parse_settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.placement import EVEN, placement_told
+from ringside.topologies.units import format_size
 
 STRETCH = (("nodes", ""), ("from", ""), ("to", ""), ("algorithm", ""))
 PROTOCOL = (("protocol", ""),)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from real.program.job import COMPUTE
 from ringside import console, options
 from ringside.commands import program_check, program_source
 from ringside.disturbed import DisturbanceWords
-from sim.engine.effort import forced
+from ringside.real.program.job import COMPUTE
+from ringside.sim.engine.effort import forced
 
 Script = Annotated[
     Path | None,

@@ -8,8 +8,8 @@ import typer
 
 from ringside import console
 from ringside.commands.program_source import Asked, by_default, exported, print_exported
-from sim.formats.program_files import check_export, write
-from sim.program.check import PROVED, Verdict, check
+from ringside.sim.formats.program_files import check_export, write
+from ringside.sim.program.check import PROVED, Verdict, check
 
 
 def run(job: Asked, library: str, *, eager: bool, export: Path | None, as_json: bool) -> None:

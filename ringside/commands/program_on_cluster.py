@@ -9,25 +9,25 @@ from ringside.commands.program_check import told
 from ringside.commands.program_source import Asked, exported, print_exported, schedules_of
 from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
 from ringside.pictures.style import check_format
-from sim.calibration import find_calibration
-from sim.disturbance import Disturbance, Draw
-from sim.disturbance.networks import libraries_under
-from sim.formats.program_files import check_export, write
-from sim.libraries.find import find_library
-from sim.program import Program
-from sim.program.check import PROVED, check
-from sim.program.jobs import Job, placed, play, simulate
-from sim.program.libraries import Libraries
-from sim.program.roles import roles
-from sim.program.simulate import Simulation
-from sim.program.timeline import ProgramTimeline
-from topologies import parse_settings
-from topologies.catalogue import split
-from topologies.disk import check_outputs, write_file
-from topologies.load import counts
-from topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
-from topologies.refitting import parted
-from topologies.units import format_duration
+from ringside.sim.calibration import find_calibration
+from ringside.sim.disturbance import Disturbance, Draw
+from ringside.sim.disturbance.networks import libraries_under
+from ringside.sim.formats.program_files import check_export, write
+from ringside.sim.libraries.find import find_library
+from ringside.sim.program import Program
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.jobs import Job, placed, play, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.roles import roles
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.topologies import parse_settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.load import counts
+from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
+from ringside.topologies.refitting import parted
+from ringside.topologies.units import format_duration
 
 MOST_ROWS = 64
 """Ranks that a table shows; JSON has them all."""

@@ -10,19 +10,19 @@ from typing import Any
 
 import typer
 
-from real.collective.emulated import cluster
-from real.collective.measure import check_gpus, check_room
-from real.program.job import ProgramJob
-from real.program.measure import MeasuredProgram, measure_program
 from ringside import console
 from ringside.commands import program_check
-from sim.program.check import PROVED, check
-from sim.program.operations import Program
-from sim.program.script import program_of
-from sim.program.timeline import ProgramTimeline
-from topologies import load, parse_settings
-from topologies.disk import check_outputs, write_file
-from validation.emulated.programs import measured_graph, predict
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.measure import check_gpus, check_room
+from ringside.real.program.job import ProgramJob
+from ringside.real.program.measure import MeasuredProgram, measure_program
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.operations import Program
+from ringside.sim.program.script import program_of
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.topologies import load, parse_settings
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.validation.emulated.programs import measured_graph, predict
 
 HEADS = (("rank", ""), ("end", "(ms)"), ("fastest", "(ms)"), ("slowest", "(ms)"))
 PREDICTED_HEADS = (("predicted", "(ms)"), ("error", "(%)"))

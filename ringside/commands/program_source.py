@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside import console
-from sim.engine.effort import consider_ranks
-from sim.engine.run import uncollected
-from sim.formats.goal_flatten import ScheduleOf
-from sim.formats.program_files import ProgramFile, holds_program, read
-from sim.libraries import gloo
-from sim.program.libraries import Libraries
-from sim.program.operations import Call, Program
-from sim.program.script import program_of
-from sim.schedule import Schedule
+from ringside.sim.engine.effort import consider_ranks
+from ringside.sim.engine.run import uncollected
+from ringside.sim.formats.goal_flatten import ScheduleOf
+from ringside.sim.formats.program_files import ProgramFile, holds_program, read
+from ringside.sim.libraries import gloo
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Call, Program
+from ringside.sim.program.script import program_of
+from ringside.sim.schedule import Schedule
 
 EVERY = 100
 """Ranks from one sign of life to the next."""

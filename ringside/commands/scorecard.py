@@ -11,13 +11,13 @@ import typer
 from ringside import console, options
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
-from topologies.disk import check_outputs
-from topologies.words import one_of
-from validation.measured.baselines import BASELINES
-from validation.published import published
+from ringside.topologies.disk import check_outputs
+from ringside.topologies.words import one_of
+from ringside.validation.measured.baselines import BASELINES
+from ringside.validation.published import published
 
 if TYPE_CHECKING:  # help must not wait for scipy
-    from validation.measured.scorecard import Judged, Score, SiteScore
+    from ringside.validation.measured.scorecard import Judged, Score, SiteScore
 
 COLLECTIVES, TRAINING = "collectives", "training"
 """What has a scorecard, the latter by a command of its own."""
@@ -66,7 +66,7 @@ def training(
 
 def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
-    from validation.measured.scorecard import judge, questions, scores, site_scores
+    from ringside.validation.measured.scorecard import judge, questions, scores, site_scores
 
     check_format(plot)
     check_outputs([plot], inputs=[])

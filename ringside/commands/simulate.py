@@ -19,20 +19,20 @@ from ringside.commands.simulate_nodes import draw as draw_curves
 from ringside.commands.simulate_request import SimulateRequest, check_outputs
 from ringside.commands.simulate_timeline import draw as draw_timeline
 from ringside.disturbed import DisturbanceWords, Disturbed, drawn
+from ringside.sim.calibration import Calibration
+from ringside.sim.collective import Collective, kind_of
+from ringside.sim.disturbance import Disturbance
+from ringside.sim.engine.effort import forced
+from ringside.sim.formats.schedule_files import write
+from ringside.sim.libraries.find import Options, as_mpi, as_nccl, find_library
+from ringside.sim.libraries.library import Library, Prediction, answer, check_growth
 from ringside.splits import read_splits
-from sim.calibration import Calibration
-from sim.collective import Collective, kind_of
-from sim.disturbance import Disturbance
-from sim.engine.effort import forced
-from sim.formats.schedule_files import write
-from sim.libraries.find import Options, as_mpi, as_nccl, find_library
-from sim.libraries.library import Library, Prediction, answer, check_growth
-from topologies import parse_settings
-from topologies.disk import write_file
-from topologies.placement import EVEN, in_words, placement_told
+from ringside.topologies import parse_settings
+from ringside.topologies.disk import write_file
+from ringside.topologies.placement import EVEN, in_words, placement_told
 
 if TYPE_CHECKING:
-    from sim.libraries.nccl.library import Nccl
+    from ringside.sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -206,7 +206,7 @@ def _disturbed(
     request: SimulateRequest, disturbance: Disturbance, library: Library, prediction: Prediction
 ) -> Disturbed:
     """Draws of the way that was taken, whatever disturbs it."""
-    from sim.disturbance.networks import collective_once
+    from ringside.sim.disturbance.networks import collective_once
 
     collective = prediction.collective
     candidate = library.choose(collective)
@@ -298,7 +298,7 @@ def _show(
 
 def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
     """On what the times rest."""
-    from sim.libraries.nccl.library import LAUNCH_S
+    from ringside.sim.libraries.nccl.library import LAUNCH_S
 
     if library.calibrated and is_measured:
         note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.calibration import Calibration
-from sim.formats.schedule_files import ScheduleFile, holds_schedule, read
-from sim.libraries.find import Options, find_library
-from sim.libraries.given import Given
-from sim.libraries.scheduled import Scheduled
+from ringside.sim.calibration import Calibration
+from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.given import Given
+from ringside.sim.libraries.scheduled import Scheduled
 
 
 def file_of(collective: str, library: str | None) -> ScheduleFile | None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from sim.libraries.library import Library, Prediction
-from sim.libraries.scheduled import Scheduled
-from sim.network.load import Load, counted
-from topologies.units import format_size
+from ringside.sim.libraries.library import Library, Prediction
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.network.load import Load, counted
+from ringside.topologies.units import format_size
 
 HEADS = (
     *(("link", ""), ("bytes", "(B)"), ("busy", "(%)"), ("messages", "")),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringside import console
-from sim.libraries.library import Library, Prediction
+from ringside.sim.libraries.library import Library, Prediction
 
 _TIMES = {"measured": "measured", "model": "closed-form"}
 """How a picture calls the times of an engine that does not simulate."""

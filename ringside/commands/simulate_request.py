@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ringside.disturbed import DisturbanceWords
 from ringside.pictures.style import check_format
+from ringside.sim.formats.schedule_files import check_format as check_format_of
 from ringside.splits import splits_file
-from sim.formats.schedule_files import check_format as check_format_of
-from topologies.catalogue import split
-from topologies.disk import check_outputs as check_files
-from topologies.placement import EVEN
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import check_outputs as check_files
+from ringside.topologies.placement import EVEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isclose
 
-from sim.collective import Collective
-from sim.libraries.find import as_nccl
-from sim.libraries.library import Library, answer
-from sim.libraries.scheduled import Scheduled
-from topologies import Routes, Topology, ranks
-from topologies.graph import Hop
-from topologies.refitting import parted
-from topologies.units import format_rate, parse_rate
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import as_nccl
+from ringside.sim.libraries.library import Library, answer
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.graph import Hop
+from ringside.topologies.refitting import parted
+from ringside.topologies.units import format_rate, parse_rate
 
 CHEAP_S = 2.0
 """What took no longer is asked once more without a setting, to see whether that changes anything."""

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sim.libraries.library import Library, Prediction
-from topologies.units import format_duration, format_size
+from ringside.sim.libraries.library import Library, Prediction
+from ringside.topologies.units import format_duration, format_size
 
 
 def draw(library: Library, cluster: str, prediction: Prediction, path: Path) -> None:

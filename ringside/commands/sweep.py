@@ -11,7 +11,7 @@ import typer
 from ringside import console, options
 from ringside.report.page import Page, Table, check_page, shown_number, write_page
 from ringside.studies.study import read
-from topologies.units import format_duration
+from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
     from ringside.studies.asking import Row

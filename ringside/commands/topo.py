@@ -10,19 +10,19 @@ import typer
 from ringside import console, options
 from ringside.commands.topo_channels import show_channels
 from ringside.pictures.style import check_format
-from sim.collective import Collective
-from sim.engine.effort import consider, forced
-from sim.libraries.find import default_library, find_library
-from sim.libraries.library import Candidate
-from sim.proof import prove
-from sim.schedule import Schedule
-from topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
-from topologies.catalogue import split
-from topologies.described import EXAMPLE
-from topologies.disk import check_outputs, write_file
-from topologies.file import dumps
-from topologies.refitting import FABRICS, keys_of
-from topologies.units import format_duration, format_rate
+from ringside.sim.collective import Collective
+from ringside.sim.engine.effort import consider, forced
+from ringside.sim.libraries.find import default_library, find_library
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule
+from ringside.topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.described import EXAMPLE
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.file import dumps
+from ringside.topologies.refitting import FABRICS, keys_of
+from ringside.topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20
 """Of the all-reduce whose schedule is shown: large enough for NCCL to use all its channels."""

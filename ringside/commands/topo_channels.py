@@ -1,10 +1,10 @@
 """``ringside topo --channels``: NCCL's rings and trees, as its log prints them, and why there are so many."""
 
 from ringside import console
-from sim.libraries.nccl.cluster import communicator_of
-from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
-from topologies import parse_settings
+from ringside.sim.libraries.nccl.cluster import communicator_of
+from ringside.sim.libraries.nccl.communicator import Settings
+from ringside.sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
+from ringside.topologies import parse_settings
 
 
 def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:

@@ -8,14 +8,14 @@ import typer
 from ringside import console, options
 from ringside.commands import trace_content, trace_tables
 from ringside.pictures.style import check_format
-from sim.calibration import find_calibration
-from sim.engine.effort import forced
-from topologies import parse_settings
-from topologies.disk import check_outputs, write_file
-from topologies.placement import EVEN
-from validation.readers.kineto import read_traces
-from validation.traces.analysis import analyse
-from validation.traces.replay import what_if
+from ringside.sim.calibration import find_calibration
+from ringside.sim.engine.effort import forced
+from ringside.topologies import parse_settings
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.placement import EVEN
+from ringside.validation.readers.kineto import read_traces
+from ringside.validation.traces.analysis import analyse
+from ringside.validation.traces.replay import what_if
 
 Files = Annotated[
     list[Path],

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from validation.readers.kineto import Trace, Traced
-from validation.traces.analysis import Analysis, RankRow, Row
-from validation.traces.replay import Replay, WhatIf, predicted
+from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.traces.analysis import Analysis, RankRow, Row
+from ringside.validation.traces.replay import Replay, WhatIf, predicted
 
 
 def content(analysis: Analysis, found: WhatIf | None) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ringside import console
-from topologies.placement import placement_told
-from topologies.units import format_duration
-from validation.readers.kineto import Trace
-from validation.traces.analysis import Analysis, RankRow, Row
-from validation.traces.matching import group_size, world
-from validation.traces.replay import Replay, WhatIf, predicted
+from ringside.topologies.placement import placement_told
+from ringside.topologies.units import format_duration
+from ringside.validation.readers.kineto import Trace
+from ringside.validation.traces.analysis import Analysis, RankRow, Row
+from ringside.validation.traces.matching import group_size, world
+from ringside.validation.traces.replay import Replay, WhatIf, predicted
 
 MOST_ROWS = 64
 """Ranks and what-if rows that a table shows; JSON has them all."""

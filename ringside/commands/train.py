@@ -22,25 +22,25 @@ from ringside.hooks import caps_of, hook_of
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
-from sim.engine.effort import forced
-from sim.libraries.library import Library
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import process_group
-from sim.training.layout import COPIES
-from sim.training.memory import find_optimizer, memory
-from sim.training.pace import ALONE
-from sim.training.room import room_of
-from sim.training.scaling import recommended_cap, share_of
-from topologies import parse_settings
-from topologies.catalogue import split
-from topologies.disk import check_outputs, write_file
-from topologies.placement import EVEN
-from topologies.units import parse_size
-from validation.questions.question import Question, question
-from validation.questions.trained import Trained
-from validation.questions.training import Training
+from ringside.sim.engine.effort import forced
+from ringside.sim.libraries.library import Library
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import process_group
+from ringside.sim.training.layout import COPIES
+from ringside.sim.training.memory import find_optimizer, memory
+from ringside.sim.training.pace import ALONE
+from ringside.sim.training.room import room_of
+from ringside.sim.training.scaling import recommended_cap, share_of
+from ringside.topologies import parse_settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.placement import EVEN
+from ringside.topologies.units import parse_size
+from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.trained import Trained
+from ringside.validation.questions.training import Training
 
 DDP_STEP = {"sweep", "global_batch"}
 """Options that only a step of DistributedDataParallel alone has."""

@@ -6,16 +6,16 @@ from typing import Any
 from ringside import console
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import Nccl
-from sim.training.memory import Memory
-from sim.training.room import FITS, TIGHT, Room
-from sim.training.step import TrainingStep, busy
-from sim.workload.devices import Device
-from topologies.placement import placement_told
-from topologies.units import format_duration
-from validation.questions.trained import counted
-from validation.questions.training import Training, is_timed, reached
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.training.memory import Memory
+from ringside.sim.training.room import FITS, TIGHT, Room
+from ringside.sim.training.step import TrainingStep, busy
+from ringside.sim.workload.devices import Device
+from ringside.topologies.placement import placement_told
+from ringside.topologies.units import format_duration
+from ringside.validation.questions.trained import counted
+from ringside.validation.questions.training import Training, is_timed, reached
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds what it must, of `sim.training.room`."""
+        """Whether a GPU holds what it must, of `ringside.sim.training.room`."""
         return self.room.verdict(self.held.total)
 
     @property

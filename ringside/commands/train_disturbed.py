@@ -1,16 +1,16 @@
 """``ringside train`` with what disturbs a step: how long it takes in most draws, and who waits."""
 
 from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
-from sim.disturbance import Disturbance
-from sim.disturbance.networks import libraries_under, library_under
-from sim.libraries.library import Library
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.simulate import simulate_disturbed
-from sim.training.groups import process_group
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import simulate_parallel_disturbed
-from validation.questions.trained import Trained
+from ringside.sim.disturbance import Disturbance
+from ringside.sim.disturbance.networks import libraries_under, library_under
+from ringside.sim.libraries.library import Library
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.simulate import simulate_disturbed
+from ringside.sim.training.groups import process_group
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import simulate_parallel_disturbed
+from ringside.validation.questions.trained import Trained
 
 
 def disturbed_step(

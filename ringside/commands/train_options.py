@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from ringside.options import choices
-from sim.training.context import METHODS
-from sim.training.layout import STRATEGIES
-from sim.training.memory import OPTIMIZERS
-from sim.training.pipeline.schedules import SCHEDULES
-from sim.training.tensor import STYLES
-from sim.workload.decoder import CHECKPOINTING
-from sim.workload.devices import DEVICES
-from validation.questions.training import ATTENTION
+from ringside.sim.training.context import METHODS
+from ringside.sim.training.layout import STRATEGIES
+from ringside.sim.training.memory import OPTIMIZERS
+from ringside.sim.training.pipeline.schedules import SCHEDULES
+from ringside.sim.training.tensor import STYLES
+from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.sim.workload.devices import DEVICES
+from ringside.validation.questions.training import ATTENTION
 
 Model = Annotated[
     str,

@@ -11,19 +11,19 @@ from ringside.commands.train_answer import computing, fitting, gib, room, unfit
 from ringside.commands.train_disturbed import disturbed_layout
 from ringside.disturbed import QUANTILES, DisturbanceWords, Disturbed
 from ringside.report.page import Page, Table, shown_number
-from sim.training.layout import Layout
-from sim.training.mesh import DIMENSIONS
-from sim.training.parallel.advice import advice
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.parallel.step import ParallelStep, StageTime
-from sim.training.room import FITS, Room, room_of
-from sim.workload.devices import Device
-from topologies.disk import write_file
-from topologies.placement import placement_told
-from topologies.units import format_duration
-from validation.questions.laid_out import LaidOut, notes
-from validation.questions.question import Question
+from ringside.sim.training.layout import Layout
+from ringside.sim.training.mesh import DIMENSIONS
+from ringside.sim.training.parallel.advice import advice
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep, StageTime
+from ringside.sim.training.room import FITS, Room, room_of
+from ringside.sim.workload.devices import Device
+from ringside.topologies.disk import write_file
+from ringside.topologies.placement import placement_told
+from ringside.topologies.units import format_duration
+from ringside.validation.questions.laid_out import LaidOut, notes
+from ringside.validation.questions.question import Question
 
 FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
 """As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing does anew."""
@@ -56,7 +56,7 @@ class ParallelAnswer:
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds what it must, of `sim.training.room`."""
+        """Whether a GPU holds what it must, of `ringside.sim.training.room`."""
         return self.room.verdict(self.step.peak_nbytes)
 
     @property

@@ -14,15 +14,15 @@ from ringside.commands.train_answer import computing, gib
 from ringside.commands.train_parallel import FORMULA
 from ringside.report.page import Page, Table
 from ringside.searched import Layouts, find_layouts
+from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE
+from ringside.sim.training.search import IMPOSSIBLE, Found, Pruned
+from ringside.sim.workload.devices import Device
 from ringside.space import CHOICES
-from sim.training.room import FITS, TIGHT, TOO_LARGE
-from sim.training.search import IMPOSSIBLE, Found, Pruned
-from sim.workload.devices import Device
-from topologies.disk import write_file
-from topologies.placement import placement_told
-from topologies.units import format_duration
-from validation.questions.laid_out import LayoutWords, notes
-from validation.questions.question import Question
+from ringside.topologies.disk import write_file
+from ringside.topologies.placement import placement_told
+from ringside.topologies.units import format_duration
+from ringside.validation.questions.laid_out import LayoutWords, notes
+from ringside.validation.questions.question import Question
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Heads of columns where the word itself is long."""

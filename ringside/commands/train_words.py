@@ -2,8 +2,8 @@
 
 import re
 
-from topologies.catalogue import MAX_LINKS
-from validation.questions.training import find_model, is_timed
+from ringside.topologies.catalogue import MAX_LINKS
+from ringside.validation.questions.training import find_model, is_timed
 
 SWEEPS = ("bucket-cap-mb", "nodes")
 

@@ -9,10 +9,10 @@ from ringside.commands.compare_ddp import HEADS as STEP_HEADS
 from ringside.commands.compare_ddp import cells, row, steps_headline, timelines
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
-from topologies.disk import check_outputs
-from validation.compare_ddp import ComparedSteps
-from validation.emulated.plan import MBIT
-from validation.emulated.training import Check, StepCase, checks, judge, trials
+from ringside.topologies.disk import check_outputs
+from ringside.validation.compare_ddp import ComparedSteps
+from ringside.validation.emulated.plan import MBIT
+from ringside.validation.emulated.training import Check, StepCase, checks, judge, trials
 
 HEADS = (("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("hook", ""), *STEP_HEADS[2:])
 

@@ -7,7 +7,7 @@ from typing import Any
 from ringside import console
 from ringside.commands.validate_ddp import check_line
 from ringside.report.page import Page, Table, check_page, write_page
-from validation.emulated.disturbances import STEPS, ComparedDraws, DisturbedCase, checks, judge, only
+from ringside.validation.emulated.disturbances import STEPS, ComparedDraws, DisturbedCase, checks, judge, only
 
 SHORT_STEPS = 20
 

@@ -8,8 +8,8 @@ from ringside import console
 from ringside.commands.compare_training import HEADS, MOST_SHOWN, cells, row, trainings_page
 from ringside.commands.validate_ddp import check_line
 from ringside.report.page import check_page, write_page
-from validation.emulated.strategies import CASES, SHORT, StrategyCase, checks, judge, only
-from validation.training.compare import ComparedTraining
+from ringside.validation.emulated.strategies import CASES, SHORT, StrategyCase, checks, judge, only
+from ringside.validation.training.compare import ComparedTraining
 
 
 def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) -> None:

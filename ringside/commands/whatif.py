@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
+from ringside.sim.collective import KINDS
+from ringside.topologies import parse_settings
+from ringside.topologies.placement import EVEN, in_words, placement_told
+from ringside.topologies.units import parse_size
 from ringside.whatif import Changed, ask, asked_of, usual_changes
-from sim.collective import KINDS
-from topologies import parse_settings
-from topologies.placement import EVEN, in_words, placement_told
-from topologies.units import parse_size
 
 HEADS = (
     *(("what if", ""), ("time", "(ms)"), ("as is = 1", ""), ("limited by", ""), ("for", "(%)")),

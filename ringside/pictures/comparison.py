@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
 from ringside.pictures.curves import mark_log
 from ringside.pictures.style import STYLE, save
-from topologies.units import format_duration, format_size
-from validation.compare import Compared
+from ringside.topologies.units import format_duration, format_size
+from ringside.validation.compare import Compared
 
 # dark to light, so that colours stay apart in grey; shapes tell them apart without any
 _LOOKS = (("#08306b", "o", "-"), ("#b2182b", "s", "--"), ("#238b45", "^", "-."), ("#e08214", "D", ":"),

@@ -17,8 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ringside.pictures.algorithms import colour_of
 from ringside.pictures.style import STYLE, save
-from sim.collective import Collective
-from topologies.units import format_duration, format_rate, format_size
+from ringside.sim.collective import Collective
+from ringside.topologies.units import format_duration, format_rate, format_size
 
 MOST_CURVES = 6
 """As many curves as one can tell apart."""

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ringside.pictures.style import STYLE, save
-from sim.goodput.simulate import PRODUCTIVE, RECOVERY, RESTORE, SAVE, START, WASTED
-from validation.elastic import ComparedRun
+from ringside.sim.goodput.simulate import PRODUCTIVE, RECOVERY, RESTORE, SAVE, START, WASTED
+from ringside.validation.elastic import ComparedRun
 
 _SHADES = {
     PRODUCTIVE: ("#08306b", ""), SAVE: ("#4292c6", ""), WASTED: ("#b2182b", "///"), RESTORE: ("0.35", ""),

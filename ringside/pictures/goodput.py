@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from ringside.pictures.style import STYLE, save
-from sim.goodput.formulas import expected_goodput, first_order_goodput
-from sim.goodput.job import LongJob
-from sim.goodput.study import Goodput
-from topologies.units import format_span
+from ringside.sim.goodput.formulas import expected_goodput, first_order_goodput
+from ringside.sim.goodput.job import LongJob
+from ringside.sim.goodput.study import Goodput
+from ringside.topologies.units import format_span
 
 _BLUE, _RED = "#08306b", "#b2182b"
 _TICKS_S = (

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from ringside.pictures.style import STYLE, save
-from validation.pairs import Matrix, Verdict
+from ringside.validation.pairs import Matrix, Verdict
 
 _LEAST_FACTOR = 1.5
 """Colours reach at least this far, so that noise looks like noise."""

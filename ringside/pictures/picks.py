@@ -12,8 +12,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from ringside.pictures.algorithms import colour_of
 from ringside.pictures.style import STYLE, save
-from sim.pick import Pick
-from topologies.units import format_size
+from ringside.sim.pick import Pick
+from ringside.topologies.units import format_size
 
 _WIDTH, _HEIGHT = 0.4, 0.46
 """Inches: a cell's."""

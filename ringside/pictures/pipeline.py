@@ -11,10 +11,10 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailing
 from ringside.pictures.style import STYLE, save
-from sim.program.timeline import NO_COMMUNICATION, Span, union
-from sim.training.parallel.step import ParallelStep
-from sim.training.rank import STREAM
-from topologies.units import format_duration
+from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.rank import STREAM
+from ringside.topologies.units import format_duration
 
 MOST_STAGES = 32
 """As many rows as one can tell apart."""

@@ -10,9 +10,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.style import STYLE, save
-from sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
-from sim.training.rank import STREAM
-from topologies.units import format_duration
+from ringside.sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
+from ringside.sim.training.rank import STREAM
+from ringside.topologies.units import format_duration
 
 MOST_RANKS = 32
 """As many rows as one can tell apart."""

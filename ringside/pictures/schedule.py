@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ringside.pictures.style import STYLE, save
-from sim.schedule import Links
+from ringside.sim.schedule import Links
 
 
 def draw_schedule(links: Links, title: str, path: Path) -> None:

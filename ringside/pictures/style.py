@@ -4,7 +4,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topologies.disk import write_file
+from ringside.topologies.disk import write_file
 
 if TYPE_CHECKING:  # whoever checks a name need not wait for matplotlib
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 from ringside.pictures.style import STYLE, save
 from ringside.studies.study import Study, number, ordered_by_size
 from ringside.studies.summary import Effect, Summary
-from topologies.units import format_duration
+from ringside.topologies.units import format_duration
 
 _MOST_CURVES = 5
 _MOST_CELLS = 40

@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import occupied
 from ringside.pictures.style import STYLE, save
-from sim.engine.timeline import Timeline, TransferSpan
-from sim.program.timeline import union
-from topologies.units import format_duration
+from ringside.sim.engine.timeline import Timeline, TransferSpan
+from ringside.sim.program.timeline import union
+from ringside.topologies.units import format_duration
 
 MOST_RANKS = 16
 MOST_LINKS = 24

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ringside.pictures.style import STYLE, save
-from topologies import Topology
-from topologies.units import format_duration, format_rate
+from ringside.topologies import Topology
+from ringside.topologies.units import format_duration, format_rate
 
 _NODE_LOOKS = {"gpu": ("#c6dbef", "o"), "nvswitch": ("#fdd0a2", "s"), "switch": ("#d9d9d9", "s"),
                "nic": ("#c7e9c0", "d"), "pcie": ("#dadaeb", "h"), "cpu": ("#fcbba1", "h")}  # fmt: skip

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
-from topologies.units import format_duration
-from validation.traces.replay import WhatIf
+from ringside.topologies.units import format_duration
+from ringside.validation.traces.replay import WhatIf
 
 
 def draw_trace(found: WhatIf, path: Path) -> None:

@@ -14,8 +14,8 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, prevailing
 from ringside.pictures.style import STYLE, save
-from sim.training.step import Pace, Reduction, TrainingStep
-from topologies.units import format_duration
+from ringside.sim.training.step import Pace, Reduction, TrainingStep
+from ringside.topologies.units import format_duration
 
 # dark to light, so that they stay apart in grey
 _COLOURS = {"backward": "#08306b", "forward": "#4292c6", "copy": "#e08214", "optimizer": "#238b45",

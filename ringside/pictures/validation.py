@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from ringside.pictures.style import STYLE, save
-from topologies.units import format_duration, format_size
-from validation.emulated.collectives import MeasuredCase, verdicts
-from validation.emulated.plan import MBIT
+from ringside.topologies.units import format_duration, format_size
+from ringside.validation.emulated.collectives import MeasuredCase, verdicts
+from ringside.validation.emulated.plan import MBIT
 
 _LOOKS = (("#08306b", "o"), ("#b2182b", "s"), ("#238b45", "^"), ("#e08214", "D"), ("#6a51a3", "v"),
           ("#737373", "P"), ("#4292c6", "X"), ("#000000", "*"))  # fmt: skip

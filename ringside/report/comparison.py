@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from ringside.report.charts import COLOURS, MARKS, SHARE, chart, log_axis, seconds, sizes_axis, words
-from topologies.units import format_rate, format_size
-from validation.compare import Compared
+from ringside.topologies.units import format_rate, format_size
+from ringside.validation.compare import Compared
 
 MOST_FIGURES = 8
 """Shapes of a cluster that are drawn; the table has all."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from topologies.disk import check_outputs, is_stream, write_file
-from topologies.units import parse_duration, parse_rate, parse_size
+from ringside.topologies.disk import check_outputs, is_stream, write_file
+from ringside.topologies.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:  # whoever checks a name need not wait for plotly
     from plotly.graph_objects import Figure

@@ -6,9 +6,9 @@ from html import escape
 import plotly.graph_objects as go
 
 from ringside.report.charts import COLOURS, MARKS, SHARE, chart, label, log_axis, seconds, words
-from topologies.units import format_size
-from validation.emulated.collectives import MeasuredCase, verdicts
-from validation.emulated.plan import MBIT
+from ringside.topologies.units import format_size
+from ringside.validation.emulated.collectives import MeasuredCase, verdicts
+from ringside.validation.emulated.plan import MBIT
 
 
 def validation_figures(cells: Sequence[MeasuredCase]) -> dict[str, go.Figure]:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from ringside.studies.asking import Row
 from ringside.studies.inputs import OURS, Inputs
 from ringside.studies.study import CLOCK, OWN, Study, StudyError
-from topologies.disk import note_written, write_file
+from ringside.topologies.disk import note_written, write_file
 
 MANIFEST = "study.json"
 

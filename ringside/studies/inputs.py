@@ -23,8 +23,6 @@ from sysconfig import get_path
 from types import ModuleType
 from typing import Any
 
-from ringside.errors import ROOMS
-
 Inputs = dict[str, str]
 """Names of files, and the digests of what was in them."""
 
@@ -34,7 +32,7 @@ CHANGING = ""
 OURS = "ringside:"
 """What the name of a file of Ringside's own begins with."""
 
-_HOME = str(Path(__file__).parents[2])
+_HOME = str(Path(__file__).parents[1])
 
 _PACKAGES = {"site-packages", "dist-packages"}
 
@@ -132,7 +130,7 @@ def _name(path: str) -> str | None:
             path = source_from_cache(path)
         except ValueError:  # what was compiled otherwise
             return None
-    if path.startswith(f"{_HOME}/") and path[len(_HOME) + 1 :].partition("/")[0] in ROOMS:
+    if path.startswith(f"{_HOME}/"):
         return OURS + path[len(_HOME) + 1 :]
     if path.startswith(_OF_THE_SYSTEM) or not _PACKAGES.isdisjoint(path.split("/")):
         return None

@@ -31,9 +31,9 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from topologies import strict_yaml
-from topologies.disk import regular
-from topologies.units import shown
+from ringside.topologies import strict_yaml
+from ringside.topologies.disk import regular
+from ringside.topologies.units import shown
 
 ANSWERS = {
     "simulate": "time_s",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from sim.algorithms import (
+from ringside.sim.algorithms import (
     binomial,
     bruck,
     direct,
@@ -27,10 +27,10 @@ from sim.algorithms import (
     scatter_all_gather_ring,
     tree,
 )
-from sim.collective import Collective
-from sim.proof import prove
-from sim.schedule import Schedule
-from topologies.words import one_of
+from ringside.sim.collective import Collective
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule
+from ringside.topologies.words import one_of
 
 Build = Callable[[Collective], Schedule]
 

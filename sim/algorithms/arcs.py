@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sim.steps import Step, step
+from ringside.sim.steps import Step, step
 
 
 def arcs(src: ArrayLike, dst: ArrayLike, first: ArrayLike, span: ArrayLike, parts: int) -> Step:

@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from sim.algorithms.arcs import arcs
-from sim.algorithms.knomial import hops, tree
-from sim.collective import Collective
-from sim.schedule import Ints, Schedule, Step, even_chunks
+from ringside.sim.algorithms.arcs import arcs
+from ringside.sim.algorithms.knomial import hops, tree
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Ints, Schedule, Step, even_chunks
 
 
 def gather(collective: Collective) -> Schedule:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.algorithms.arcs import arcs
-from sim.algorithms.turns import Turns
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms.arcs import arcs
+from ringside.sim.algorithms.turns import Turns
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 MOST = 1 << 18
 """Parts of one step; more of a round go in further steps."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def _to_owners(ranks: int) -> Iterator[Step]:

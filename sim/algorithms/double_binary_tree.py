@@ -6,10 +6,10 @@ Speck and Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 
 import numpy as np
 
-from sim.algorithms.pipeline import chunk_size
-from sim.algorithms.tree import parents, streams
-from sim.collective import Collective
-from sim.schedule import Chunks, Ints, Schedule, sized_chunks
+from ringside.sim.algorithms.pipeline import chunk_size
+from ringside.sim.algorithms.tree import parents, streams
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Chunks, Ints, Schedule, sized_chunks
 
 
 def trees(ranks: int) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.steps import Ints
+from ringside.sim.steps import Ints
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.collective import Collective
-from sim.steps import Ints
+from ringside.sim.collective import Collective
+from ringside.sim.steps import Ints
 
 Grid = tuple[int, int]
 """Rows and columns; rank r is in row ``r // columns``."""

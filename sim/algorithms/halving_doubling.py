@@ -7,9 +7,9 @@ no power of two, the surplus ranks first hand all their data to a neighbour and 
 
 from collections.abc import Iterator
 
-from sim.algorithms.fold import Fold
-from sim.collective import Collective
-from sim.schedule import Ints, Schedule, Step, even_chunks, step
+from ringside.sim.algorithms.fold import Fold
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def halved(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:

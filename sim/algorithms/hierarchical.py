@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.algorithms import direct, halving_doubling
-from sim.algorithms.fold import Fold
-from sim.algorithms.grid import Grid, grid_of, ranks_of
-from sim.collective import Collective
-from sim.schedule import Ints, Schedule, Step, even_chunks, step
+from ringside.sim.algorithms import direct, halving_doubling
+from ringside.sim.algorithms.fold import Fold
+from ringside.sim.algorithms.grid import Grid, grid_of, ranks_of
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective, grid: Grid | None = None) -> Schedule:

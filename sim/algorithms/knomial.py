@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.collective import Collective
-from sim.schedule import Ints, Schedule, Step, even_chunks, step
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 RADIX = 4
 

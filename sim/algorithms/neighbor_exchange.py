@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.algorithms import ring
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms import ring
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_gather(collective: Collective) -> Schedule:

@@ -6,10 +6,10 @@ Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). `direct` 
 
 from dataclasses import replace
 
-from sim.algorithms import direct
-from sim.algorithms.turns import Turns
-from sim.collective import Collective
-from sim.schedule import Schedule
+from ringside.sim.algorithms import direct
+from ringside.sim.algorithms.turns import Turns
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule
 
 
 def all_to_all(collective: Collective) -> Schedule:

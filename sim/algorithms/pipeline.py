@@ -2,8 +2,8 @@
 
 from math import isqrt
 
-from sim.collective import Collective
-from sim.schedule import Chunks, sized_chunks
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Chunks, sized_chunks
 
 GRAIN = 4096
 """Bytes. Stands for alpha/beta over the depth of a tree, which a schedule must not know."""

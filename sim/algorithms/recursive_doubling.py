@@ -7,9 +7,9 @@ Comput. Appl. 19, 2005). Surplus ranks hand their data to a neighbour first and 
 
 from collections.abc import Iterator
 
-from sim.algorithms.fold import Fold
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms.fold import Fold
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective) -> Schedule:

@@ -7,10 +7,10 @@ J. Parallel Distrib. Comput. 69, 2009). Broadcast and reduce are pipelines along
 
 import numpy as np
 
-from sim.algorithms.pipeline import pipeline_chunks
-from sim.collective import Collective
-from sim.schedule import Schedule, even_chunks
-from sim.streams import Streams
+from ringside.sim.algorithms.pipeline import pipeline_chunks
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, even_chunks
+from ringside.sim.streams import Streams
 
 
 def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:

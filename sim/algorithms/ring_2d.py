@@ -7,10 +7,10 @@ al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv 
 
 from collections.abc import Iterator
 
-from sim.algorithms import ring
-from sim.algorithms.grid import Grid, grid_of, ranks_of
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms import ring
+from ringside.sim.algorithms.grid import Grid, grid_of, ranks_of
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective, grid: Grid | None = None) -> Schedule:

@@ -8,10 +8,10 @@ wait between the two: its last message of the all-gather may go before the scatt
 
 from collections.abc import Iterator
 
-from sim.algorithms.binomial import handed_down
-from sim.algorithms.fold import Fold
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms.binomial import handed_down
+from ringside.sim.algorithms.fold import Fold
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.algorithms.pipeline import pipeline_chunks
-from sim.collective import Collective
-from sim.schedule import Chunks, Ints, Schedule, Step
-from sim.streams import Streams
+from ringside.sim.algorithms.pipeline import pipeline_chunks
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Chunks, Ints, Schedule, Step
+from ringside.sim.streams import Streams
 
 
 def parents(ranks: int) -> Ints:

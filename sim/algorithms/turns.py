@@ -8,7 +8,7 @@ Pair = tuple[int, int]
 
 
 class Turns(Mapping[Pair, Pair]):
-    """Which pair of ranks each pair waits for, as `sim.plan.Plan.after` has it, made as it is asked for.
+    """Which pair of ranks each pair waits for, as in `ringside.sim.plan.Plan.after`, made when asked for.
 
     In a turn of distance d rank r sends to rank r + d; ``distances`` are those of the turns, one by one.
     """

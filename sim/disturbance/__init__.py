@@ -5,9 +5,9 @@ seconds of a program's compute, the figures of a topology's links, the moment at
 `study` of many draws says how long it then takes, in quantiles, and who waits for whom.
 """
 
-from sim.disturbance.disturbance import Disturbance, Draw, SlowLink
-from sim.disturbance.jitter import Empirical, Jitter, Lognormal, OsNoise
-from sim.disturbance.study import MAX_DRAWS, Drawn, Outcome, study
+from ringside.sim.disturbance.disturbance import Disturbance, Draw, SlowLink
+from ringside.sim.disturbance.jitter import Empirical, Jitter, Lognormal, OsNoise
+from ringside.sim.disturbance.study import MAX_DRAWS, Drawn, Outcome, study
 
 __all__ = [
     "MAX_DRAWS",

@@ -7,11 +7,11 @@ from itertools import chain
 
 import numpy as np
 
-from sim.disturbance.jitter import Jitter, OsNoise
-from sim.program.operations import Compute, Operation, Program
-from topologies import Topology, ranks
-from topologies.graph import Hop, name_of
-from topologies.units import MAX_DURATION
+from ringside.sim.disturbance.jitter import Jitter, OsNoise
+from ringside.sim.program.operations import Compute, Operation, Program
+from ringside.topologies import Topology, ranks
+from ringside.topologies.graph import Hop, name_of
+from ringside.topologies.units import MAX_DURATION
 
 MAX_FACTOR = 1_000_000
 """What is slower by more hangs."""

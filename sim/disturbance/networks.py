@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from sim.calibration import Calibration
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.disturbance.disturbance import Disturbance, Draw
-from sim.disturbance.study import Outcome
-from sim.disturbance.waiting import waits
-from sim.libraries.library import Candidate, Library
-from sim.libraries.scheduled import Scheduled
-from sim.network.find import make_network
-from sim.program import Call, Group, Operation, Program
-from sim.program.libraries import Libraries
-from sim.program.simulate import Simulation
-from sim.program.transfers import Transfers
+from ringside.sim.calibration import Calibration
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.disturbance.disturbance import Disturbance, Draw
+from ringside.sim.disturbance.study import Outcome
+from ringside.sim.disturbance.waiting import waits
+from ringside.sim.libraries.library import Candidate, Library
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.network.find import make_network
+from ringside.sim.program import Call, Group, Operation, Program
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.transfers import Transfers
 
 PLAYED = ("ideal", "gloo", "file")
 """Libraries whose times are those of a schedule played on links."""

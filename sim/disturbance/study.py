@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.disturbance.disturbance import Disturbance, Draw
+from ringside.sim.disturbance.disturbance import Disturbance, Draw
 
 MAX_DRAWS = 100_000
 

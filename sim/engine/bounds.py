@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import KINDS
-from sim.engine.ends import route
-from sim.parameters import Parameters
-from sim.schedule import Schedule, Step
-from sim.streams import Streams
-from topologies import Routes, Topology
-from topologies.graph import Hop
+from ringside.sim.collective import KINDS
+from ringside.sim.engine.ends import route
+from ringside.sim.parameters import Parameters
+from ringside.sim.schedule import Schedule, Step
+from ringside.sim.streams import Streams
+from ringside.topologies import Routes, Topology
+from ringside.topologies.graph import Hop
 
 Ways = Callable[[int, int, int], tuple[Hop, ...]]
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from sim.schedule import Schedule
-from sim.streams import Streams
-from topologies import Topology
-from topologies.units import format_size
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
+from ringside.topologies import Topology
+from ringside.topologies.units import format_size
 
 MAX_TRANSFERS = 20_000_000
 """As many transfers one simulation may have, some quarter of an hour's work, unless it is forced."""

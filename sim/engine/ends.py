@@ -1,14 +1,14 @@
 """Which links lie between a plan's ends: its ranks, and the switches that it has beside them."""
 
-from sim.plan import Plan
-from topologies import Routes
-from topologies.graph import Hop
+from ringside.sim.plan import Plan
+from ringside.topologies import Routes
+from ringside.topologies.graph import Hop
 
 
 def route(plan: Plan, routes: Routes, src: int, dst: int, channel: int) -> tuple[Hop, ...]:
     """The links from end to end, on one channel, in the order in which a message crosses them.
 
-    Raise `topologies.graph.TopologyError` where the topology has no such switch.
+    Raise `ringside.topologies.graph.TopologyError` where the topology has no such switch.
     """
     routes = routes.on(channel)
     if src >= plan.ranks:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import simpy
 
-from sim.clock import LONG_S, TICKS, Clock, seconds, ticks
-from sim.engine import effort
-from sim.engine.ends import route
-from sim.engine.gates import Gate, Incoming
-from sim.engine.run import Run, check_ranks, uncollected
-from sim.engine.timeline import LinkSpan, Timeline, TransferSpan
-from sim.network.find import make_network
-from sim.network.message import PIECES, Message, Network
-from sim.schedule import Schedule, ScheduleError, Step
-from topologies import Routes, Topology
+from ringside.sim.clock import LONG_S, TICKS, Clock, seconds, ticks
+from ringside.sim.engine import effort
+from ringside.sim.engine.ends import route
+from ringside.sim.engine.gates import Gate, Incoming
+from ringside.sim.engine.run import Run, check_ranks, uncollected
+from ringside.sim.engine.timeline import LinkSpan, Timeline, TransferSpan
+from ringside.sim.network.find import make_network
+from ringside.sim.network.message import PIECES, Message, Network
+from ringside.sim.schedule import Schedule, ScheduleError, Step
+from ringside.topologies import Routes, Topology
 
 _LONG = ticks(LONG_S)
 
@@ -79,13 +79,13 @@ class _Transfer(Message):
 class Execution:
     """One collective in progress on a network; ``done`` happens when its last transfer is complete.
 
-    Its moments are ticks (see `sim.clock`), ``end`` too. Its messages' origin is its start; after `LONG_S`
-    that is moved to where nothing is under way.
-    ``gamma`` is what a rank takes to add one received byte to its own, in seconds; a rank adds one
-    chunk at a time. ``traced`` keeps every transfer for `timeline`. ``routes`` say where the schedule's
-    ranks are, and ``hosts`` which of the network's ranks they are, its first ones by default; ``job`` is the
-    number of the job that it belongs to. Where ``left`` is given ranks come one by one, by `may_send` and
-    `may_receive`, and it is told of each rank, and when, that has sent and received all.
+    Its moments are ticks (see `ringside.sim.clock`), ``end`` too. Its messages' origin is its start; after
+    `LONG_S` that is moved to where nothing is under way. ``gamma`` is what a rank takes to add one received
+    byte to its own, in seconds; a rank adds one chunk at a time. ``traced`` keeps every transfer for
+    `timeline`. ``routes`` say where the schedule's ranks are, and ``hosts`` which of the network's ranks they
+    are, its first ones by default; ``job`` is the number of the job that it belongs to. Where ``left`` is
+    given ranks come one by one, by `may_send` and `may_receive`, and it is told of each rank, and when, that
+    has sent and received all.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
-"""The fast engine: what `sim.engine.events` does, in its order, on arrays and without SimPy.
+"""The fast engine: what `ringside.sim.engine.events` does, in its order, on arrays and without SimPy.
 
-Where no two transfers compete, as in a ring, time is a recurrence (`sim.engine.maxplus`). Pipelines on a star
-of equal links go rank by rank, in rounds (`sim.engine.rounds`). Everything else goes through an event loop on
-arrays (`sim.engine.compiled`). Numba compiles both once. What connections send is streamed: by rule where the
-schedule has one (`sim.streams.Streams`), else step by step as they run dry.
+Where no two transfers compete, as in a ring, time is a recurrence (`ringside.sim.engine.maxplus`). Pipelines
+on a star of equal links go rank by rank, in rounds (`ringside.sim.engine.rounds`). Everything else goes
+through an event loop on arrays (`ringside.sim.engine.compiled`). Numba compiles both once. What connections
+send is streamed: by rule where the schedule has one (`ringside.sim.streams.Streams`), else step by step as
+they run dry.
 """
 
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from sim import jit
-from sim.engine import effort, events, maxplus, rounds
-from sim.engine.run import Run, check_ranks, uncollected
-from sim.engine.wiring import Ints, Wiring, wire
-from sim.schedule import Schedule, ScheduleError, Step
-from sim.streams import Streams
-from topologies import Routes, Topology
-from topologies.extras import install
+from ringside.sim import jit
+from ringside.sim.engine import effort, events, maxplus, rounds
+from ringside.sim.engine.run import Run, check_ranks, uncollected
+from ringside.sim.engine.wiring import Ints, Wiring, wire
+from ringside.sim.schedule import Schedule, ScheduleError, Step
+from ringside.sim.streams import Streams
+from ringside.topologies import Routes, Topology
+from ringside.topologies.extras import install
 
 _RATES = 8
 """Moments at which the rate of a message, or what is left of a link, may change, at first."""
@@ -28,7 +29,7 @@ _STEPS = 1 << 17
 
 
 def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
-    """Play one schedule alone on a topology, as `sim.engine.events.simulate` does.
+    """Play one schedule alone on a topology, as `ringside.sim.engine.events.simulate` does.
 
     The answer names the engine: without Numba only rings are played here; everything else is SimPy's then.
     """
@@ -58,8 +59,8 @@ def is_compiled(schedule: Schedule) -> bool:
     """Whether what may play a schedule is ready to begin, compiled on this machine before."""
     if not jit.available():
         return False
-    from sim.engine.compiled import loop
-    from sim.engine.compiled import rounds as by_rounds
+    from ringside.sim.engine.compiled import loop
+    from ringside.sim.engine.compiled import rounds as by_rounds
 
     in_rounds = isinstance(schedule.steps, Streams)
     return jit.is_kept(loop.play) and (not in_rounds or jit.is_kept(by_rounds.play))
@@ -67,8 +68,8 @@ def is_compiled(schedule: Schedule) -> bool:
 
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
     """By the compiled loop; where it turns out to need more room it begins again."""
-    from sim.engine.compiled import loop, world
-    from sim.engine.compiled.make import World
+    from ringside.sim.engine.compiled import loop, world
+    from ringside.sim.engine.compiled.make import World
 
     if not jit.is_kept(loop.play):
         effort.say("compiling the event loop, once on this machine; some 20 seconds")
@@ -93,7 +94,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
 
 def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:
     """Some steps at a time: rows (connection, chunk, span, whether to add), and where each step begins."""
-    from sim.engine.compiled.world import MOVE
+    from ringside.sim.engine.compiled.world import MOVE
 
     ends, channels = schedule.ends, int(wiring.channel.max()) + 1
     keys = (wiring.src * ends + wiring.dst) * channels + wiring.channel

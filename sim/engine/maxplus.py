@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim import jit
-from sim.engine import effort
-from sim.engine.run import Run
-from sim.engine.wiring import Floats, Wiring
-from sim.schedule import Schedule
-from sim.streams import Streams
+from ringside.sim import jit
+from ringside.sim.engine import effort
+from ringside.sim.engine.run import Run
+from ringside.sim.engine.wiring import Floats, Wiring
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
 
 EVERY = 1 << 26
 """Transfers from one sign of life to the next."""
@@ -155,7 +155,7 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
     every = max(EVERY // size, 1)
     compiled = jit.available() and ring.count * (size + SMALL) > MANY
     if compiled:
-        from sim.engine.compiled.ring import turn
+        from ringside.sim.engine.compiled.ring import turn
 
         if not jit.is_kept(turn):
             effort.say("compiling the ring's recurrence, once on this machine; some ten seconds")

@@ -7,9 +7,9 @@ forms; docs/model.md derives them.
 from collections.abc import Callable
 from math import log2
 
-from sim.collective import Collective
-from sim.parameters import Parameters
-from topologies import Topology
+from ringside.sim.collective import Collective
+from ringside.sim.parameters import Parameters
+from ringside.topologies import Topology
 
 Seconds = float
 _Form = Callable[[int, float, Parameters], Seconds]

@@ -6,7 +6,8 @@ arrives depends on which heads came to the link before it. So ranks know of each
 at t comes to the other's link a latency L after t, and arrives, or gives a credit back, a chunk's time T and
 L later still. If therefore all is known that leaves before t, so is what comes before t + L, and so is what
 arrives before t + 2L + T. From t to there is a round. In it the order of the ranks does not matter, and each
-does what it does in `sim.engine.compiled.loop`, in the same order: the same operations on the same numbers.
+does what it does in `ringside.sim.engine.compiled.loop`, in the same order: the same operations on the same
+numbers.
 
 T is the least chunk's time only from when such a one may be sent; before, it is that of most.
 """
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim import jit
-from sim.engine import effort
-from sim.engine.run import Run
-from sim.engine.wiring import Floats, Ints, Wiring, needs
-from sim.schedule import Schedule
-from sim.streams import Streams
+from ringside.sim import jit
+from ringside.sim.engine import effort
+from ringside.sim.engine.run import Run
+from ringside.sim.engine.wiring import Floats, Ints, Wiring, needs
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
 
 _MOST_CONNECTIONS = 64
 """Of a rank, in or out: all are looked at as one of them moves."""
@@ -71,7 +72,7 @@ class Star(NamedTuple):
     """By place in ``ins``."""
     whom: Ints
     shift: Ints
-    """The needs, by connection: see `sim.streams.Needs`."""
+    """The needs, by connection: see `ringside.sim.streams.Needs`."""
     outward: Floats
     inward: Floats
     """When a rank's link to the switch is free, and that from it."""
@@ -92,7 +93,7 @@ def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
     streams, size = schedule.steps, len(wiring.count)
     if not isinstance(streams, Streams) or schedule.after or gamma or not _is_star(wiring):
         return None
-    from sim.engine.compiled.memory import lines
+    from ringside.sim.engine.compiled.memory import lines
 
     order = np.argsort(wiring.place)
     src, dst, column = wiring.src[order], wiring.dst[order], wiring.column[order]
@@ -162,7 +163,7 @@ def _before_shorter(streams: Streams, seconds: Floats, usual: float) -> Ints:
 
 def simulate(star: Star, transfers: int) -> Run:
     """The time of so many transfers, and of how many that came about."""
-    from sim.engine.compiled.rounds import play
+    from ringside.sim.engine.compiled.rounds import play
 
     if not jit.is_kept(play):
         effort.say("compiling the rounds of pipelines, once on this machine; some ten seconds")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sim.engine.timeline import Timeline
-from sim.schedule import Schedule
-from topologies import Topology, ranks
-from topologies.graph import name_of
+from ringside.sim.engine.timeline import Timeline
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology, ranks
+from ringside.topologies.graph import name_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sim.trace import name_event, span_event
+from ringside.sim.trace import name_event, span_event
 
 
 class TransferSpan(NamedTuple):

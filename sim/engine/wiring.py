@@ -6,14 +6,14 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.clock import SIMULTANEOUS
-from sim.engine.ends import route
-from sim.network.crowding import Crowding
-from sim.network.message import PIECES
-from sim.schedule import Schedule
-from sim.streams import Streams
-from topologies import Routes, Topology
-from topologies.graph import Hop
+from ringside.sim.clock import SIMULTANEOUS
+from ringside.sim.engine.ends import route
+from ringside.sim.network.crowding import Crowding
+from ringside.sim.network.message import PIECES
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
+from ringside.topologies import Routes, Topology
+from ringside.topologies.graph import Hop
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Wiring:
     segment: int
     window: float
     within: float
-    """How much of the first moment an instant lasts at the most: see `sim.network.fifo`."""
+    """How much of the first moment an instant lasts at the most: see `ringside.sim.network.fifo`."""
 
 
 def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
@@ -115,7 +115,7 @@ def _streams(ways: list[tuple[int, ...]], crowding: Crowding, pieces: Ints, segm
 
 
 def needs(wiring: Wiring, streams: Streams) -> Ints:
-    """What connections wait for, as in `sim.streams.Needs`: rows (who, whom, shift), by numbers here."""
+    """What connections wait for, as `ringside.sim.streams.Needs`: rows (who, whom, shift), by number."""
     number = np.full(len(streams.src), -1)
     number[wiring.column] = np.arange(len(wiring.count))
     rows = np.stack([number[streams.needs.who], number[streams.needs.whom], streams.needs.shift], axis=1)

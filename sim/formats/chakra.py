@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Any
 
-from sim.formats import FormatError
-from sim.formats.order import in_order
-from topologies.extras import install
-from topologies.units import MAX_DURATION
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.order import in_order
+from ringside.topologies.extras import install
+from ringside.topologies.units import MAX_DURATION
 
 METADATA, LOAD, STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
 """Types of nodes."""
@@ -180,7 +180,7 @@ def _protobuf() -> tuple[Any, Any, type[Exception]]:
         from google.protobuf import proto
         from google.protobuf.message import DecodeError
 
-        from sim.formats import chakra_schema
+        from ringside.sim.formats import chakra_schema
     except ModuleNotFoundError:
         raise FormatError(f"Chakra's traces need protobuf; {install('formats')}") from None
     return chakra_schema, proto, DecodeError

@@ -10,12 +10,12 @@ otherwise.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.collective import MAX_SPACE
-from sim.formats import FormatError
-from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
-from sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
-from sim.program.groups import Groups
-from sim.program.operations import (
+from ringside.sim.collective import MAX_SPACE
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
+from ringside.sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
+from ringside.sim.program.groups import Groups
+from ringside.sim.program.operations import (
     ANY,
     Action,
     Call,
@@ -30,7 +30,7 @@ from sim.program.operations import (
     Together,
     Wait,
 )
-from sim.program.shapes import BARRIERS, ROOTED
+from ringside.sim.program.shapes import BARRIERS, ROOTED
 
 KINDS = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),

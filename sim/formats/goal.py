@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
 
-from sim.collective import MAX_SPACE
-from sim.formats import FormatError
-from sim.formats.order import in_order
-from sim.program.operations import ANY
-from topologies.units import MAX_DURATION
+from ringside.sim.collective import MAX_SPACE
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.order import in_order
+from ringside.sim.program.operations import ANY
+from ringside.topologies.units import MAX_DURATION
 
 MAX_TAG = 2**32 - 2
 """Tags are 32 bits wide, and the last one means any."""

@@ -7,11 +7,11 @@ it has no host that waits, no streams and no queues: what these order is require
 
 from collections.abc import Callable, Iterable, Sequence
 
-from sim.formats import FormatError
-from sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
-from sim.formats.goal_program import BEGIN, EAGER
-from sim.formats.order import ARRIVAL, QUEUE_LOST, Order, folded, loses_queue
-from sim.program.operations import (
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
+from ringside.sim.formats.goal_program import BEGIN, EAGER
+from ringside.sim.formats.order import ARRIVAL, QUEUE_LOST, Order, folded, loses_queue
+from ringside.sim.program.operations import (
     Call,
     Compute,
     Group,
@@ -25,7 +25,7 @@ from sim.program.operations import (
     Send,
     Together,
 )
-from sim.schedule import Schedule
+from ringside.sim.schedule import Schedule
 
 ScheduleOf = Callable[[Call], Schedule]
 """By which transfers a collective is carried out."""

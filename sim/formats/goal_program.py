@@ -5,9 +5,9 @@ Messages up to LogGOPSim's own limit leave at once, larger ones when they are re
 
 from functools import cache
 
-from sim.formats.goal import RECV, WORK, Goal, Node
-from sim.formats.order import ARRIVAL, BESIDE, closed
-from sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
+from ringside.sim.formats.goal import RECV, WORK, Goal, Node
+from ringside.sim.formats.order import ARRIVAL, BESIDE, closed
+from ringside.sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
 
 EAGER = 65_535
 """Bytes from which on LogGOPSim holds a message back until it is received (its option S, as it comes)."""

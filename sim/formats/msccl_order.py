@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sim.formats import FormatError
-from sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, Slot, Step
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, Slot, Step
 
 BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
 

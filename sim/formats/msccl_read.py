@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from sim.collective import MAX_SPACE
-from sim.formats import FormatError
-from sim.formats.msccl_write import COLLECTIVES
-from topologies.importers.elements import Element, Source, parse
+from ringside.sim.collective import MAX_SPACE
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_write import COLLECTIVES
+from ringside.topologies.importers.elements import Element, Source, parse
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrc", "rrs", "rrcs"})

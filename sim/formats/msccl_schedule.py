@@ -15,14 +15,14 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
-from sim.collective import Collective
-from sim.formats import FormatError
-from sim.formats.msccl_order import events, refuse_races
-from sim.formats.msccl_read import Algorithm
-from sim.formats.msccl_values import OWN, Value, Values
-from sim.proof import prove
-from sim.schedule import Schedule, ScheduleError, even_chunks, step
-from sim.steps import Step as Moved
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_order import events, refuse_races
+from ringside.sim.formats.msccl_read import Algorithm
+from ringside.sim.formats.msccl_values import OWN, Value, Values
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule, ScheduleError, even_chunks, step
+from ringside.sim.steps import Step as Moved
 
 
 def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.formats import FormatError
-from sim.formats.msccl_order import Event
-from sim.formats.msccl_read import READS, SENDS, WRITES, Algorithm, Slot, Step
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_order import Event
+from ringside.sim.formats.msccl_read import READS, SENDS, WRITES, Algorithm, Slot, Step
 
 OWN = -1
 """A rank's own contribution, where others are numbers of transfers."""

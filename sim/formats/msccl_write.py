@@ -18,10 +18,10 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from sim.formats import FormatError
-from sim.proof import prove
-from sim.schedule import Schedule, Transfer
-from topologies.words import one_of
+from ringside.sim.formats import FormatError
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule, Transfer
+from ringside.topologies.words import one_of
 
 COLLECTIVES = {
     "all_reduce": "allreduce",

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Collection, Sequence
 from graphlib import CycleError
 
-from sim.program.operations import Call, Group, Operation, Program, Wait
-from sim.program.play import queue_of
+from ringside.sim.program.operations import Call, Group, Operation, Program, Wait
+from ringside.sim.program.play import queue_of
 
 BESIDE = 2**31
 """Operations of a member of a group that may run at once, in programs whose files have no queues."""

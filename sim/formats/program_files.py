@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sim.formats import FormatError, chakra, chakra_program, goal, goal_flatten, goal_program
-from sim.formats.goal_flatten import ScheduleOf
-from sim.formats.text import bytes_of, text_of
-from sim.program.operations import Program
-from topologies.disk import check_folder, check_outputs, write_file, write_folder
+from ringside.sim.formats import FormatError, chakra, chakra_program, goal, goal_flatten, goal_program
+from ringside.sim.formats.goal_flatten import ScheduleOf
+from ringside.sim.formats.text import bytes_of, text_of
+from ringside.sim.program.operations import Program
+from ringside.topologies.disk import check_folder, check_outputs, write_file, write_folder
 
 GROUPS = "comm_groups.json"
 """Beside Chakra's traces: the ranks of each ``pg_name``, as ASTRA-sim reads them."""

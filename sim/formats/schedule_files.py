@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.formats import FormatError, goal, goal_flatten, msccl_read, msccl_schedule, msccl_write
-from sim.formats.text import text_of
-from sim.schedule import Schedule
-from topologies.disk import write_file
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError, goal, goal_flatten, msccl_read, msccl_schedule, msccl_write
+from ringside.sim.formats.text import text_of
+from ringside.sim.schedule import Schedule
+from ringside.topologies.disk import write_file
 
 PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 """NCCL's protocols as MSCCL spells them."""

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sim.formats import FormatError
-from topologies.disk import regular
+from ringside.sim.formats import FormatError
+from ringside.topologies.disk import regular
 
 MAX_BYTES = 2**30
 """Bytes of a file that is read."""

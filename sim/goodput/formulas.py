@@ -6,7 +6,7 @@ checkpoints and restarts too; work between two checkpoints takes tau, a checkpoi
 
 import math
 
-from sim.goodput.job import LEAST_S, LongJob
+from ringside.sim.goodput.job import LEAST_S, LongJob
 
 _CHEAP = 1e-9
 """Where a checkpoint takes a smaller share of M, Daly's interval is exact to as many digits."""

@@ -5,8 +5,8 @@ What a publication does not say is assumed, and ``assumed`` says so.
 
 from dataclasses import dataclass
 
-from sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart
-from topologies.words import one_of
+from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart
+from ringside.topologies.words import one_of
 
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
-from sim.goodput.job import Cause, LongJob
+from ringside.sim.goodput.job import Cause, LongJob
 
 PRODUCTIVE = "productive"
 START, SAVE, RESTORE = "start-up", "checkpoint save", "checkpoint restore"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.goodput import formulas
-from sim.goodput.job import LEAST_S, LongJob
-from sim.goodput.simulate import BADPUT, PRODUCTIVE, live, random_strikes
+from ringside.sim.goodput import formulas
+from ringside.sim.goodput.job import LEAST_S, LongJob
+from ringside.sim.goodput.simulate import BADPUT, PRODUCTIVE, live, random_strikes
 
 MOST_FAILURES = 1_000_000
 """Of all lives together; more would take minutes."""
@@ -23,10 +23,10 @@ QUANTILES = (0.05, 0.5, 0.95)
 class Goodput:
     """What is left of a job's time, by formula and by simulation, with a checkpoint every ``interval_s``.
 
-    ``expected`` is `sim.goodput.formulas.expected_goodput`, ``first_order`` its first order. ``simulated``
-    is the work over the mean wall time of ``trials`` lives, ``low99`` and ``high99`` its confidence interval;
-    ``p5``, ``p50`` and ``p95`` are quantiles of single lives. ``spent`` gives shares of all time by class,
-    which add up to 1; ``failures`` and ``lost_s`` are means a life, by cause.
+    ``expected`` is `ringside.sim.goodput.formulas.expected_goodput`, ``first_order`` its first order.
+    ``simulated`` is the work over the mean wall time of ``trials`` lives, ``low99`` and ``high99`` its
+    confidence interval; ``p5``, ``p50`` and ``p95`` are quantiles of single lives. ``spent`` gives shares of
+    all time by class, which add up to 1; ``failures`` and ``lost_s`` are means a life, by cause.
     """
 
     interval_s: float

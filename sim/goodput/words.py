@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from sim.goodput.job import DAY_S, Cause
-from topologies.units import shown
+from ringside.sim.goodput.job import DAY_S, Cause
+from ringside.topologies.units import shown
 
 _PERIODS_S = {"hour": 3600.0, "day": DAY_S, "week": 7 * DAY_S, "year": 365 * DAY_S}
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?"

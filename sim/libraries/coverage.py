@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import KINDS, Collective
-from sim.libraries import gloo
-from sim.libraries.find import LIBRARIES, Options, default_library, find_library
-from sim.libraries.library import Library, answer
-from sim.libraries.mpi import library as mpi
-from sim.libraries.mpi.names import WITHOUT
-from sim.libraries.mpi.rounds import ROUNDS
-from sim.libraries.scheduled import Scheduled
-from sim.proof import prove
-from sim.schedule import Schedule
-from topologies import Topology, load
-from topologies.placement import EVEN
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
+from ringside.sim.libraries.library import Library, answer
+from ringside.sim.libraries.mpi import library as mpi
+from ringside.sim.libraries.mpi.names import WITHOUT
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology, load
+from ringside.topologies.placement import EVEN
 
 NBYTES = 4004
 """Bytes of what is asked for and proved: some elements that few numbers of ranks divide."""
@@ -46,7 +46,7 @@ def algorithms_of(library: str) -> list[str]:
     if library == "ideal":
         return list(ALGORITHMS)
     if library == "nccl":
-        from sim.libraries.nccl.names import ALGORITHMS as NCCLS
+        from ringside.sim.libraries.nccl.names import ALGORITHMS as NCCLS
 
         return [*NCCLS, "auto"]
     if library == "mpi":

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
-from sim.libraries.library import Library
-from sim.network.message import check_network
-from topologies import Topology, load
-from topologies.catalogue import split
-from topologies.graph import name_of
-from topologies.placement import EVEN, check_spread
-from topologies.recipe import original, recipe_of, with_settings
-from topologies.words import one_of
+from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
+from ringside.sim.libraries.library import Library
+from ringside.sim.network.message import check_network
+from ringside.topologies import Topology, load
+from ringside.topologies.catalogue import split
+from ringside.topologies.graph import name_of
+from ringside.topologies.placement import EVEN, check_spread
+from ringside.topologies.recipe import original, recipe_of, with_settings
+from ringside.topologies.words import one_of
 
 if TYPE_CHECKING:
-    from sim.libraries.mpi.library import Mpi
-    from sim.libraries.nccl.communicator import Communicator, Settings
-    from sim.libraries.nccl.graph.system import System
-    from sim.libraries.nccl.library import Calibrated, Nccl
+    from ringside.sim.libraries.mpi.library import Mpi
+    from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+    from ringside.sim.libraries.nccl.graph.system import System
+    from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,11 @@ PICKABLE = ("nccl", "ideal", "mpi")
 class Options:
     """What a user may say to a library: all but ``algorithm``, ``network`` and ``placement`` is NCCL's alone.
 
-    MPI too has a ``protocol``: one of `sim.libraries.mpi.form.PROTOCOLS`.
+    MPI too has a ``protocol``: one of `ringside.sim.libraries.mpi.form.PROTOCOLS`.
     For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
-    graph file or a log, and ``times`` is one of `sim.libraries.nccl.library.CLOCKS`. ``placement``, one of
-    `topologies.placement.SPREADS`, says where ranks stand that are fewer than the cluster has.
+    graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
+    one of `ringside.topologies.placement.SPREADS`, says where ranks stand that are fewer than the cluster
+    has.
     """
 
     algorithm: str = "auto"
@@ -52,9 +53,9 @@ class Options:
 
     def settings(self) -> "Settings":
         """As NCCL's model takes them."""
-        from sim.libraries.nccl.communicator import Settings
-        from sim.libraries.nccl.pins import Pins
-        from sim.libraries.nccl.releases import DEFAULT_VERSION
+        from ringside.sim.libraries.nccl.communicator import Settings
+        from ringside.sim.libraries.nccl.pins import Pins
+        from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 
         algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
@@ -74,7 +75,7 @@ def default_library(cluster: "str | Topology", options: Options | None = None) -
     """
     if options and options.nccl_graph:
         return "nccl"
-    from sim.libraries.nccl.cluster import is_machine
+    from ringside.sim.libraries.nccl.cluster import is_machine
 
     return "nccl" if is_machine(cluster) else "ideal"
 
@@ -115,13 +116,13 @@ def find_library(
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if name == "gloo":
-        from sim.libraries.gloo import Gloo
+        from ringside.sim.libraries.gloo import Gloo
 
         return Gloo(
             graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
             placement=options.placement,
         )  # fmt: skip
-    from sim.libraries.ideal import Ideal
+    from ringside.sim.libraries.ideal import Ideal
 
     return Ideal(
         graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
@@ -131,7 +132,7 @@ def find_library(
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
     """What ``auto`` is to NCCL on a cluster: measurements of its very machine, or why there are none."""
-    from sim.libraries.nccl.cluster import is_machine, system_in_use
+    from ringside.sim.libraries.nccl.cluster import is_machine, system_in_use
 
     if not is_machine(cluster):
         return None, why_not(split(cluster)[0])
@@ -142,7 +143,7 @@ def as_nccl(library: Library) -> "Nccl | None":
     """The library if it is NCCL, of which more can be asked than of every library."""
     if library.name != "nccl":
         return None
-    from sim.libraries.nccl.library import Nccl
+    from ringside.sim.libraries.nccl.library import Nccl
 
     assert isinstance(library, Nccl)
     return library
@@ -152,7 +153,7 @@ def as_mpi(library: Library) -> "Mpi | None":
     """The library if it is MPI, which says on what its times rest."""
     if library.name != "mpi":
         return None
-    from sim.libraries.mpi.library import Mpi
+    from ringside.sim.libraries.mpi.library import Mpi
 
     assert isinstance(library, Mpi)
     return library
@@ -179,7 +180,7 @@ def _mpi(
     calibration: "Calibration | str | None",
 ) -> "Mpi":
     """MPI as its machine was measured, or with usual figures."""
-    from sim.libraries.mpi.library import Mpi
+    from ringside.sim.libraries.mpi.library import Mpi
 
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
@@ -229,8 +230,8 @@ def _nccl(
     calibration: "Calibration | str | None",
 ) -> "Nccl":
     """NCCL by one of its clocks, or as calibrated."""
-    from sim.libraries.nccl.cluster import communicator_of
-    from sim.libraries.nccl.library import Nccl
+    from ringside.sim.libraries.nccl.cluster import communicator_of
+    from ringside.sim.libraries.nccl.library import Nccl
 
     settings, packed = options.settings(), options.placement != EVEN
     comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
@@ -249,9 +250,9 @@ def _calibrated(
     calibration: "Calibration | str | None",
 ) -> "tuple[Communicator | None, Calibrated | None, str]":
     """The communicator that was measured, and what answers in place of NCCL's belief, or why nothing does."""
-    from sim.libraries.nccl.cluster import as_measured
-    from sim.libraries.nccl.library import Calibrated
-    from sim.libraries.nccl.rescaled import told
+    from ringside.sim.libraries.nccl.cluster import as_measured
+    from ringside.sim.libraries.nccl.library import Calibrated
+    from ringside.sim.libraries.nccl.rescaled import told
 
     if comm is None or calibration is None:
         return None, None, ""
@@ -277,7 +278,7 @@ def _calibrated(
 
 def _shipped_of(system: "System") -> tuple[Calibration | None, str]:
     """What is shipped of a machine, or why nothing is."""
-    from sim.libraries.nccl.graph.systems import SYSTEMS
+    from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
     found = shipped(system.name)
     if found is None:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from sim.collective import Collective
-from sim.libraries.library import Candidate
-from sim.libraries.scheduled import Scheduled
-from sim.schedule import Schedule
-from topologies import Topology
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology
 
 
 class Given(Scheduled):

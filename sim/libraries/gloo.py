@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.algorithms import direct
-from sim.collective import Collective
-from sim.libraries.library import Candidate
-from sim.libraries.scheduled import Scheduled
-from sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
-from sim.streams import Streams
-from topologies import Topology, ranks
+from ringside.sim.algorithms import direct
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
+from ringside.sim.streams import Streams
+from ringside.topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
 """Bytes; kMaxSegmentSize."""

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from sim.algorithms import algorithms_for, caveat, named, schedule
-from sim.algorithms.grid import squarest
-from sim.collective import Collective
-from sim.engine.effort import estimate, has_more_than
-from sim.engine.laws import ROUNDING
-from sim.libraries import scheduled
-from sim.libraries.library import Candidate
-from sim.libraries.scheduled import Scheduled
-from sim.schedule import Schedule
-from topologies.placement import in_words
+from ringside.sim.algorithms import algorithms_for, caveat, named, schedule
+from ringside.sim.algorithms.grid import squarest
+from ringside.sim.collective import Collective
+from ringside.sim.engine.effort import estimate, has_more_than
+from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.libraries import scheduled
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.schedule import Schedule
+from ringside.topologies.placement import in_words
 
 MAX_TRANSFERS = 100_000
 """As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
@@ -37,7 +37,8 @@ def is_grid_of_machines(placed: Sequence[int]) -> bool:
 def on_machines(name: str, placed: Sequence[int]) -> str:
     """An algorithm with a machine for each row of its grid, if it has a grid; so many ranks are on each.
 
-    A grid that was asked for stays; so does the squarest one of `sim.algorithms.grid` on a single machine.
+    A grid that was asked for stays; so does the squarest one of `ringside.sim.algorithms.grid` on a single
+    machine.
     """
     if name not in _ON_MACHINES or len(placed) == 1 or max(placed) == 1:
         return name

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sim.collective import Collective
-from sim.engine.laws import check_band, check_monotone
-from sim.engine.timeline import Timeline
-from sim.schedule import Schedule
-from topologies.words import one_of
+from ringside.sim.collective import Collective
+from ringside.sim.engine.laws import check_band, check_monotone
+from ringside.sim.engine.timeline import Timeline
+from ringside.sim.schedule import Schedule
+from ringside.topologies.words import one_of
 
 ENGINES = ("auto", "simpy", "fast", "model")
 
@@ -98,7 +98,7 @@ class Prediction:
 class Library(Protocol):
     """A library on a cluster, for a group of its ranks, with its settings and its calibration.
 
-    Every time that leaves it is checked: `sim.engine.laws.LawError` is a defect of ours.
+    Every time that leaves it is checked: `ringside.sim.engine.laws.LawError` is a defect of ours.
     """
 
     @property
@@ -108,7 +108,7 @@ class Library(Protocol):
 
     @property
     def network(self) -> str:
-        """How the links serve messages where schedules are played: one of `sim.network.message.NETWORKS`."""
+        """How links serve messages of schedules: one of `ringside.sim.network.message.NETWORKS`."""
         ...
 
     @property

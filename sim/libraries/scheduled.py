@@ -6,25 +6,25 @@ from copy import copy
 from dataclasses import replace
 from typing import ClassVar, Self
 
-from sim import jit
-from sim.calibration import Calibration, CalibrationError, Fit
-from sim.collective import KINDS, Collective
-from sim.engine import fast, maxplus, model
-from sim.engine.bounds import Bounds, closed_bounds, lower_bounds
-from sim.engine.effort import consider, has_more_than
-from sim.engine.events import simulate
-from sim.engine.laws import check_time
-from sim.engine.timeline import Timeline
-from sim.engine.wiring import wire
-from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.network.message import check_network
-from sim.parameters import Parameters, preset_of
-from sim.schedule import Schedule
-from sim.streams import Streams
-from topologies import Routes, Topology, ranks
-from topologies.graph import name_of
-from topologies.placement import NUMBERED, machines_of, spread_over, stretches
-from topologies.units import format_size
+from ringside.sim import jit
+from ringside.sim.calibration import Calibration, CalibrationError, Fit
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.engine import fast, maxplus, model
+from ringside.sim.engine.bounds import Bounds, closed_bounds, lower_bounds
+from ringside.sim.engine.effort import consider, has_more_than
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.laws import check_time
+from ringside.sim.engine.timeline import Timeline
+from ringside.sim.engine.wiring import wire
+from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.network.message import check_network
+from ringside.sim.parameters import Parameters, preset_of
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.graph import name_of
+from ringside.topologies.placement import NUMBERED, machines_of, spread_over, stretches
+from ringside.topologies.units import format_size
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def evaluate(
     fits, simulates only where there is no closed form, and walks no schedule for its bounds, since a fit's
     trials answer nobody.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
-    Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
@@ -145,9 +145,9 @@ def evaluate(
 class Scheduled:
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
-    Other ranks are those of `topologies.placement.place`'s topology. ``algorithm`` other than ``auto``
-    pins the choice; ``placement`` is one of `topologies.placement`'s. ``network`` is one of
-    `sim.network.message.NETWORKS`; calibrations are of ``fifo``.
+    Other ranks are those of `ringside.topologies.placement.place`'s topology. ``algorithm`` other than
+    ``auto`` pins the choice; ``placement`` is one of `ringside.topologies.placement`'s. ``network`` is one of
+    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The ``fifo`` rule of `sim.network.fifo` once more, to be compiled: what a link does to a message.
+"""The ``fifo`` rule of `ringside.sim.network.fifo` once more, to be compiled: what a link does to a message.
 
 Links and messages are records, with fields that are called as there; rates over time are rows (moment, rate).
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.jit import compiled
+from ringside.sim.jit import compiled
 
 INF = np.inf
 
@@ -89,7 +89,7 @@ def _share(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> An
 def _pass(
     leaving: Any, rest: Any, rates: Any, changes: int, waiting: float, left: Any, parts: int, time: float
 ) -> tuple[int, int]:
-    """How many rows of ``leaving`` and ``rest`` say what gets through: see `sim.network.fifo._pass`."""
+    """How many rows of ``leaving`` and ``rest`` say what gets through: `ringside.sim.network.fifo._pass`."""
     left_by = rests = came = 0
     freed = -1
     while freed + 1 < parts and left[freed + 1, 0] <= time:

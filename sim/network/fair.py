@@ -2,8 +2,8 @@
 
 A message is a flow. It sets out, pays the latency of its whole route, and then crosses all links of the
 route at one rate until its bytes are through. The flows of a moment share the links max-min fairly
-(`sim.network.maxmin`), so none waits for another, and each change of one is felt by all that share with it
-at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all
+(`ringside.sim.network.maxmin`), so none waits for another, and each change of one is felt by all that share
+with it at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all
 latencies are equal; see docs/model.md.
 
 A connection is one flow at a time, as a queue pair or a TCP connection is: its messages set out when they
@@ -24,12 +24,12 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import floor, inf
 
-from sim.clock import AT_MOST_S, LONG_S, SIMULTANEOUS, Clock, seconds, since, ticks
-from sim.network.load import load_of
-from sim.network.maxmin import Sharing
-from sim.network.message import Message
-from topologies import Routes, Topology
-from topologies.graph import Hop
+from ringside.sim.clock import AT_MOST_S, LONG_S, SIMULTANEOUS, Clock, seconds, since, ticks
+from ringside.sim.network.load import load_of
+from ringside.sim.network.maxmin import Sharing
+from ringside.sim.network.message import Message
+from ringside.topologies import Routes, Topology
+from ringside.topologies.graph import Hop
 
 
 class _Stream(tuple[int, ...]):

@@ -11,7 +11,7 @@ store-and-forward. Switches queue at their outputs: to wait for a busy link does
 before it. Where all links are equally fast a link is simply busy with one message after another.
 
 That is a network of whole messages, the textbook's. A topology with a ``segment`` and a ``window``
-(see `topologies.graph`) has a transport such as TCP above its links. A message then crosses it in
+(see `ringside.topologies.graph`) has a transport such as TCP above its links. A message then crosses it in
 segments, and between one rank and another at most a window of bytes is under way: the next segment
 sets out when an earlier one has arrived, which the sender learns at no cost. Messages that share a port
 so take turns segment by segment, and what waits for a port is a window for each pair of ranks, however
@@ -30,12 +30,12 @@ from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
 
-from sim.clock import AT_MOST_S, SIMULTANEOUS, TICKS, Clock, seconds, since, ticks
-from sim.network.crowding import Crowding
-from sim.network.load import load_of
-from sim.network.message import Message, Rates
-from topologies import Routes, Topology
-from topologies.graph import Hop
+from ringside.sim.clock import AT_MOST_S, SIMULTANEOUS, TICKS, Clock, seconds, since, ticks
+from ringside.sim.network.crowding import Crowding
+from ringside.sim.network.load import load_of
+from ringside.sim.network.message import Message, Rates
+from ringside.topologies import Routes, Topology
+from ringside.topologies.graph import Hop
 
 _by_key = attrgetter("key")
 

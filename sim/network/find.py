@@ -1,10 +1,10 @@
 """From a word to a network: how links serve messages."""
 
-from sim.clock import Clock
-from sim.network.fair import FairNetwork
-from sim.network.fifo import FifoNetwork
-from sim.network.message import Network, check_network
-from topologies import Routes, Topology
+from ringside.sim.clock import Clock
+from ringside.sim.network.fair import FairNetwork
+from ringside.sim.network.fifo import FifoNetwork
+from ringside.sim.network.message import Network, check_network
+from ringside.topologies import Routes, Topology
 
 
 def make_network(name: str, env: Clock, graph: Topology, routes: Routes | None = None) -> Network:

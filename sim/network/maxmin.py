@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.clock import AT_MOST_S, SIMULTANEOUS
-from sim.engine import effort
-from sim.jit import available, entry, is_kept
+from ringside.sim.clock import AT_MOST_S, SIMULTANEOUS
+from ringside.sim.engine import effort
+from ringside.sim.jit import available, entry, is_kept
 
 ALIKE = 1e-12
 """Rates that differ by no more than this share are one rate."""

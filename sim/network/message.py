@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Protocol
 
-from sim.clock import since
-from topologies import Routes
-from topologies.graph import Hop
-from topologies.words import one_of
+from ringside.sim.clock import since
+from ringside.topologies import Routes
+from ringside.topologies.graph import Hop
+from ringside.topologies.words import one_of
 
 Rates = list[tuple[float, float]]
 """A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
@@ -28,7 +28,7 @@ def check_network(name: str) -> None:
 class Message:
     """Bytes on their way over ``links``; ``delivered(message, time)`` is called when the tail has arrived.
 
-    All its moments are in seconds since its ``origin``: see `sim.clock`.
+    All its moments are in seconds since its ``origin``: see `ringside.sim.clock`.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """A job rank by rank: what is proved, simulated and really run is one `Program`."""
 
-from sim.program.operations import (
+from ringside.sim.program.operations import (
     ANY,
     Action,
     Call,

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.libraries import gloo
-from sim.program.operations import Action, Call, Join, Send, Together
-from sim.program.shapes import BARRIERS, ROOTED
+from ringside.sim.collective import Collective
+from ringside.sim.libraries import gloo
+from ringside.sim.program.operations import Action, Call, Join, Send, Together
+from ringside.sim.program.shapes import BARRIERS, ROOTED
 
 EAGER = 16 * 1024
 """Bytes of a message that NCCL may push into its buffer before anybody receives it: up to here it sends by

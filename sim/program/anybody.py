@@ -8,8 +8,8 @@ set of messages that were taken. So all orders lead to one state, and one of the
 from bisect import bisect_left
 from collections import defaultdict
 
-from sim.program.operations import ANY, Compute, Group, Program, Recv, Send, Together, Wait
-from sim.program.play import RankState
+from ringside.sim.program.operations import ANY, Compute, Group, Program, Recv, Send, Together, Wait
+from ringside.sim.program.play import RankState
 
 Channel = tuple[Group, int, int]
 """Messages of a group to one rank with one tag."""

@@ -11,15 +11,15 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from itertools import count
 
-from sim.clock import Clock
-from sim.libraries.scheduled import Scheduled
-from sim.network.find import make_network
-from sim.network.message import Network
-from sim.program.carry import Carrier, Meeting, Parcel, Signal
-from sim.program.libraries import Libraries
-from sim.program.operations import Call, Group, Program, Recv, Send, Together
-from sim.program.stretch import Fluids
-from sim.program.transfers import Transfers, time_of
+from ringside.sim.clock import Clock
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.network.find import make_network
+from ringside.sim.network.message import Network
+from ringside.sim.program.carry import Carrier, Meeting, Parcel, Signal
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Call, Group, Program, Recv, Send, Together
+from ringside.sim.program.stretch import Fluids
+from ringside.sim.program.transfers import Transfers, time_of
 
 
 class World:

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 import simpy
 
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.program.operations import Call, Group
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.program.operations import Call, Group
 
 Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""

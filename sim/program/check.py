@@ -15,13 +15,13 @@ is unsafe. Ways that lead to one state are followed once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.engine.run import uncollected
-from sim.program.anybody import Anybody
-from sim.program.fold import ends
-from sim.program.operations import Drop, NewGroup, Operation, Program
-from sim.program.play import Play
-from sim.program.story import failure, story
-from sim.program.untimed import Post, Take, Untimed
+from ringside.sim.engine.run import uncollected
+from ringside.sim.program.anybody import Anybody
+from ringside.sim.program.fold import ends
+from ringside.sim.program.operations import Drop, NewGroup, Operation, Program
+from ringside.sim.program.play import Play
+from ringside.sim.program.story import failure, story
+from ringside.sim.program.untimed import Post, Take, Untimed
 
 FOLDED = 32
 """Ranks from which it is tried whether one of each role tells."""

@@ -9,8 +9,19 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from sim.program.operations import ANY, Call, Group, Join, NewGroup, Operation, Program, Recv, Send, Together
-from sim.program.shapes import root, shape
+from ringside.sim.program.operations import (
+    ANY,
+    Call,
+    Group,
+    Join,
+    NewGroup,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+)
+from ringside.sim.program.shapes import root, shape
 
 
 def claimed(program: Program) -> tuple[int, ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.program.carry import Meeting, Parcel, Signal
-from sim.program.operations import Group
-from sim.program.stretch import Units, Work
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.program.carry import Meeting, Parcel, Signal
+from ringside.sim.program.operations import Group
+from ringside.sim.program.stretch import Units, Work
 
 
 class Crowded:

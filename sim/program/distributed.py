@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sim.program import recorder
-from sim.program.groups import Groups
-from sim.program.mesh import DeviceMesh
-from sim.program.operations import (
+from ringside.sim.program import recorder
+from ringside.sim.program.groups import Groups
+from ringside.sim.program.mesh import DeviceMesh
+from ringside.sim.program.operations import (
     HOST,
     Compute,
     Group,
@@ -25,8 +25,8 @@ from sim.program.operations import (
     Together,
     Wait,
 )
-from sim.program.recorder import NUMBER, NonMember, RankLostError, Recorder
-from topologies.units import MAX_DURATION
+from ringside.sim.program.recorder import NUMBER, NonMember, RankLostError, Recorder
+from ringside.topologies.units import MAX_DURATION
 
 Main = Callable[["Distributed"], Any]
 

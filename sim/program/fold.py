@@ -1,8 +1,8 @@
 """A program played by one rank of each role: whether all ends, in less time than all ranks take.
 
-`sim.program.roles` says why one stands for all. This asks for more: messages of equal sizes that arrive in
-the order in which they are posted, and calls in which all members want the same. What is not so is played
-in full.
+`ringside.sim.program.roles` says why one stands for all. This asks for more: messages of equal sizes that
+arrive in the order in which they are posted, and calls in which all members want the same. What is not so is
+played in full.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.program.operations import (
+from ringside.sim.program.operations import (
     Call,
     Drop,
     Group,
@@ -23,8 +23,8 @@ from sim.program.operations import (
     Send,
     Together,
 )
-from sim.program.play import INSTANT, Play
-from sim.program.roles import Ints, Lists
+from ringside.sim.program.play import INSTANT, Play
+from ringside.sim.program.roles import Ints, Lists
 
 MOST_ROUNDS = 16
 """Of refinement: a program whose ranks take longer to tell apart has few of a kind."""

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from sim.clock import Clock
-from sim.engine.run import uncollected
-from sim.program.carry import Meeting, Parcel, Signal
-from sim.program.operations import Group, Program
-from sim.program.simulate import Simulation
-from sim.program.timeline import ProgramTimeline, timeline
-from sim.program.transfers import later
+from ringside.sim.clock import Clock
+from ringside.sim.engine.run import uncollected
+from ringside.sim.program.carry import Meeting, Parcel, Signal
+from ringside.sim.program.operations import Group, Program
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, timeline
+from ringside.sim.program.transfers import later
 
 
 class Given:

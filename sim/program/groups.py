@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sim.collective import Collective
-from sim.program.operations import Call, Group, Operation
+from ringside.sim.collective import Collective
+from ringside.sim.program.operations import Call, Group, Operation
 
 WORKERS = {"gloo": 2, "nccl": 1}
 """How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sim.clock import Clock
-from sim.engine.run import uncollected
-from sim.program.carriers import World, are_alone
-from sim.program.libraries import Libraries
-from sim.program.operations import Program
-from sim.program.simulate import Simulation
-from sim.program.timeline import ProgramTimeline, timeline
+from ringside.sim.clock import Clock
+from ringside.sim.engine.run import uncollected
+from ringside.sim.program.carriers import World, are_alone
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Program
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, timeline
 
 FOLDED = (
     "one rank of each role stands for all of it: they do the same at the same moments, each collective takes "

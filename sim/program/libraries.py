@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from sim.calibration import AUTO, Calibration
-from sim.collective import Collective
-from sim.engine.bounds import busy
-from sim.libraries.find import Options, as_nccl, find_library
-from sim.libraries.library import Library
-from sim.libraries.scheduled import Scheduled
-from topologies import Topology, load
-from topologies.catalogue import split
-from topologies.load import counts
-from topologies.placement import EVEN, NUMBERED, place, spread_over
-from topologies.words import one_of
+from ringside.sim.calibration import AUTO, Calibration
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import busy
+from ringside.sim.libraries.find import Options, as_nccl, find_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.topologies import Topology, load
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import counts
+from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
+from ringside.topologies.words import one_of
 
 RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
 """By whose rules a program moves whose bytes a library carries: the textbook's algorithms wait as Gloo's."""
@@ -116,7 +116,7 @@ class Libraries:
         nccl = as_nccl(self.of(hosts))
         if nccl is None or nccl.comm is None:
             return {}
-        from sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE, traffic
+        from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE, traffic
 
         algorithm = "p2p" if nccl.choose(collective).algorithm == "p2p" else "ring"
         needed_s = traffic(nccl.comm, collective, algorithm, "simple")
@@ -138,7 +138,7 @@ class Libraries:
             edges = library.graph.edges
             links = {hop: nbytes / edges[hop]["bandwidth"] for hop in library.routes.route(0, 1)}
             return seconds, {hop: min(needed / seconds, 1.0) for hop, needed in links.items() if needed}
-        from sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
+        from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
 
         gpus, nodes = (src, dst), (self._machine(src), self._machine(dst))
         ends = {

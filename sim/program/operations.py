@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sim.collective import Collective
+from ringside.sim.collective import Collective
 
 ANY = -1
 """The peer of a receive that takes a message from whoever sends one."""
@@ -159,7 +159,7 @@ class Operation(NamedTuple):
 class Program:
     """A job of ``ranks`` ranks; ``operations(rank)`` gives a rank's list, the same one each time.
 
-    ``role(rank)``, if it is there, is the same for ranks that do the same; see `sim.program.roles`.
+    ``role(rank)``, if it is there, is the same for ranks that do the same; see `ringside.sim.program.roles`.
     """
 
     name: str

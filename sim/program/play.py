@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from sim.program.operations import (
+from ringside.sim.program.operations import (
     Call,
     Compute,
     Drop,

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from sim.program.groups import Groups
-from sim.program.operations import (
+from ringside.sim.program.groups import Groups
+from ringside.sim.program.operations import (
     ANY,
     Drop,
     Group,
@@ -26,7 +26,7 @@ from sim.program.operations import (
     Together,
     Wait,
 )
-from sim.program.shapes import ROOTED
+from ringside.sim.program.shapes import ROOTED
 
 STREAM = "compute"
 """The lane of the stream on which a rank computes."""

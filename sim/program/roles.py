@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.program.claims import claimed
-from sim.program.operations import (
+from ringside.sim.program.claims import claimed
+from ringside.sim.program.operations import (
     Call,
     Group,
     Join,
@@ -36,7 +36,7 @@ from sim.program.operations import (
     Send,
     Together,
 )
-from sim.program.shapes import root, shape
+from ringside.sim.program.shapes import root, shape
 
 Ints = NDArray[np.int64]
 Colours = NDArray[np.uint64]
@@ -46,7 +46,7 @@ def roles(program: Program) -> tuple[int, ...]:
     """For each rank the first rank of its role: as the program says, else found from all lists.
 
     In a program whose messages do not pair off every rank is alone. Raise `ValueError` where the program says
-    what its lists do not; see `sim.program.claims`.
+    what its lists do not; see `ringside.sim.program.claims`.
     """
     if program.role is not None:
         return claimed(program)

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from sim.program.distributed import Distributed, Main, record
-from sim.program.operations import Operation, Program
-from topologies.disk import regular
-from topologies.units import parse_size
+from ringside.sim.program.distributed import Distributed, Main, record
+from ringside.sim.program.operations import Operation, Program
+from ringside.topologies.disk import regular
+from ringside.topologies.units import parse_size
 
 WORDS = {unit: parse_size(f"1 {unit}") for unit in ("KiB", "MiB", "GiB")}
 """Sizes that a script may use without importing them."""

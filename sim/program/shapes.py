@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sim.program.operations import Call, Compute, Group, Join, Lost, Raise, Recv, Send, Together
+from ringside.sim.program.operations import Call, Compute, Group, Join, Lost, Raise, Recv, Send, Together
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Collectives in which one rank does something else than the others."""

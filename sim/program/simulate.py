@@ -14,11 +14,22 @@ from typing import NamedTuple
 
 import simpy
 
-from sim.clock import Clock
-from sim.program.carry import Carrier, Meeting, Parcel, Signal
-from sim.program.operations import ANY, Call, Compute, Group, Join, Operation, Program, Recv, Send, Together
-from sim.program.play import Play
-from sim.program.stretch import Units
+from ringside.sim.clock import Clock
+from ringside.sim.program.carry import Carrier, Meeting, Parcel, Signal
+from ringside.sim.program.operations import (
+    ANY,
+    Call,
+    Compute,
+    Group,
+    Join,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+)
+from ringside.sim.program.play import Play
+from ringside.sim.program.stretch import Units
 
 
 class SimulationError(ArithmeticError):

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from sim.program.operations import ANY, Call, Group, Join, Lost, Operation, Recv, Send, Together
-from sim.program.play import Play
+from ringside.sim.program.operations import ANY, Call, Group, Join, Lost, Operation, Recv, Send, Together
+from ringside.sim.program.play import Play
 
 
 class Stop(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from math import inf
 
-from sim.clock import Clock, seconds, ticks
+from ringside.sim.clock import Clock, seconds, ticks
 
 
 class Work:

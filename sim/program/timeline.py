@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sim.program.operations import HOST, Call, Group, Recv, Send, Together
-from sim.program.simulate import Simulation
-from sim.program.waiting import waited_for
-from sim.trace import name_event, span_event
+from ringside.sim.program.operations import HOST, Call, Group, Recv, Send, Together
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.waiting import waited_for
+from ringside.sim.trace import name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")
 """Categories of operations that are no collective and no message."""

@@ -12,21 +12,21 @@ words, of receives and of who comes to a collective, behind them.
 from collections.abc import Callable
 from functools import partial
 
-from sim.clock import GRAIN, Clock, ticks
-from sim.engine.effort import consider
-from sim.engine.events import Execution
-from sim.engine.laws import ROUNDING
-from sim.engine.timeline import Timeline
-from sim.libraries.gloo import barrier_latencies
-from sim.libraries.library import Library
-from sim.libraries.scheduled import Scheduled
-from sim.network.message import Message, Network
-from sim.parameters import preset_of
-from sim.program.carry import Meeting, Parcel, Signal
-from sim.program.operations import Call, Group
-from sim.program.shapes import BARRIERS
-from topologies import Routes, Topology, ranks
-from topologies.graph import Hop
+from ringside.sim.clock import GRAIN, Clock, ticks
+from ringside.sim.engine.effort import consider
+from ringside.sim.engine.events import Execution
+from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.engine.timeline import Timeline
+from ringside.sim.libraries.gloo import barrier_latencies
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.network.message import Message, Network
+from ringside.sim.parameters import preset_of
+from ringside.sim.program.carry import Meeting, Parcel, Signal
+from ringside.sim.program.operations import Call, Group
+from ringside.sim.program.shapes import BARRIERS
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.graph import Hop
 
 EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives in which every rank does the same, so that all end with the last, or nearly so."""

@@ -10,9 +10,9 @@ from collections import Counter, deque
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sim.program.agreement import EAGER, agreement, needs
-from sim.program.anybody import Anybody, Channel
-from sim.program.operations import (
+from ringside.sim.program.agreement import EAGER, agreement, needs
+from ringside.sim.program.anybody import Anybody, Channel
+from ringside.sim.program.operations import (
     ANY,
     Call,
     Drop,
@@ -24,8 +24,8 @@ from sim.program.operations import (
     Send,
     Together,
 )
-from sim.program.play import INSTANT, Play
-from sim.program.story import Stop
+from ringside.sim.program.play import INSTANT, Play
+from ringside.sim.program.story import Stop
 
 
 class Message(NamedTuple):

@@ -1,7 +1,7 @@
 """Who waits for whom in a simulated program: the last to come to a collective or a message is waited for."""
 
-from sim.program.operations import ANY, Call, Recv, Send
-from sim.program.simulate import Simulation
+from ringside.sim.program.operations import ANY, Call, Recv, Send
+from ringside.sim.program.simulate import Simulation
 
 
 def waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:

@@ -10,9 +10,9 @@ their types are those of torch.distributed.tensor.experimental (2.13).
 
 from dataclasses import dataclass
 
-from sim.collective import Collective
-from sim.training.layers import Exchange, Pass, Work
-from sim.workload.devices import Roofline
+from ringside.sim.collective import Collective
+from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.workload.devices import Roofline
 
 METHODS = ("ring", "zigzag", "all-gather", "ulysses")
 """Around a ring with the sequence cut in a row, or balanced; gathered, balanced too; or by heads."""
@@ -22,7 +22,7 @@ BALANCED = ("zigzag", "all-gather")
 
 UNMASKED = 0.887
 """Seconds of a score in forward without a mask, of which all blocks but a rank's own are, over those with a
-causal one: what 8 A100 took for a naive ring (`validation.published.training.ring_attention`)."""
+causal one: what 8 A100 took for a naive ring (`ringside.validation.published.training.ring_attention`)."""
 
 _FLOAT32 = 4
 

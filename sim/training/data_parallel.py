@@ -14,12 +14,12 @@ the inputs' way to the GPUs.
 
 from collections.abc import Iterator, Sequence
 
-from sim.collective import Collective
-from sim.program import Compute
-from sim.training.ddp.job import Costs
-from sim.training.layers import RankLayer
-from sim.training.rank import RankList
-from sim.workload.workload import Tensor
+from ringside.sim.collective import Collective
+from ringside.sim.program import Compute
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.rank import RankList
+from ringside.sim.workload.workload import Tensor
 
 CHUNK = 10 * 2**20
 """Bytes of a chunk: ``buffer_size`` of torch.nn.parallel.comm."""

@@ -9,13 +9,13 @@ step's first forward. Then the gathering of the step before stands at the beginn
 from collections.abc import Sequence
 from math import ceil, inf, lcm
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.fsdp.units import GRADIENTS, OPTIMIZER, PARAMETERS
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.mesh import DATA
-from sim.training.rank import RankList
-from sim.training.zero.master import MASTER, state_nbytes
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp.units import GRADIENTS, OPTIMIZER, PARAMETERS
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.zero.master import MASTER, state_nbytes
 
 ALIGNMENT = 128
 """Elements of which a bucket has a multiple, beside one of its ranks (`param_and_grad_buffer.py`)."""
@@ -27,7 +27,7 @@ def bucket_size(ranks: int) -> int:
 
 
 class DistributedOptimizer:
-    """A `sim.training.sharing.Sharing` of a stage's layers.
+    """A `ringside.sim.training.sharing.Sharing` of a stage's layers.
 
     They are one bucket, or have one of ``bucket_size`` parameters or a little more each, filled from the last
     layer on: Megatron has several on the pipeline's first stage alone, and only where gradients are exchanged

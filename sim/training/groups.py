@@ -7,23 +7,23 @@ from typing import Any, Protocol
 
 import simpy
 
-from sim.algorithms import does, schedule
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.effort import consider
-from sim.engine.events import Execution
-from sim.libraries import gloo
-from sim.libraries.gloo import RENDEZVOUS, Gloo
-from sim.libraries.ideal import on_machines
-from sim.libraries.library import Library
-from sim.network.find import make_network
-from sim.network.message import check_network
-from sim.parameters import preset_of
-from sim.schedule import Schedule
-from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
-from topologies import Routes, Topology, ranks
-from topologies.placement import machines_of, stretches
+from ringside.sim.algorithms import does, schedule
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.effort import consider
+from ringside.sim.engine.events import Execution
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.gloo import RENDEZVOUS, Gloo
+from ringside.sim.libraries.ideal import on_machines
+from ringside.sim.libraries.library import Library
+from ringside.sim.network.find import make_network
+from ringside.sim.network.message import check_network
+from ringside.sim.parameters import preset_of
+from ringside.sim.schedule import Schedule
+from ringside.sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.placement import machines_of, stretches
 
 MAX_RANKS = 2**22
 """Ranks of a training, each of which a step names: eight for each of the most machines of a topology."""
@@ -98,7 +98,7 @@ class SimulatedGroup:
 
     ``algorithm`` ``auto`` is the library's own choice, with ``ideal`` the ring, which also does what
     the named algorithm cannot (the broadcast of buffers by halving and doubling, say). ``gamma`` (s/byte)
-    and ``launch_s`` are `sim.parameters.Parameters`'; latencies and bandwidths are the graph's own.
+    and ``launch_s`` are `ringside.sim.parameters.Parameters`'; latencies and bandwidths are the graph's own.
     """
 
     graph: Topology

@@ -3,14 +3,14 @@
 A layer as it stands on one rank: its parameters and its work are what tensor, context and expert
 parallelism leave of it there; data parallelism has not dealt it out yet. How a model becomes such layers is
 the model's business, when and how often they are passed through is the schedule's, and what is gathered and
-reduced around them `sim.training.sharing`'s.
+reduced around them `ringside.sim.training.sharing`'s.
 """
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.workload.workload import Tensor
+from ringside.sim.collective import Collective
+from ringside.sim.workload.workload import Tensor
 
 
 class Work(NamedTuple):
@@ -20,7 +20,7 @@ class Work(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A collective along dimensions of the mesh (`sim.training.mesh`), which the pass waits for.
+    """A collective along dimensions of the mesh (`ringside.sim.training.mesh`), which the pass waits for.
 
     Where it ``overlaps``, the work that follows goes on beside it and only what comes after that waits; so
     it does with several in a row.

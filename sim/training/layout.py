@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from sim.training.context import ContextParallel
-from sim.training.mesh import Mesh
-from sim.training.pipeline.actions import Table
-from sim.training.pipeline.lowering import find_placement
-from sim.training.pipeline.placement import Placement
-from sim.training.pipeline.schedules import placement, tables
-from sim.training.tensor.cut import STYLES
-from sim.workload.decoder import CHECKPOINTING
-from topologies.words import one_of
+from ringside.sim.training.context import ContextParallel
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.pipeline.actions import Table
+from ringside.sim.training.pipeline.lowering import find_placement
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.schedules import placement, tables
+from ringside.sim.training.tensor.cut import STYLES
+from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.topologies.words import one_of
 
 STRATEGIES = (
     *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
@@ -18,7 +18,7 @@ STRATEGIES = (
 )
 """What data-parallel ranks do: each has all parameters, or deals them out; hsdp within machines alone.
 
-Of the others `sim.training.zero` and `sim.training.distributed_optimizer` say more.
+Of the others `ringside.sim.training.zero` and `ringside.sim.training.distributed_optimizer` say more.
 """
 
 FSDP = ("fsdp", "fsdp1", "hsdp")
@@ -85,13 +85,13 @@ class LayoutError(ValueError):
 class Layout:
     """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; data parallelism has all others.
 
-    ``context`` ranks share each sequence, by ``context_method`` of `sim.training.context.METHODS`.
+    ``context`` ranks share each sequence, by ``context_method`` of `ringside.sim.training.context.METHODS`.
     ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
     ``tensor_style`` is one of `STYLES`, the usual one where None (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``: those of a machine where it is
     None; under ``hybrid_zero`` they share an optimizer, all of them where it is None. Of ``schedule`` and
-    ``virtual``, stages a rank, `sim.training.pipeline` says more; they matter in a pipeline alone.
+    ``virtual``, stages a rank, `ringside.sim.training.pipeline` says more; they matter in a pipeline alone.
     ``tables`` are one's own actions of its ranks, which ``schedule`` then is only a name for.
     ``micro_batch`` samples pass at once, with 0 all. ``clips`` says that gradients are clipped by their
     norm, of which all ranks have a part; ``no_sync`` that gradients are reduced
@@ -99,8 +99,8 @@ class Layout:
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
     exchanges go bucket by bucket beside the passes, and not all at once before and after the optimizer.
     ``expert`` neighbours among the data-parallel ranks deal experts out; of ``imbalance`` and ``capacity``
-    `sim.training.tensor.ExpertParallel` says more. FSDP gathers parameters in ``param_dtype`` and sums
-    gradients in ``reduce_dtype``: where None in the products' type, and in the parameters'.
+    `ringside.sim.training.tensor.ExpertParallel` says more. FSDP gathers parameters in ``param_dtype`` and
+    sums gradients in ``reduce_dtype``: where None in the products' type, and in the parameters'.
     """
 
     strategy: str = "ddp"

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, fields
 
-from sim.training.ddp.buckets import layout
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.powersgd import compression
-from sim.workload.workload import Workload
-from topologies.words import one_of
+from ringside.sim.training.ddp.buckets import layout
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.powersgd import compression
+from ringside.sim.workload.workload import Workload
+from ringside.topologies.words import one_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ they exchange most; stages of a pipeline are farthest apart.
 from dataclasses import dataclass, field
 from math import prod
 
-from sim.program import Group
+from ringside.sim.program import Group
 
 DIMENSIONS = ("tensor", "context", "shard", "replicate", "pipeline")
 """From near to far. Data-parallel are ``shard``, which deals parameters out, and ``replicate``."""
@@ -98,7 +98,7 @@ class Mesh:
 
 @dataclass(slots=True)
 class Communicators:
-    """The groups of a mesh, each made once; ``library`` and ``workers`` are `sim.program.Group`'s.
+    """The groups of a mesh, each made once; ``library`` and ``workers`` are `ringside.sim.program.Group`'s.
 
     A ``purpose`` of its own makes a second communicator of the same ranks, whose collectives do not queue
     behind those of the first.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from sim.training.layers import Exchange, Pass, RankLayer, Work
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 def arriving(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from sim.training.groups import TimedGroup
-from sim.workload.workload import Workload
+from ringside.sim.training.groups import TimedGroup
+from ringside.sim.workload.workload import Workload
 
 ALONE = TimedGroup(1, lambda _: 0.0)
 """One rank that shares its gradients with nobody."""

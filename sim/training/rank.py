@@ -7,9 +7,9 @@ A library that blocks, as Gloo does unless asked not to, has the stream wait at 
 
 from collections.abc import Sequence
 
-from sim.collective import Collective
-from sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
-from sim.training.mesh import Communicators
+from ringside.sim.collective import Collective
+from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
+from ringside.sim.training.mesh import Communicators
 
 STREAM = "compute"
 """The lane of what is computed."""

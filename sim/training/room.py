@@ -7,7 +7,7 @@ here, such as workspaces. The reserve is for all of these; an allocation that re
 
 from dataclasses import dataclass
 
-from sim.workload.devices import MIB, Device
+from ringside.sim.workload.devices import MIB, Device
 
 FITS, TIGHT, TOO_LARGE = "fits", "tight", "does not fit"
 """The verdicts."""

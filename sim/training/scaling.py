@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from math import log
 
-from sim.training.ddp.buckets import DEFAULT_CAP_MB
-from sim.training.step import TrainingStep
+from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB
+from ringside.sim.training.step import TrainingStep
 
 AS_GOOD = 0.01
 """Bucket sizes whose steps differ by no more than this share of the quickest are held to be equally good."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol, runtime_checkable
 
-from sim.training.memory import Optimizer
+from ringside.sim.training.memory import Optimizer
 
 
 class Sharing(Protocol):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from sim.training.layers import Pass, RankLayer, Work
-from sim.training.rank import RankList
-from sim.training.sharing import Sharing
+from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Sharing
 
 ACTIVATIONS = "activations"
 """The pool of what forward leaves for backward."""

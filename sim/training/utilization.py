@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from sim.workload.decoder import Decoder
+from ringside.sim.workload.decoder import Decoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilization:
     """``samples`` sequences a step of ``step_s`` seconds on ``gpus`` GPUs of ``peak`` FLOP/s each.
 
-    FLOPs are the decoder's (`sim.workload.decoder`): those of the whole square of scores unless ``causal``.
+    FLOPs are the decoder's (`ringside.sim.workload.decoder`): those of the whole square of scores unless
+    ``causal``.
     """
 
     decoder: Decoder

@@ -17,8 +17,8 @@ ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.workload.devices import Device, stored
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.sim.workload.devices import Device, stored
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Architecture:
 
     ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is that of a pass where
     nobody asks for another; ``mixed`` says that it is then trained under torch.autocast. ``reentrant`` is
-    `sim.workload.workload.Workload`'s.
+    `ringside.sim.workload.workload.Workload`'s.
     """
 
     name: str

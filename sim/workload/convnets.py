@@ -5,8 +5,8 @@ Tensors have the names and the order that torchvision gives them.
 
 from collections.abc import Iterator
 
-from sim.workload.architecture import Architecture, Module, assemble
-from sim.workload.modules import batch_norm, conv2d, elementwise, linear
+from ringside.sim.workload.architecture import Architecture, Module, assemble
+from ringside.sim.workload.modules import batch_norm, conv2d, elementwise, linear
 
 _RESNET50_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 _VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))

@@ -8,7 +8,7 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 from dataclasses import dataclass, replace
 from typing import Any
 
-from topologies.words import one_of
+from ringside.topologies.words import one_of
 
 CHECKPOINTING = ("none", "selective", "full")
 """What is made anew in backward: nothing, attention proper, or all but layers' inputs."""

@@ -9,10 +9,10 @@ precision. ``tfloat32`` is what PyTorch uses unasked for convolutions of float32
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.collective import ITEMSIZE
-from topologies import MAKERS, load, make
-from topologies.catalogue import split
-from topologies.words import one_of
+from ringside.sim.collective import ITEMSIZE
+from ringside.topologies import MAKERS, load, make
+from ringside.topologies.catalogue import split
+from ringside.topologies.words import one_of
 
 GIB, MIB = 2**30, 2**20
 
@@ -68,10 +68,10 @@ class Roofline:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is what its driver offers; of that `sim.training.room` leaves something free. The efficiencies
-    are the shares of both that training usually reaches; ``wide_efficiency`` is that of
-    the wide products of decoders, where it is known. Products in 8 bits reach ``narrower`` times the peaks
-    of others, a share of which may so be above 1.
+    The size is what its driver offers; of that `ringside.sim.training.room` leaves something free. The
+    efficiencies are the shares of both that training usually reaches; ``wide_efficiency`` is that of the wide
+    products of decoders, where it is known. Products in 8 bits reach ``narrower`` times the peaks of others,
+    a share of which may so be above 1.
     """
 
     name: str

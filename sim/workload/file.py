@@ -23,11 +23,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 
-from sim.workload.workload import Layer, Tensor, Workload, WorkloadError
-from topologies import strict_yaml
-from topologies.disk import regular, write_file
-from topologies.strict_yaml import complaints
-from topologies.units import Bytes, Seconds, format_duration, format_size
+from ringside.sim.workload.workload import Layer, Tensor, Workload, WorkloadError
+from ringside.topologies import strict_yaml
+from ringside.topologies.disk import regular, write_file
+from ringside.topologies.strict_yaml import complaints
+from ringside.topologies.units import Bytes, Seconds, format_duration, format_size
 
 
 class _Strict(BaseModel):

@@ -7,8 +7,8 @@ Traffic counts each elementwise step as a kernel of its own that reads its input
 writes the scores, as torch's scaled_dot_product_attention (Dao et al., arXiv:2205.14135).
 """
 
-from sim.workload.architecture import Module
-from sim.workload.workload import Tensor
+from ringside.sim.workload.architecture import Module
+from ringside.sim.workload.workload import Tensor
 
 
 def linear(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from sim.workload.architecture import Architecture, Module, assemble
-from sim.workload.modules import attention, elementwise, embedding, layer_norm, linear, tied_linear
-from sim.workload.workload import Tensor
+from ringside.sim.workload.architecture import Architecture, Module, assemble
+from ringside.sim.workload.modules import attention, elementwise, embedding, layer_norm, linear, tied_linear
+from ringside.sim.workload.workload import Tensor
 
 
 def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architecture:

@@ -7,9 +7,9 @@ is a token; one more stands for the whole image and is what is classified.
 from collections.abc import Iterator
 from functools import partial
 
-from sim.workload.architecture import Architecture, Module, assemble
-from sim.workload.modules import attention, conv2d, elementwise, layer_norm, linear
-from sim.workload.workload import Tensor
+from ringside.sim.workload.architecture import Architecture, Module, assemble
+from ringside.sim.workload.modules import attention, conv2d, elementwise, layer_norm, linear
+from ringside.sim.workload.workload import Tensor
 
 
 def vit(name: str, patch: int, layers: int, width: int, hidden: int, side: int = 224) -> Architecture:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
-from sim.collective import ITEMSIZE
-from topologies.units import MAX_DURATION, MAX_SIZE, shown
+from ringside.sim.collective import ITEMSIZE
+from ringside.topologies.units import MAX_DURATION, MAX_SIZE, shown
 
 MOST = MAX_SIZE
 """Elements, bytes or samples: none of them is more on one rank."""

@@ -177,7 +177,7 @@ def ask(question: str) -> Any:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            patch("sim.engine.fast.is_compiled", return_value=False),
+            patch("ringside.sim.engine.fast.is_compiled", return_value=False),
         ):
             main()
         code: Any = 0

@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from ringside.cli import commands
-from sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from ringside.topologies.units import format_size
 from tests.pages.console import DOCS, KEYS, NOT_RUN, PAGES, ROOT, ask, blocks, desk, misunderstood
-from topologies.units import format_size
 
 NOT_RUN_TODAY = {
     "Docker": 1, "GPUs": 2, "MPI": 4, "minutes": 14, "root": 16, "sets Ringside up": 1,

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from ringside.sim.algorithms import ALGORITHMS
+from ringside.sim.calibration import Calibration, Fit
+from ringside.sim.libraries.mpi.stored import StoredMpi
+from ringside.sim.libraries.nccl.measured.stored import Stored
+from ringside.sim.record import Record
+from ringside.sim.training.ddp.record import DdpRecord
+from ringside.sim.workload.file import _File as WorkloadFile
 from ringside.studies.study import Study
-from sim.algorithms import ALGORITHMS
-from sim.calibration import Calibration, Fit
-from sim.libraries.mpi.stored import StoredMpi
-from sim.libraries.nccl.measured.stored import Stored
-from sim.record import Record
-from sim.training.ddp.record import DdpRecord
-from sim.workload.file import _File as WorkloadFile
+from ringside.topologies.described import cluster
+from ringside.topologies.file import _File as DrawnCluster
 from tests.pages.console import KEYS, ROOT, ask, blocks, desk
-from topologies.described import cluster
-from topologies.file import _File as DrawnCluster
 
 REFERENCE = ROOT / "docs/reference"
 YAML = (REFERENCE / "yaml.md").read_text(encoding="utf-8")
@@ -149,8 +149,8 @@ def test_every_key_of_a_record_is_there(what, expected):
 
 
 def test_every_key_of_a_run_is_there():
-    from real.training.record import TrainingRecord
-    from sim.goodput.elastic import ElasticRun
+    from ringside.real.training.record import TrainingRecord
+    from ringside.sim.goodput.elastic import ElasticRun
 
     assert set(named(JSON, "<!-- fields: training -->")) == {field.name for field in fields(TrainingRecord)}
     derived = {"goodput", "redone"}

@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 
-from real.collective.buffers import Buffers
-from real.collective.schedule_program import GlooProgram
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.proof import prove
+from ringside.real.collective.buffers import Buffers
+from ringside.real.collective.schedule_program import GlooProgram
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.proof import prove
 
 SIZES = (0, 4, 12, 1000, 4 * 12_347, 1_000_004)
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.nn.functional import scaled_dot_product_attention
 
-from real.training.context import Computed, attention
-from sim.training.context import BALANCED, METHODS
+from ringside.real.training.context import Computed, attention
+from ringside.sim.training.context import BALANCED, METHODS
 
 RANKS, TOKENS = 2, 16
 

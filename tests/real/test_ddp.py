@@ -2,15 +2,15 @@ import json
 
 import pytest
 
-from real.ddp.job import DdpJob
-from real.ddp.measure import measure_ddp, step_of
-from real.launch.follow import MeasureError
-from sim.training.ddp.buckets import Bucketing, layout
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.powersgd import PowerSGD
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import TimedGroup
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.real.ddp.job import DdpJob
+from ringside.real.ddp.measure import measure_ddp, step_of
+from ringside.real.launch.follow import MeasureError
+from ringside.sim.training.ddp.buckets import Bucketing, layout
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import TimedGroup
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 LAYERS = 6
 WORKLOAD = Workload(

@@ -5,11 +5,11 @@ import json
 import pytest
 
 pytest.importorskip("torch")
-from real.elastic.job import ElasticJob
-from real.elastic.killer import Kill
-from real.elastic.measure import measure_elastic, seeded_kills
-from real.launch.follow import MeasureError
 from ringside.commands.measure_elastic import run
+from ringside.real.elastic.job import ElasticJob
+from ringside.real.elastic.killer import Kill
+from ringside.real.elastic.measure import measure_elastic, seeded_kills
+from ringside.real.launch.follow import MeasureError
 
 WORDS = {
     "step": "100ms", "checkpoint": "1M", "seed": 0, "ranks": 2, "timeout_s": 30.0, "as_json": True,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from real.emulate import Network, available, emulate, sweep
-from real.emulate.queues import SEND_WINDOW
-from topologies import star
-from topologies.fabrics import leaf_spine
+from ringside.real.emulate import Network, available, emulate, sweep
+from ringside.real.emulate.queues import SEND_WINDOW
+from ringside.topologies import star
+from ringside.topologies.fabrics import leaf_spine
 
 pytestmark = pytest.mark.netadmin
 
@@ -23,8 +23,8 @@ GOODPUT = 1448 / 1514  # of a link's rate: TCP payload of a full frame, with tim
 
 OWNER = """
 import subprocess, time
-from real.emulate import emulate
-from topologies import star
+from ringside.real.emulate import emulate
+from ringside.topologies import star
 with emulate(star(3, bandwidth=12.5e6)) as network:
     with network.inside(1):
         child = subprocess.Popen(["sleep", "600"])
@@ -37,7 +37,7 @@ with emulate(star(3, bandwidth=12.5e6)) as network:
 def machine() -> Iterator[None]:
     if reason := available():
         pytest.skip(reason)
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     before = outside()
     yield
@@ -50,7 +50,7 @@ def outside() -> tuple[list[tuple[int, str]], set[str], str]:
 
     Of our own namespaces those of dead makers: other programs of the machine may emulate meanwhile.
     """
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     directory = Path("/var/run/netns")
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
@@ -199,8 +199,8 @@ def test_an_exception_takes_the_network_and_its_processes_down() -> None:
 def test_a_forked_child_that_leaves_the_block_takes_nothing_down() -> None:
     script = """
 import os, sys
-from real.emulate import emulate
-from topologies import star
+from ringside.real.emulate import emulate
+from ringside.topologies import star
 with emulate(star(2, bandwidth=12.5e6)) as network:
     if os.fork() == 0:
         sys.exit(3)
@@ -231,7 +231,7 @@ def test_a_signal_takes_the_network_and_its_processes_down(number: signal.Signal
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("delay", [0.05, 0.15, 0.25, 0.35])
 def test_a_signal_while_the_network_is_made_leaves_nothing(number: signal.Signals, delay: float) -> None:
-    script = f"import real.emulate.build, real.emulate.stopping; print(flush=True)\n{OWNER}"
+    script = f"import ringside.real.emulate.build, ringside.real.emulate.stopping; print(flush=True)\n{OWNER}"
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
         first_line(owner)
@@ -242,7 +242,7 @@ def test_a_signal_while_the_network_is_made_leaves_nothing(number: signal.Signal
 
 
 def test_what_a_killed_owner_leaves_its_guard_removes() -> None:
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
         inhabitant = int(first_line(owner))
@@ -282,7 +282,9 @@ def test_a_second_network_in_one_process_is_refused_and_leaves_the_first() -> No
 
 
 def test_without_privileges_the_message_says_what_is_needed() -> None:
-    script = f"import os, real.emulate.build, real.emulate.stopping; os.setuid(65534)\n{OWNER}"
+    script = (
+        f"import os, ringside.real.emulate.build, ringside.real.emulate.stopping; os.setuid(65534)\n{OWNER}"
+    )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 1
     assert "ValueError: no emulated network on this machine" in result.stderr

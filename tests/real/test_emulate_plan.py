@@ -3,11 +3,11 @@ import sys
 import networkx as nx
 import pytest
 
-from real.emulate import available, emulate
-from real.emulate.plan import plan
-from topologies import nvlink_switch, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import TopologyError, add_cable
+from ringside.real.emulate import available, emulate
+from ringside.real.emulate.plan import plan
+from ringside.topologies import nvlink_switch, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import TopologyError, add_cable
 
 RATE = 12.5e6
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from real.collective.emulated import Cluster, cluster, measure_emulated, spread
-from real.collective.measure import Measurement
-from real.emulate import available, sweep
-from real.launch.follow import MeasureError
-from real.launch.forks import Forks
-from real.launch.torchrun import WorldSpec
-from sim.collective import KINDS
-from sim.record import Record
-from topologies import TopologyError, star
-from topologies.fabrics import leaf_spine
+from ringside.real.collective.emulated import Cluster, cluster, measure_emulated, spread
+from ringside.real.collective.measure import Measurement
+from ringside.real.emulate import available, sweep
+from ringside.real.launch.follow import MeasureError
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.sim.collective import KINDS
+from ringside.sim.record import Record
+from ringside.topologies import TopologyError, star
+from ringside.topologies.fabrics import leaf_spine
 
 pytestmark = pytest.mark.netadmin
 
@@ -35,10 +35,10 @@ RING = Measurement(
 )
 
 RUN = """
-from real.collective.emulated import measure_emulated
-from real.launch.torchrun import WorldSpec
-from real.collective.measure import Measurement
-from topologies import star
+from ringside.real.collective.emulated import measure_emulated
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.real.collective.measure import Measurement
+from ringside.topologies import star
 what = Measurement(
     collective="all_reduce", algorithm="ring", world=WorldSpec(3), sizes=[4096, 65536, 131072], iterations=2
 )
@@ -143,7 +143,7 @@ def test_placements_that_do_not_fit_are_refused(four: Cluster) -> None:
 
 
 def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Cluster) -> None:
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     home = four.network.hosts[1].namespace
     records: list[Record] = []
@@ -161,7 +161,7 @@ def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Clus
 
 
 def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: Cluster) -> None:
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     home = four.network.hosts[2].namespace
 
@@ -219,13 +219,13 @@ def leave_nothing(runs: int, seed: int) -> None:
 
 def remains() -> list[str]:
     """Networks whose makers are dead, and launchers that nobody waits for."""
-    from real.emulate import namespaces
+    from ringside.real.emulate import namespaces
 
     launchers = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == "1" and b"real.launch.zygote" in (process / "cmdline").read_bytes():
+            if parent == "1" and b"ringside.real.launch.zygote" in (process / "cmdline").read_bytes():
                 launchers.append(process.name)
     return namespaces.orphaned() + launchers
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("torch")
-from real.collective.emulated import cluster
-from real.collective.measure import Measurement
-from real.emulate import available
-from real.launch.forks import Forks
-from real.launch.torchrun import WorldSpec
-from sim.calibration import Calibration
-from sim.record import Record
-from topologies import Topology, star
-from validation.calibrate import calibrate
-from validation.explain.schedules import ScheduleFamily
-from validation.explain.verdict import Verdict, judge
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.measure import Measurement
+from ringside.real.emulate import available
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.sim.calibration import Calibration
+from ringside.sim.record import Record
+from ringside.topologies import Topology, star
+from ringside.validation.calibrate import calibrate
+from ringside.validation.explain.schedules import ScheduleFamily
+from ringside.validation.explain.verdict import Verdict, judge
 
 pytestmark = pytest.mark.netadmin
 

@@ -12,11 +12,11 @@ import pytest
 from tests.processes import descendants, listening
 
 pytest.importorskip("torch")
-from real.collective.measure import Measurement, measure
-from real.launch.follow import MeasureError
-from real.launch.forks import Forks
-from real.launch.torchrun import WorldSpec
-from sim.record import read_lines, write
+from ringside.real.collective.measure import Measurement, measure
+from ringside.real.launch.follow import MeasureError
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.sim.record import read_lines, write
 
 pytestmark = pytest.mark.gloo
 
@@ -53,7 +53,7 @@ def workers(process):
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
-                if b"real.collective.worker" in (folder / "cmdline").read_bytes() and ancestor(
+                if b"ringside.real.collective.worker" in (folder / "cmdline").read_bytes() and ancestor(
                     folder, process.pid
                 ):
                     environ = (folder / "environ").read_bytes().split(b"\0")
@@ -213,9 +213,9 @@ def test_a_rank_that_disagrees_is_reported(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "if os.environ.get('RANK') == '1':\n"
-        "    import real.collective.buffers\n"
-        "    true = real.collective.buffers.Buffers.reset\n"
-        "    real.collective.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
+        "    import ringside.real.collective.buffers\n"
+        "    true = ringside.real.collective.buffers.Buffers.reset\n"
+        "    ringside.real.collective.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 8K -n 2"

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from real.model.architecture import architecture, architecture_of
-from sim.workload.architecture import workload
-from sim.workload.devices import device
-from sim.workload.workload import Tensor as Described
+from ringside.real.model.architecture import architecture, architecture_of
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.workload import Tensor as Described
 from tests.sim.training.unusual_models import Checkpointed, Scaling
 
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from real.collective.measure import Measurement, job_of, measure
-from real.launch import mpirun
-from real.launch.torchrun import WorldSpec
-from real.mpi.buffers import Buffers
-from real.mpi.programs import ScheduleProgram
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import KINDS, Collective
-from sim.libraries.mpi.names import NUMBERED, forced, variables
-from sim.record import Record
+from ringside.real.collective.measure import Measurement, job_of, measure
+from ringside.real.launch import mpirun
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.real.mpi.buffers import Buffers
+from ringside.real.mpi.programs import ScheduleProgram
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.libraries.mpi.names import NUMBERED, forced, variables
+from ringside.sim.record import Record
 
 WAYS = [(kind, name) for name, kinds in ALGORITHMS.items() for kind in kinds]
 
@@ -131,9 +131,9 @@ def test_variables_that_force_an_algorithm_are_told_again() -> None:
 
 
 def test_ranks_of_mpi_are_told_to_run_mpis_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("real.collective.measure.check_mpi", lambda: "/bin/mpirun")
+    monkeypatch.setattr("ringside.real.collective.measure.check_mpi", lambda: "/bin/mpirun")
     what = Measurement(collective="all_reduce", world=WorldSpec(2), sizes=[64], backend="mpi")
-    assert job_of(what).worker == "real.mpi.worker"
+    assert job_of(what).worker == "ringside.real.mpi.worker"
 
 
 @pytest.mark.skipif(

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 pytest.importorskip("torch")
-from validation.readers.kineto import read_traces
-from validation.traces.analysis import analyse
-from validation.traces.program import program_of
-from validation.traces.replay import as_recorded
+from ringside.validation.readers.kineto import read_traces
+from ringside.validation.traces.analysis import analyse
+from ringside.validation.traces.program import program_of
+from ringside.validation.traces.replay import as_recorded
 
 pytestmark = pytest.mark.gloo
 

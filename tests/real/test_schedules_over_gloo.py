@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from sim.algorithms import ALGORITHMS, algorithms_for
+from ringside.sim.algorithms import ALGORITHMS, algorithms_for
 
 SCRIPT = Path(__file__).with_name("all_schedules.py")
 

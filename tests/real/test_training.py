@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from real.training.job import Decoder, Experts, Sleeping, TrainingJob
-from real.training.measure import measure_training
-from real.training.record import RankStep, Said, TrainingRecord, read
-from sim.record import RecordError
-from sim.training.mesh import DATA
-from validation.training.compare import Asked, compare_training, planned, seen
-from validation.training.program import program_of
+from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
+from ringside.real.training.measure import measure_training
+from ringside.real.training.record import RankStep, Said, TrainingRecord, read
+from ringside.sim.record import RecordError
+from ringside.sim.training.mesh import DATA
+from ringside.validation.training.compare import Asked, compare_training, planned, seen
+from ringside.validation.training.program import program_of
 
 TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_s=4e-3)
 ROUTED = Experts(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import ringside
-from topologies.extras import install
+from ringside.topologies.extras import install
 
 TOP = Path(__file__).parents[2]
 PUBLIC = sorted(set(ringside.__all__) - {"__version__"})

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from sim.record import Record, to_line
+from ringside.sim.record import Record, to_line
 
 SIMULATE = "simulate all_reduce --cluster star:4 --size 1M"
 MEASURE = "measure all_reduce -o out.jsonl --size 4K"

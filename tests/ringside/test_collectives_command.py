@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.collective import KINDS
-from sim.libraries.coverage import coverage
-from sim.libraries.find import LIBRARIES
+from ringside.sim.collective import KINDS
+from ringside.sim.libraries.coverage import coverage
+from ringside.sim.libraries.find import LIBRARIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "collectives.md"
 

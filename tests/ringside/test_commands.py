@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sim.record import Record, to_line
+from ringside.sim.record import Record, to_line
 
 STAR = "simulate all_reduce --cluster star:64 --set bandwidth=25GB/s --set latency=5us --library ideal"
 
@@ -200,7 +200,7 @@ def test_compare_exits_1_past_the_limit(ringside, tmp_path):
 
 
 def test_what_is_too_large_to_be_proved_is_said_to_be(ringside, monkeypatch):
-    from sim import algorithms
+    from ringside.sim import algorithms
 
     monkeypatch.setitem(algorithms.ALGORITHMS, "mine", {})
     monkeypatch.setattr(algorithms, "_REGISTERED", set())

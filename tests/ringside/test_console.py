@@ -7,8 +7,8 @@ from rich.progress import Progress
 
 from ringside import console
 from ringside.options import Force
-from sim.engine import effort
-from topologies.units import format_size
+from ringside.sim.engine import effort
+from ringside.topologies.units import format_size
 
 
 def test_long_work_is_never_silent_in_a_pipe(capsys, monkeypatch):

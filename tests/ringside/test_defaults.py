@@ -14,13 +14,13 @@ from torch.distributed.tensor.experimental._context_parallel._attention import _
 from torch.nn.parallel import DistributedDataParallel
 
 from ringside.commands import train
-from sim.training.ddp import buckets
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.powersgd import PowerSGD
-from sim.training.fsdp import FlatPolicy, FullyShardPolicy
-from sim.training.layout import STRATEGIES, SYNCING
-from validation.questions.laid_out import LayoutWords
+from ringside.sim.training.ddp import buckets
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.training.fsdp import FlatPolicy, FullyShardPolicy
+from ringside.sim.training.layout import STRATEGIES, SYNCING
+from ringside.validation.questions.laid_out import LayoutWords
 
 PAGE = (Path(__file__).parents[2] / "docs/defaults.md").read_text(encoding="utf-8")
 

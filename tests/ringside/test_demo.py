@@ -5,9 +5,9 @@ import re
 import pytest
 
 pytest.importorskip("torch")
-from sim import calibration
-from sim.record import read_lines
-from validation.compare import compare, summaries
+from ringside.sim import calibration
+from ringside.sim.record import read_lines
+from ringside.validation.compare import compare, summaries
 
 
 @pytest.mark.gloo

@@ -5,14 +5,14 @@ import shlex
 
 import pytest
 
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup
-from sim.training.pace import at_pace
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
-from topologies.file import dumps
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import SimulatedGroup
+from ringside.sim.training.pace import at_pace
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
+from ringside.topologies.file import dumps
 
 WORK = Workload(
     name="one layer", parameters=(Tensor("weight", 2**10),), layers=(Layer("layer", (0,), 0.01, 0.02),)

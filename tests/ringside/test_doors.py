@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sim.calibration import Calibration, Fit
-from sim.collective import Collective
-from sim.libraries.find import LIBRARIES, Options, default_library, find_library
-from sim.parameters import Parameters
-from sim.predict import predict
-from sim.record import Record, write
-from sim.training.groups import TimedGroup, process_group
-from topologies import dgx_h100, load, make, star
-from topologies.file import write as write_graph
-from validation.compare import compare
+from ringside.sim.calibration import Calibration, Fit
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
+from ringside.sim.parameters import Parameters
+from ringside.sim.predict import predict
+from ringside.sim.record import Record, write
+from ringside.sim.training.groups import TimedGroup, process_group
+from ringside.topologies import dgx_h100, load, make, star
+from ringside.topologies.file import write as write_graph
+from ringside.validation.compare import compare
 
 M = 2**20
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sim import jit
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine import effort, fast, maxplus
-from topologies import star
+from ringside.sim import jit
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import effort, fast, maxplus
+from ringside.topologies import star
 
 FABRIC = (
     "simulate", "all_reduce", "--cluster", "dgx-h100:64", "--set", "fabric=rail_optimized",
@@ -76,7 +76,9 @@ def test_compiling_is_said_where_it_was_not_done_before(monkeypatch, algorithm, 
 def test_what_was_compiled_is_kept_until_its_file_changes(tmp_path):
     pytest.importorskip("numba")
     source = tmp_path / "doubled.py"
-    source.write_text("from sim.jit import entry\n\n@entry\ndef doubled(number):\n    return 2 * number\n")
+    source.write_text(
+        "from ringside.sim.jit import entry\n\n@entry\ndef doubled(number):\n    return 2 * number\n"
+    )
     doubled = _module(source).doubled
     assert not jit.is_kept(doubled)
     assert doubled(21) == 42

@@ -9,10 +9,10 @@ import simpy
 from pydantic import TypeAdapter
 
 from ringside.errors import exit_code
-from sim.collective import kind_of
-from sim.engine.laws import check_time
-from sim.record import RecordError
-from topologies import load
+from ringside.sim.collective import kind_of
+from ringside.sim.engine.laws import check_time
+from ringside.sim.record import RecordError
+from ringside.topologies import load
 
 
 def missing(name: str) -> Callable[[], None]:
@@ -94,7 +94,7 @@ def test_no_memory_is_nobodys_mistake() -> None:
 def test_a_value_error_from_inside_our_own_code_is_a_defect_unless_we_raised_it(monkeypatch) -> None:
     """The frame is one of ours in both; only one of them has a raise statement."""
     code = compile("def broken(): return int('seven')\ndef meant(): raise ValueError('write 7')", "x", "exec")
-    module = {"__name__": "sim.made_up"}
+    module = {"__name__": "ringside.sim.made_up"}
     exec(code, module)
     assert exit_code(caught(module["broken"])) == 70
     assert exit_code(caught(module["meant"])) == 2

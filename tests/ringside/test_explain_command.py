@@ -3,8 +3,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from sim.record import write
-from validation.readers import read
+from ringside.sim.record import write
+from ringside.validation.readers import read
 
 TOP = Path(__file__).parents[2]
 PUBLISHED = TOP / "validation" / "published"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.formats import FormatError
-from sim.formats.msccl_write import MAX_STEPS, dumps
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_write import MAX_STEPS, dumps
 from tests.sim.formats.files import DATA
 
 HALO = Path(__file__).parents[2] / "examples" / "halo_exchange.py"
@@ -195,7 +195,9 @@ def test_who_has_no_protobuf_is_told_so(ringside, monkeypatch):
     import sys
 
     for name in [
-        name for name in sys.modules if name.startswith(("google.protobuf", "sim.formats.chakra_sch"))
+        name
+        for name in sys.modules
+        if name.startswith(("google.protobuf", "ringside.sim.formats.chakra_sch"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "google.protobuf", None)

@@ -6,9 +6,9 @@ import pytest
 
 import ringside as package
 from ringside.commands.goodput_job import GoodputRequest, job_of
-from sim.goodput.job import DAY_S
-from sim.goodput.published import PUBLISHED
-from sim.goodput.words import parse_causes
+from ringside.sim.goodput.job import DAY_S
+from ringside.sim.goodput.published import PUBLISHED
+from ringside.sim.goodput.words import parse_causes
 
 OWN = "goodput --nodes 16 --mtbf 3h --checkpoint 30s --trials 10"
 

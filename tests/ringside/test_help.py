@@ -9,7 +9,7 @@ import typer
 
 from ringside.cli import COMMANDS, commands
 from ringside.options import Times
-from sim.libraries.nccl.library import CLOCKS
+from ringside.sim.libraries.nccl.library import CLOCKS
 
 GROUP = typer.main.get_command(commands(COMMANDS))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.record import Record, to_fields, to_line
+from ringside.sim.record import Record, to_fields, to_line
 
 
 def rows(count):

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from real.ddp.job import DdpJob
 from ringside.commands import compare, compare_ddp
 from ringside.commands.measure_ddp import run
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.predict import predict
-from sim.training.ddp.record import read
+from ringside.real.ddp.job import DdpJob
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.predict import predict
+from ringside.sim.training.ddp.record import read
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models.py"
 WORKLOAD = """

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from real.training.job import Decoder, Experts, Sleeping, TrainingJob
-from real.training.record import RankStep, Said, TrainingRecord
 from ringside.commands.measure_train import job_of, model_of
-from sim.training.ddp.record import MeasuredNetwork
-from topologies import star
-from topologies.file import dumps
-from validation.emulated.strategies import CASES, MEDIAN, SHORT, checks
-from validation.training.compare import compare_training, planned
-from validation.training.program import program_of
+from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
+from ringside.real.training.record import RankStep, Said, TrainingRecord
+from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.emulated.strategies import CASES, MEDIAN, SHORT, checks
+from ringside.validation.training.compare import compare_training, planned
+from ringside.validation.training.program import program_of
 
 PLAIN = {"strategy": "fsdp", "shard": None, "tp": 1, "cp": 1, "cp_method": None, "pp": 1,
          "schedule": None, "virtual": None, "micro_batches": None, "ep": None}  # fmt: skip

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from sim.record import Record, to_line
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import TimedGroup
-from topologies import star
-from topologies.file import dumps
-from validation.emulated.training import sleeping_layers
+from ringside.sim.record import Record, to_line
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import TimedGroup
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.emulated.training import sleeping_layers
 
 PATIENCE_S = 10
 DEVICES = ("/dev/null", "/dev/full", "/dev/zero")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ringside import api
-from sim.collective import Collective
-from sim.predict import predict
-from sim.record import Record, write
-from topologies import load, star
-from validation.compare import compare
+from ringside.sim.collective import Collective
+from ringside.sim.predict import predict
+from ringside.sim.record import Record, write
+from ringside.topologies import load, star
+from ringside.validation.compare import compare
 
 M = 1 << 20
 LOG = Path(__file__).parents[1] / "validation" / "data" / "v2.0_all_reduce.log"

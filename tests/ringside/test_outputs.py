@@ -13,9 +13,9 @@ import pytest
 from typer.models import OptionInfo
 
 from ringside.cli import COMMANDS, command_of
-from sim.goodput.elastic import ElasticRun
-from sim.record import Record, add, read_lines, to_line
-from topologies.disk import held
+from ringside.sim.goodput.elastic import ElasticRun
+from ringside.sim.record import Record, add, read_lines, to_line
+from ringside.topologies.disk import held
 
 RECORD = Record(
     source="t", cluster="c", library="ideal", collective="all_reduce", algorithm="ring", num_nodes=1, ranks=4,

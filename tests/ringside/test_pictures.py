@@ -26,7 +26,7 @@ from ringside.pictures import (
     validation,
 )
 from ringside.pictures.bins import occupied, prevailing
-from validation.emulated.collectives import MeasuredCase
+from ringside.validation.emulated.collectives import MeasuredCase
 
 LOG = Path(__file__).parents[1] / "validation/data/v2.13_two_nodes.log"
 

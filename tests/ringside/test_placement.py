@@ -8,14 +8,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import ringside as api
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.nccl.communicator import communicator
-from sim.program.libraries import Libraries
-from sim.record import Record
-from topologies import load, ranks
-from topologies.placement import EVEN, PACKED, SPREADS, place, shares
-from validation.compare import compare
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.nccl.communicator import communicator
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.record import Record
+from ringside.topologies import load, ranks
+from ringside.topologies.placement import EVEN, PACKED, SPREADS, place, shares
+from ringside.validation.compare import compare
 
 M = 2**20
 MACHINES = {"dgx-h100": 8, "dgx-a100": 8, "abci-v100": 4, "summit-v100": 6, "a100-pcie4": 4}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from real.emulate import available
+from ringside.real.emulate import available
 
 TOP = Path(__file__).resolve().parents[2]
 PROGRAMS = TOP / "examples/programs"

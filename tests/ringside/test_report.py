@@ -11,12 +11,12 @@ import pytest
 from ringside.commands.compare import compared_page, headline
 from ringside.report.charts import chart
 from ringside.report.page import Page, Table, write_page
-from sim.disturbance import Drawn
-from sim.record import Record
-from validation.compare import Compared, summaries
-from validation.emulated.collectives import MeasuredCase
-from validation.emulated.disturbances import ComparedDraws
-from validation.emulated.plan import MIB
+from ringside.sim.disturbance import Drawn
+from ringside.sim.record import Record
+from ringside.validation.compare import Compared, summaries
+from ringside.validation.emulated.collectives import MeasuredCase
+from ringside.validation.emulated.disturbances import ComparedDraws
+from ringside.validation.emulated.plan import MIB
 
 HOSTILE = "<script>window.ran = 1</script>&\"'${x}{{ 7 * 7 }}"
 

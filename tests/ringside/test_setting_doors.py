@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import ringside as api
+from ringside.sim.collective import Collective
+from ringside.sim.predict import predict
 from ringside.studies.asking import row_of
-from sim.collective import Collective
-from sim.predict import predict
-from topologies import MAKERS, load, settings
-from topologies.catalogue import changed
-from topologies.units import parse_rate
+from ringside.topologies import MAKERS, load, settings
+from ringside.topologies.catalogue import changed
+from ringside.topologies.units import parse_rate
 
 Asked = Callable[[str], Any]
 

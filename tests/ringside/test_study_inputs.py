@@ -21,8 +21,8 @@ from ringside.studies.asking import ask_for
 from ringside.studies.folder import MANIFEST, opened
 from ringside.studies.inputs import digests, noted
 from ringside.studies.study import StudyError, made
-from topologies import star
-from topologies.file import dumps
+from ringside.topologies import star
+from ringside.topologies.file import dumps
 
 JOB = "from further import SIZE\n\ndef main(dist):\n    dist.all_reduce(SIZE * dist.get_world_size())\n"
 

@@ -3,8 +3,8 @@
 import re
 import shlex
 
-from topologies import MAKERS
-from topologies.words import meant, nearest
+from ringside.topologies import MAKERS
+from ringside.topologies.words import meant, nearest
 
 MISTAKES = [
     ("simulat all_reduce --cluster star:4", "simulate"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from topologies.units import parse_rate
+from ringside.topologies.units import parse_rate
 
 SIMULATE = "simulate all_reduce --cluster mine.yaml --library nccl --size 64M"
 PICK = "pick all_reduce --cluster mine.yaml --nodes 1,4 -b 1M -e 16M -f 4"

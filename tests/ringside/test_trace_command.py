@@ -108,7 +108,7 @@ def test_a_group_that_is_not_named_is_told_by_its_sizes(ringside, tmp_path):
 
 
 def test_a_bomb_is_told_as_what_it_is(ringside, tmp_path, monkeypatch):
-    from validation.readers.kineto import files
+    from ringside.validation.readers.kineto import files
 
     monkeypatch.setattr(files, "MAX_BYTES", 2**20)
     (tmp_path / "x.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2**24))

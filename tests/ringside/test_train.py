@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.simulate import simulate_step
 
 WORKLOAD = """
 name: even
@@ -189,12 +189,12 @@ def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(trai
 
 
 def test_measured_steps_are_a_workload_too(train, tmp_path):
-    from sim.training.ddp.job import DataParallel
-    from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-    from sim.training.groups import TimedGroup
-    from sim.workload.file import read
-    from topologies import star
-    from topologies.file import dumps
+    from ringside.sim.training.ddp.job import DataParallel
+    from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+    from ringside.sim.training.groups import TimedGroup
+    from ringside.sim.workload.file import read
+    from ringside.topologies import star
+    from ringside.topologies.file import dumps
 
     work = read(tmp_path / "even.yaml")
     record = DdpRecord(

@@ -13,16 +13,16 @@ import typer
 
 import ringside
 from ringside.commands.train import command
-from sim.libraries.find import default_library, find_library
-from sim.program.libraries import Libraries
-from sim.training.ddp.usual import SPREAD, contention
-from sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
-from sim.training.mesh import DATA
-from sim.training.room import room_of
-from sim.workload.decoder import Decoder
-from sim.workload.devices import STORED, device, device_of
-from validation.questions.laid_out import LayoutWords
-from validation.questions.training import Training, batch_of, find_model, reached, sized_workload
+from ringside.sim.libraries.find import default_library, find_library
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.usual import SPREAD, contention
+from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.room import room_of
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.devices import STORED, device, device_of
+from ringside.validation.questions.laid_out import LayoutWords
+from ringside.validation.questions.training import Training, batch_of, find_model, reached, sized_workload
 
 QUESTIONS = 3
 """Random ones of each strategy that are answered."""

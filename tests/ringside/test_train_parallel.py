@@ -12,10 +12,10 @@ import typer
 import ringside
 import ringside.api
 from ringside.commands.train_words import with_tokens
-from sim.training.pipeline.actions import write_tables
-from sim.training.pipeline.schedules import tables
-from validation.questions.laid_out import LayoutWords
-from validation.questions.question import Laid
+from ringside.sim.training.pipeline.actions import write_tables
+from ringside.sim.training.pipeline.schedules import tables
+from ringside.validation.questions.laid_out import LayoutWords
+from ringside.validation.questions.question import Laid
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1", "--batch", "8")
 PIPELINE = (*GPT, "--strategy", "fsdp", "--tp", "2", "--pp", "2", "--schedule", "interleaved1f1b")

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from real.launch.follow import MeasureError
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import TimedGroup
-from topologies import star
-from topologies.file import dumps
-from validation.compare_ddp import ComparedSteps
-from validation.emulated.collectives import MeasuredCase
-from validation.emulated.plan import MIB, SHORT, num_cells
-from validation.emulated.training import sleeping_layers, trials
+from ringside.real.launch.follow import MeasureError
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import TimedGroup
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.compare_ddp import ComparedSteps
+from ringside.validation.emulated.collectives import MeasuredCase
+from ringside.validation.emulated.plan import MIB, SHORT, num_cells
+from ringside.validation.emulated.training import sleeping_layers, trials
 
 KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
         "predicted_s", "repeats", "spread"}  # fmt: skip

@@ -22,7 +22,7 @@ def test_decisions_are_told_on_stderr_alone(ringside):
 
 
 def test_twice_names_the_modules_too(ringside):
-    assert "ringside: sim.libraries.find: library ideal" in ringside(*ASKED, "-vv")[2]
+    assert "ringside: ringside.sim.libraries.find: library ideal" in ringside(*ASKED, "-vv")[2]
 
 
 def test_it_may_stand_before_the_command(ringside):

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.libraries.find import Options, default_library, find_library
-from sim.libraries.library import answer
-from sim.program.libraries import Libraries
-from sim.workload.devices import device_of
-from topologies import MAKERS, Routes, TopologyError, dragonfly, fat_tree, load, ranks, torus
-from topologies.file import write
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, default_library, find_library
+from ringside.sim.libraries.library import answer
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.workload.devices import device_of
+from ringside.topologies import MAKERS, Routes, TopologyError, dragonfly, fat_tree, load, ranks, torus
+from ringside.topologies.file import write
 
 DUMP = Path(__file__).parents[1] / "sim/libraries/nccl/data/files/h800-topo.xml"
 TABLE = "        GPU0 GPU1 NIC0\nGPU0 X NV12 PIX\nGPU1 NV12 X PIX\nNIC0 PIX PIX X\n"

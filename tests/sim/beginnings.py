@@ -13,20 +13,20 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from sim.algorithms import ALGORITHMS
-from sim.collective import Collective
-from sim.libraries import gloo
-from sim.program.check import check as verdict_of
-from sim.program.distributed import record
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.program.operations import Program
-from sim.schedule import Chunks, Schedule, Step, step
+from ringside.sim.algorithms import ALGORITHMS
+from ringside.sim.collective import Collective
+from ringside.sim.libraries import gloo
+from ringside.sim.program.check import check as verdict_of
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Program
+from ringside.sim.schedule import Chunks, Schedule, Step, step
+from ringside.topologies import Topology, check, star
+from ringside.topologies.fabrics import fat_tree, leaf_spine
+from ringside.topologies.graph import add_cable
 from tests.sim.network.cases import torus
 from tests.sim.program.random_programs import random_program
-from topologies import Topology, check, star
-from topologies.fabrics import fat_tree, leaf_spine
-from topologies.graph import add_cable
 
 HOUR, DAY, MONTH = 3600.0, 86400.0, 2592000.0
 

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import count
 
-from sim.schedule import Schedule
+from ringside.sim.schedule import Schedule
 from tests.sim.rewriting import Move, moves
 
 START, ARRIVE, ADD = range(3)

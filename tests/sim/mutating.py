@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from sim.algorithms import ALGORITHMS
-from sim.collective import Collective
-from sim.libraries import gloo
-from sim.schedule import Schedule
+from ringside.sim.algorithms import ALGORITHMS
+from ringside.sim.collective import Collective
+from ringside.sim.libraries import gloo
+from ringside.sim.schedule import Schedule
 from tests.sim.rewriting import Move, moves, with_moves
 
 Waves = list[list[Move]]

@@ -3,8 +3,8 @@
 import networkx as nx
 from hypothesis import strategies as st
 
-from topologies import Topology, check
-from topologies.graph import add_cable
+from ringside.topologies import Topology, check
+from ringside.topologies.graph import add_cable
 
 speeds = st.one_of(st.sampled_from([1e8, 1e9, 2e9, 1e10]), st.floats(1e7, 1e12))
 delays = st.one_of(st.sampled_from([0.0, 1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-4))

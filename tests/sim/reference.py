@@ -8,8 +8,8 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from math import inf
 
-from sim.schedule import Schedule
-from topologies import Routes, Topology
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology
 
 DELIVERED, ARRIVED = 0, 1
 

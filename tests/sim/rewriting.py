@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from sim.schedule import Schedule, Step, step
+from ringside.sim.schedule import Schedule, Step, step
 
 
 class Move(NamedTuple):

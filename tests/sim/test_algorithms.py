@@ -4,12 +4,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from sim.algorithms import ALGORITHMS, algorithms_for, register, schedule
-from sim.algorithms.double_binary_tree import trees
-from sim.algorithms.pipeline import chunk_size
-from sim.algorithms.tree import depths, heights, parents
-from sim.collective import KINDS, Collective
-from sim.schedule import Ints, Schedule, ScheduleError
+from ringside.sim.algorithms import ALGORITHMS, algorithms_for, register, schedule
+from ringside.sim.algorithms.double_binary_tree import trees
+from ringside.sim.algorithms.pipeline import chunk_size
+from ringside.sim.algorithms.tree import depths, heights, parents
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.schedule import Ints, Schedule, ScheduleError
 
 # NCCL's own two trees, "id:parent(child0,child1)" (src/graph/trees.cc, v2.30.7)
 NCCL_TREES = """

@@ -12,17 +12,17 @@ from math import inf, ulp
 
 import pytest
 
-from sim.engine import events, fast
-from sim.engine.run import Run
-from sim.jit import available
-from sim.network.fifo import _Link
-from sim.network.message import NETWORKS, Message
-from sim.program.distributed import record
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.schedule import Schedule
+from ringside.sim.engine import events, fast
+from ringside.sim.engine.run import Run
+from ringside.sim.jit import available
+from ringside.sim.network.fifo import _Link
+from ringside.sim.network.message import NETWORKS, Message
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology
 from tests.sim.beginnings import DAY, HOUR, MONTH, collective, held_back, question
-from topologies import Topology
 
 needs_numba = pytest.mark.skipif(not available(), reason="Numba compiles the fast engine")
 

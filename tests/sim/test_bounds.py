@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine import bounds
-from sim.engine.bounds import closed_bounds, lower_bounds
-from sim.engine.events import simulate
-from sim.engine.model import CLOSED_FORMS, closed_form
-from sim.libraries import gloo
-from sim.parameters import Parameters
-from sim.predict import predict
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import bounds
+from ringside.sim.engine.bounds import closed_bounds, lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.model import CLOSED_FORMS, closed_form
+from ringside.sim.libraries import gloo
+from ringside.sim.parameters import Parameters
+from ringside.sim.predict import predict
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.topologies import Routes, Topology, check, make, ranks, star
+from ringside.topologies.graph import add_cable
 from tests.sim.rewriting import Move, moves, with_moves
-from topologies import Routes, Topology, check, make, ranks, star
-from topologies.graph import add_cable
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 DOORS = [("ideal", *pair) for pair in PAIRS] + [("gloo", "auto", kind) for kind in gloo.BUILDS]

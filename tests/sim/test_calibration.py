@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sim.calibration import Calibration, CalibrationError, Fit, read
-from sim.parameters import Parameters
-from sim.record import Record, digest
+from ringside.sim.calibration import Calibration, CalibrationError, Fit, read
+from ringside.sim.parameters import Parameters
+from ringside.sim.record import Record, digest
 
 FIT = Fit(
     library="ideal",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.collective import KINDS, Collective, kind_of
+from ringside.sim.collective import KINDS, Collective, kind_of
 
 
 @pytest.mark.parametrize(

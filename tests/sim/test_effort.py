@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine import effort
-from sim.engine.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
-from sim.engine.events import simulate
-from sim.libraries import gloo
-from sim.libraries.scheduled import evaluate
-from sim.parameters import preset_of
-from sim.predict import predict
-from sim.schedule import Schedule
-from topologies import star
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import effort
+from ringside.sim.engine.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.parameters import preset_of
+from ringside.sim.predict import predict
+from ringside.sim.schedule import Schedule
+from ringside.topologies import star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 

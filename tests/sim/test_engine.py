@@ -4,11 +4,11 @@ from math import log2
 import numpy as np
 import pytest
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.schedule import Schedule, Step, even_chunks, step
-from topologies import Topology, make, star
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.topologies import Topology, make, star
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 ALPHA, BETA = 5e-6, 1 / 25e9

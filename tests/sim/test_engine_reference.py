@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.libraries import gloo
-from sim.schedule import Schedule
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries import gloo
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology, dgx_a100, dgx_h100, make, star
 from tests.sim import reference
 from tests.sim.networks import switch_trees
-from topologies import Topology, dgx_a100, dgx_h100, make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 
@@ -98,10 +98,10 @@ def test_any_tree_of_switches_costs_what_the_reference_says(
 
 TRACE = """
 import sys
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from topologies import dgx_h100, star
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.topologies import dgx_h100, star
 
 for algorithm in ("ring", "tree", "double_binary_tree", "halving_doubling", "direct"):
     for graph in (star(13), dgx_h100(2)):

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine import effort, events, fast, maxplus
-from sim.engine.wiring import wire
-from sim.libraries import gloo
-from sim.predict import predict
-from sim.schedule import Schedule
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import effort, events, fast, maxplus
+from ringside.sim.engine.wiring import wire
+from ringside.sim.libraries import gloo
+from ringside.sim.predict import predict
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology, make, star
 from tests.sim.networks import switch_trees
 from tests.sim.rewriting import in_channels
-from topologies import Routes, Topology, make, star
 
 pytest.importorskip("numba")
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import simulate
-from sim.engine.laws import LawError, check_band, check_monotone, check_time
-from topologies import make, star
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.laws import LawError, check_band, check_monotone, check_time
+from ringside.topologies import make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import algorithms_for, schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.network.load import counted
-from topologies import Routes, make, star
+from ringside.sim.algorithms import algorithms_for, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.network.load import counted
+from ringside.topologies import Routes, make, star
 
 
 @given(

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from real.model.architecture import architecture as traced
-from sim.training.parallel.decoder import decoder_workload
-from sim.workload.architecture import Architecture
-from sim.workload.decoder import DECODERS, Decoder, decoder
-from sim.workload.devices import Roofline
-from sim.workload.models import MODELS, architecture
+from ringside.real.model.architecture import architecture as traced
+from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.workload.architecture import Architecture
+from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
+from ringside.sim.workload.devices import Roofline
+from ringside.sim.workload.models import MODELS, architecture
 
 # The models as torch modules, with the names that torchvision and Hugging Face give their parts
 

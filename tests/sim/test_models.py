@@ -1,10 +1,10 @@
 import pytest
 
-from sim.training.parallel.decoder import decoder_workload
-from sim.workload.architecture import workload
-from sim.workload.decoder import DECODERS, decoder
-from sim.workload.devices import DEVICES, Roofline, device
-from sim.workload.models import MODELS, architecture, find_model
+from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.decoder import DECODERS, decoder
+from ringside.sim.workload.devices import DEVICES, Roofline, device
+from ringside.sim.workload.models import MODELS, architecture, find_model
 
 PARAMETERS = {
     "resnet50": 25_557_032,  # torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params

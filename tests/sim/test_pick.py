@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.ideal import Ideal
-from sim.libraries.nccl import communicator, cost_table
-from sim.libraries.nccl.library import Nccl
-from sim.pick import ERROR, default_of, pick, ranges, times_of
-from topologies import star
+from ringside.sim.libraries.ideal import Ideal
+from ringside.sim.libraries.nccl import communicator, cost_table
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.pick import ERROR, default_of, pick, ranges, times_of
+from ringside.topologies import star
 
 SIZES = [1 << power for power in range(3, 34)]
 COUNTS = [1, 2, 3, 4, 8, 16, 24, 32, 64, 128, 256, 512]

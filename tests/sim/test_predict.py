@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sim.libraries.scheduled
-from sim.algorithms import algorithms_for, schedule
-from sim.calibration import Calibration, CalibrationError, Fit
-from sim.collective import KINDS, Collective
-from sim.engine.events import simulate
-from sim.engine.laws import LawError
-from sim.engine.model import CLOSED_FORMS, closed_form, uniform
-from sim.libraries import gloo
-from sim.libraries.scheduled import evaluate
-from sim.parameters import Parameters, preset_of
-from sim.predict import predict
-from topologies import dgx_h100, make, star
+import ringside.sim.libraries.scheduled
+from ringside.sim.algorithms import algorithms_for, schedule
+from ringside.sim.calibration import Calibration, CalibrationError, Fit
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.laws import LawError
+from ringside.sim.engine.model import CLOSED_FORMS, closed_form, uniform
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.parameters import Parameters, preset_of
+from ringside.sim.predict import predict
+from ringside.topologies import dgx_h100, make, star
 
 MIB = 1 << 20
 
@@ -73,7 +73,7 @@ def test_the_model_engine_says_where_it_has_no_answer() -> None:
 def test_auto_simulates_what_is_small_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     collective = Collective("all_reduce", 8, MIB)
     small = predict(collective, star(8), algorithm="ring")
-    monkeypatch.setattr(sim.libraries.scheduled, "MAX_TRANSFERS", 10)
+    monkeypatch.setattr(ringside.sim.libraries.scheduled, "MAX_TRANSFERS", 10)
     large = predict(collective, star(8), algorithm="ring")
     assert (small.engine, large.engine) == ("simpy", "model")
     assert small.time_s == pytest.approx(large.time_s, rel=1e-9)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.proof import prove
-from sim.schedule import Chunks, Schedule, ScheduleError, even_chunks
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Chunks, Schedule, ScheduleError, even_chunks
+from ringside.topologies import leaf_spine, star
 from tests.sim.execution import Program, right
 from tests.sim.rewriting import Move, moves, with_moves
-from topologies import leaf_spine, star
 
 ADD, PUT = True, False
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-import sim.proof
-from sim.algorithms import Build
-from sim.collective import Collective
-from sim.proof import prove
-from sim.schedule import Schedule, ScheduleError
+import ringside.sim.proof
+from ringside.sim.algorithms import Build
+from ringside.sim.collective import Collective
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule, ScheduleError
 from tests.sim.execution import Program, right
 from tests.sim.mutating import BUILDS, mutated, shipped
 from tests.sim.rewriting import moves, with_moves
@@ -61,7 +61,7 @@ def test_nearly_all_that_is_refused_for_its_order_goes_wrong_in_one() -> None:
 def test_counting_lets_nothing_pass_that_sets_and_races_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [plan for _, plan in mutations(range(5000, 5400))]
     counted = [complaint(plan) for plan in plans]
-    monkeypatch.setattr(sim.proof, "_doubtful", lambda schedule, chunks: list(chunks))
+    monkeypatch.setattr(ringside.sim.proof, "_doubtful", lambda schedule, chunks: list(chunks))
     assert [complaint(plan) for plan in plans] == counted
     assert 50 < counted.count("") < 350
 

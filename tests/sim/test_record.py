@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.record import Record, RecordError, from_line, read_lines, to_line, write
-from topologies.disk import OutputError
+from ringside.sim.record import Record, RecordError, from_line, read_lines, to_line, write
+from ringside.topologies.disk import OutputError
 
 RECORD = Record(
     source="ringside measure",

@@ -3,19 +3,19 @@ from dataclasses import replace
 
 import pytest
 
-import sim.algorithms
-from sim.algorithms import ALGORITHMS, Build, register, schedule
-from sim.collective import Collective
-from sim.predict import predict
-from sim.schedule import Schedule, ScheduleError
-from topologies import star
+import ringside.sim.algorithms
+from ringside.sim.algorithms import ALGORITHMS, Build, register, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.predict import predict
+from ringside.sim.schedule import Schedule, ScheduleError
+from ringside.topologies import star
 
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers as "mine" is gone after it."""
     monkeypatch.setitem(ALGORITHMS, "mine", {})
-    monkeypatch.setattr(sim.algorithms, "_REGISTERED", set())
+    monkeypatch.setattr(ringside.sim.algorithms, "_REGISTERED", set())
 
 
 def ring_broken_from(ranks: float, told: Callable[[Collective], None] = lambda collective: None) -> Build:
@@ -63,11 +63,11 @@ def test_a_schedule_that_is_too_large_to_be_proved_is_used_and_said_to_be(
     register("mine", "all_reduce", ring_broken_from(float("inf")))
     asked = Collective("all_reduce", 9, 4096)
     transfers = sum(len(moved) for moved in schedule("mine", asked).steps())
-    monkeypatch.setattr(sim.algorithms, "MAX_PROVED", transfers)
-    sim.algorithms._proved.cache_clear()
+    monkeypatch.setattr(ringside.sim.algorithms, "MAX_PROVED", transfers)
+    ringside.sim.algorithms._proved.cache_clear()
     assert not predict(asked, star(9), algorithm="mine").caveat
-    monkeypatch.setattr(sim.algorithms, "MAX_PROVED", transfers - 1)
-    sim.algorithms._proved.cache_clear()
+    monkeypatch.setattr(ringside.sim.algorithms, "MAX_PROVED", transfers - 1)
+    ringside.sim.algorithms._proved.cache_clear()
     said = f"mine all_reduce on 9 ranks is not proved, because it has more than {transfers - 1} transfers"
     assert said in predict(asked, star(9), algorithm="mine").caveat
     assert not predict(asked, star(9), algorithm="ring").caveat

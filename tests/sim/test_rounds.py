@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine import events, fast, rounds
-from sim.engine.wiring import wire
-from sim.schedule import Chunks, Schedule
-from topologies import Routes, Topology, make, star
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import events, fast, rounds
+from ringside.sim.engine.wiring import wire
+from ringside.sim.schedule import Chunks, Schedule
+from ringside.topologies import Routes, Topology, make, star
 
 pytest.importorskip("numba")
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, algorithms_for, schedule
-from sim.collective import Collective
-from sim.libraries import gloo
-from sim.proof import prove
-from sim.schedule import even_chunks, step
+from ringside.sim.algorithms import ALGORITHMS, algorithms_for, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.libraries import gloo
+from ringside.sim.proof import prove
+from ringside.sim.schedule import even_chunks, step
 from tests.sim.reference import transfers_of
 from tests.sim.rewriting import moves
 

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import Execution, simulate
-from sim.libraries import gloo
-from sim.network.fifo import FifoNetwork
-from sim.schedule import Schedule, Step, even_chunks, step
-from topologies import Topology, TopologyError, star
-from topologies.graph import check
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import Execution, simulate
+from ringside.sim.libraries import gloo
+from ringside.sim.network.fifo import FifoNetwork
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.topologies import Topology, TopologyError, star
+from ringside.topologies.graph import check
 
 BANDWIDTH, LATENCY = 1e9, 1e-4
 WAYS = [(algorithm, kind) for algorithm, kinds in ALGORITHMS.items() for kind in kinds]

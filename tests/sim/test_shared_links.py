@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine import fast
-from sim.engine.events import Run, simulate
-from sim.network.message import PIECES
-from sim.schedule import Schedule, Step, even_chunks, step
-from topologies import Routes, Topology, check, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import Hop, add_cable
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import fast
+from ringside.sim.engine.events import Run, simulate
+from ringside.sim.network.message import PIECES
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.topologies import Routes, Topology, check, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import Hop, add_cable
 
 KIB, MIB = 1 << 10, 1 << 20
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import simulate
-from sim.libraries.nccl import Settings, communicator
-from sim.libraries.nccl.device.schedules import schedule as nccl_schedule
-from sim.proof import prove
-from sim.schedule import Schedule, ScheduleError, even_chunks, step
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries.nccl import Settings, communicator
+from ringside.sim.libraries.nccl.device.schedules import schedule as nccl_schedule
+from ringside.sim.proof import prove
+from ringside.sim.schedule import Schedule, ScheduleError, even_chunks, step
+from ringside.topologies import Routes, TopologyError, leaf_spine, load, star
 from tests.sim.execution import Program, right
 from tests.sim.mutating import mutated
 from tests.sim.rewriting import Move, moves, with_moves
-from topologies import Routes, TopologyError, leaf_spine, load, star
 
 M = 2**20
 

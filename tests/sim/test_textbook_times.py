@@ -1,17 +1,17 @@
-"""What the algorithms take on a star by their papers, where `sim.engine.model` has no form, or as a bound."""
+"""Times on a star by the algorithms' papers, as bounds or where `ringside.sim.engine.model` has no form."""
 
 from math import log2
 
 import pytest
 
-from sim.algorithms import schedule
-from sim.algorithms.grid import squarest
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.libraries.find import find_library
-from sim.libraries.ideal import on_machines
-from sim.libraries.library import Candidate
-from topologies import star
+from ringside.sim.algorithms import schedule
+from ringside.sim.algorithms.grid import squarest
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.ideal import on_machines
+from ringside.sim.libraries.library import Candidate
+from ringside.topologies import star
 
 ALPHA, BETA, GAMMA = 5e-6, 1 / 25e9, 1e-11
 

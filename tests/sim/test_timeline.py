@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.engine.timeline import Timeline
-from topologies import Routes, Topology, dgx_a100, dgx_h100, make, star
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.timeline import Timeline
+from ringside.topologies import Routes, Topology, dgx_a100, dgx_h100, make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]
 GRAPHS = [star(8), dgx_h100(), dgx_a100(2), make("leaf-spine", 2, {"oversubscription": "4"})]

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Library, Prediction, answer
-from sim.program.libraries import Libraries
-from sim.schedule import Schedule
-from topologies import load, ranks
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.library import Library, Prediction, answer
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.schedule import Schedule
+from ringside.topologies import load, ranks
 
 MIB, GIB = 2**20, 2**30
 ROUNDING = 1e-9

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import algorithms_for, schedule
-from sim.collective import Collective
-from sim.engine import events, fast
-from sim.libraries import gloo
-from sim.libraries.find import find_library
-from sim.libraries.library import answer
-from sim.predict import predict
-from sim.proof import prove
-from topologies import star
+from ringside.sim.algorithms import algorithms_for, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine import events, fast
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.library import answer
+from ringside.sim.predict import predict
+from ringside.sim.proof import prove
+from ringside.topologies import star
 
 
 @st.composite

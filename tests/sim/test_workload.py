@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.workload.architecture import workload
-from sim.workload.devices import device
-from sim.workload.file import dumps, read, write
-from sim.workload.models import architecture
-from sim.workload.workload import ITEMSIZE, Layer, Tensor, Workload, WorkloadError
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.file import dumps, read, write
+from ringside.sim.workload.models import architecture
+from ringside.sim.workload.workload import ITEMSIZE, Layer, Tensor, Workload, WorkloadError
 
 TWO_LAYERS = """
 name: two layers

@@ -2,11 +2,11 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import MAKERS, Routes, Topology, check, make, num_machines, ranks
-from topologies.catalogue import COMPUTE_CAPABILITY, settings
-from topologies.machines import CUBE_MESH
+from ringside.sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.topologies import MAKERS, Routes, Topology, check, make, num_machines, ranks
+from ringside.topologies.catalogue import COMPUTE_CAPABILITY, settings
+from ringside.topologies.machines import CUBE_MESH
 
 MACHINES = tuple(SYSTEMS)
 SWITCHED = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.disk import (
+from ringside.topologies.disk import (
     OutputError,
     add_lines,
     check_outputs,
@@ -126,7 +126,7 @@ def test_a_pipe_gets_all_of_it_and_one_that_nobody_reads_is_refused_at_once(tmp_
 
 def test_our_own_output_is_written_where_it_stands(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from topologies.disk import write_file;"
+        "from pathlib import Path; from ringside.topologies.disk import write_file;"
         "print('before'); write_file(Path('/dev/stdout'), 'text\\n'); print('after')"
     )
     with (tmp_path / "out").open("w") as out:
@@ -167,7 +167,7 @@ def test_what_is_new_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
 ADDING = """
 import sys
 from pathlib import Path
-from topologies.disk import add_lines
+from ringside.topologies.disk import add_lines
 for number in range(200):
     add_lines(Path("out.jsonl"), f"{sys.argv[1]} {number} {'x' * 9000}\\n")
 """
@@ -193,7 +193,7 @@ def test_a_line_is_begun_after_one_that_has_no_end(tmp_path: Path) -> None:
 CUT = """
 import resource, signal
 from pathlib import Path
-from topologies.disk import OutputError, add_lines
+from ringside.topologies.disk import OutputError, add_lines
 path = Path("out.jsonl")
 add_lines(path, "first\\n")
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
@@ -215,7 +215,7 @@ def test_a_line_for_which_there_is_no_room_is_not_there_in_part(tmp_path: Path) 
 HOLDING = """
 import sys
 from pathlib import Path
-from topologies.disk import held, write_file
+from ringside.topologies.disk import held, write_file
 with held(Path("out.json")):
     write_file(Path("out.json"), "mine")
     print("held", flush=True)

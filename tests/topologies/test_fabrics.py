@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from topologies import (
+from ringside.topologies import (
     MAKERS,
     Routes,
     Topology,
@@ -16,7 +16,7 @@ from topologies import (
     ranks,
     star,
 )
-from topologies.catalogue import MAX_LINKS, settings
+from ringside.topologies.catalogue import MAX_LINKS, settings
 
 
 def alpha(graph: Topology, src: int, dst: int) -> float:

@@ -6,9 +6,9 @@ from textwrap import dedent
 import networkx as nx
 import pytest
 
-import topologies.file
-from topologies import MAKERS, Routes, Topology, TopologyError, load, make, num_machines
-from topologies.file import dumps, loads, read, write
+import ringside.topologies.file
+from ringside.topologies import MAKERS, Routes, Topology, TopologyError, load, make, num_machines
+from ringside.topologies.file import dumps, loads, read, write
 
 Refusal = Callable[[str], list[str]]
 
@@ -86,7 +86,7 @@ def test_a_graph_in_a_file_is_that_graph(tmp_path: Path) -> None:
 
 
 def test_the_examples_in_the_documentation_are_topologies() -> None:
-    maker, graph = re.findall(r"::\n\n((?:    .*\n)+)", str(topologies.file.__doc__))
+    maker, graph = re.findall(r"::\n\n((?:    .*\n)+)", str(ringside.topologies.file.__doc__))
     assert same(loads(dedent(maker), "example"), load("star:8"))
     example = loads(dedent(graph), "example")
     assert [data["tier"] for _, data in example.nodes(data=True)] == [0, 0, 1]

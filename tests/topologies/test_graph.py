@@ -3,8 +3,8 @@ import math
 import networkx as nx
 import pytest
 
-from topologies import Topology, TopologyError, check, num_machines, ranks, star
-from topologies.graph import add_cable
+from ringside.topologies import Topology, TopologyError, check, num_machines, ranks, star
+from ringside.topologies.graph import add_cable
 
 
 def pair(rank: object = 0) -> Topology:

@@ -1,8 +1,8 @@
 import pytest
 
-from topologies import Routes, TopologyError, make
-from topologies.catalogue import settings
-from topologies.fabrics import leaf_spine
+from ringside.topologies import Routes, TopologyError, make
+from ringside.topologies.catalogue import settings
+from ringside.topologies.fabrics import leaf_spine
 
 
 def test_hosts_of_a_leaf_are_neighbouring_ranks() -> None:

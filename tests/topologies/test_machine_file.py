@@ -4,12 +4,21 @@ from typing import get_args
 
 import pytest
 
-from topologies import Routes, TopologyError, a100_pcie4, dgx1_v100, dgx_a100, load, num_machines, ranks
-from topologies.described import EXAMPLE, Cpu, Gpu, cluster
-from topologies.file import dumps, loads
-from topologies.graph import CPUS, check
-from topologies.hardware import DEVICES, PCIE_GTS
-from topologies.machines import h100_1gpu
+from ringside.topologies import (
+    Routes,
+    TopologyError,
+    a100_pcie4,
+    dgx1_v100,
+    dgx_a100,
+    load,
+    num_machines,
+    ranks,
+)
+from ringside.topologies.described import EXAMPLE, Cpu, Gpu, cluster
+from ringside.topologies.file import dumps, loads
+from ringside.topologies.graph import CPUS, check
+from ringside.topologies.hardware import DEVICES, PCIE_GTS
+from ringside.topologies.machines import h100_1gpu
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from topologies import Topology, check, dgx_a100, dgx_h100, num_machines, ranks
+from ringside.topologies import Topology, check, dgx_a100, dgx_h100, num_machines, ranks
 
 MACHINES = [(dgx_a100, 300e9, 25e9, 24e9, 2), (dgx_h100, 450e9, 50e9, 48e9, 1)]
 

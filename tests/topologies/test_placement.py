@@ -1,9 +1,9 @@
 import pytest
 
-from topologies import TopologyError, ranks, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import check
-from topologies.placement import PLACEMENTS, check_placement, interleaved, natural, place
+from ringside.topologies import TopologyError, ranks, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import check
+from ringside.topologies.placement import PLACEMENTS, check_placement, interleaved, natural, place
 
 
 def test_interleaving_takes_a_host_from_under_each_switch_in_turn() -> None:

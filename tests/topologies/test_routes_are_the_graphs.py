@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import schedule
-from sim.calibration import Calibration, Fit
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.parameters import preset_of
-from sim.predict import predict
-from topologies import Routes, Topology, check, make, ranks
-from topologies.graph import add_cable
-from topologies.placement import interleaved, natural, place
+from ringside.sim.algorithms import schedule
+from ringside.sim.calibration import Calibration, Fit
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.parameters import preset_of
+from ringside.sim.predict import predict
+from ringside.topologies import Routes, Topology, check, make, ranks
+from ringside.topologies.graph import add_cable
+from ringside.topologies.placement import interleaved, natural, place
 
 MIB = 1 << 20
 

@@ -4,9 +4,9 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
-from topologies import Routes, Topology, TopologyError, check, dgx_a100, dgx_h100, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import add_cable
+from ringside.topologies import Routes, Topology, TopologyError, check, dgx_a100, dgx_h100, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import add_cable
 
 
 def path(graph: Topology, src: int, dst: int) -> list[str]:

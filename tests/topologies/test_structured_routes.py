@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, ranks
-from topologies.fabric import turn
-from topologies.graph import add_cable
-from topologies.refitting import FABRICS
+from ringside.topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, ranks
+from ringside.topologies.fabric import turn
+from ringside.topologies.graph import add_cable
+from ringside.topologies.refitting import FABRICS
 
 RATE = 25e9
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.units import (
+from ringside.topologies.units import (
     MAX_DURATION,
     MAX_RATE,
     MAX_SIZE,

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from sim.collective import Collective
-from sim.engine import model
-from sim.libraries import gloo
-from sim.parameters import Parameters
-from sim.record import Record, RecordError
-from validation.calibrate import calibrate, report
-from validation.compare import compare, summaries
-from validation.rows import rows
+from ringside.sim.collective import Collective
+from ringside.sim.engine import model
+from ringside.sim.libraries import gloo
+from ringside.sim.parameters import Parameters
+from ringside.sim.record import Record, RecordError
+from ringside.validation.calibrate import calibrate, report
+from ringside.validation.compare import compare, summaries
+from ringside.validation.rows import rows
 
 TRUE = Parameters(alpha=30e-6, beta=1 / 5e9, gamma=0.1e-9, launch=50e-6)
 

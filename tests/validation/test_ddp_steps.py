@@ -2,17 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from real.emulate import available
-from sim.training.ddp.buckets import Bucketing, layout
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import TimedGroup
-from topologies import star
-from topologies.file import dumps
-from validation.compare_ddp import ComparedSteps
-from validation.emulated.plan import MBIT
-from validation.emulated.training import StepCase, checks, judge, sleeping_layers, trials
+from ringside.real.emulate import available
+from ringside.sim.training.ddp.buckets import Bucketing, layout
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import TimedGroup
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.compare_ddp import ComparedSteps
+from ringside.validation.emulated.plan import MBIT
+from ringside.validation.emulated.training import StepCase, checks, judge, sleeping_layers, trials
 
 TRIAL = StepCase(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 

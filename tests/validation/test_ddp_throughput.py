@@ -1,7 +1,7 @@
 import pytest
 
-from validation.published.throughput import Comparison, judge, judge_others, summarize, table
-from validation.published.training.sources import sources
+from ringside.validation.published.throughput import Comparison, judge, judge_others, summarize, table
+from ringside.validation.published.training.sources import sources
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from real.ddp.job import DdpJob
-from sim.disturbance import Drawn
-from sim.training.ddp.record import MeasuredNetwork
-from topologies import star
-from topologies.file import dumps
-from validation.emulated.disturbances import (
+from ringside.real.ddp.job import DdpJob
+from ringside.sim.disturbance import Drawn
+from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.emulated.disturbances import (
     BANDWIDTH,
     CASES,
     MEDIAN,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ringside.pictures.elastic import draw_elastic
-from sim.goodput.elastic import ElasticRun, Restarted
-from validation.elastic import compare_runs, predict_run
+from ringside.sim.goodput.elastic import ElasticRun, Restarted
+from ringside.validation.elastic import compare_runs, predict_run
 
 RESTART = Restarted(
     detect_s=0.1, stop_s=0.1, rendezvous_s=0.3, process_s=0.1, import_s=2.0, init_s=0.3, load_s=0.1

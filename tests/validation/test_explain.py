@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.calibration import shipped
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.nccl.communicator import Settings, communicator
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.library import Nccl
-from sim.record import Record, RecordError
-from topologies import star
-from validation.calibrate import calibrate
-from validation.explain.nccl import NcclFamily
-from validation.explain.schedules import ScheduleFamily
-from validation.explain.verdict import Verdict, judge
-from validation.readers import read
+from ringside.sim.calibration import shipped
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.nccl.communicator import Settings, communicator
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.record import Record, RecordError
+from ringside.topologies import star
+from ringside.validation.calibrate import calibrate
+from ringside.validation.explain.nccl import NcclFamily
+from ringside.validation.explain.schedules import ScheduleFamily
+from ringside.validation.explain.verdict import Verdict, judge
+from ringside.validation.readers import read
 
 PUBLISHED = Path(__file__).parents[2] / "validation" / "published"
 NOISE = 0.04

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ringside.validation.readers.kineto import TraceError, read_traces
 from tests.validation.kineto_jobs import Rank
-from validation.readers.kineto import TraceError, read_traces
 
 DATA = Path(__file__).with_name("data") / "kineto"
 SAMPLES = sorted(DATA.rglob("*.json.gz"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.collective import KINDS
-from sim.record import RecordError
-from validation.readers import Reading, read
+from ringside.sim.collective import KINDS
+from ringside.sim.record import RecordError
+from ringside.validation.readers import Reading, read
 
 SIZES = (8, 1024, 2**20, 2**26, 2**30)
 

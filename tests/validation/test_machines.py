@@ -1,10 +1,10 @@
 import pytest
 
-from sim.calibration import BOXES
-from sim.record import Record, RecordError
-from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-from validation.machines import GPUS, gpus_in, infer_machine, other_gpus
-from validation.published import published
+from ringside.sim.calibration import BOXES
+from ringside.sim.record import Record, RecordError
+from ringside.topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+from ringside.validation.machines import GPUS, gpus_in, infer_machine, other_gpus
+from ringside.validation.published import published
 
 
 def record(gpu: str, ranks: int = 8, nodes: int = 1, cluster: str = "") -> Record:

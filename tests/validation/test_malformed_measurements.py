@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sim.record import Record, RecordError
-from validation.readers import read
+from ringside.sim.record import Record, RecordError
+from ringside.validation.readers import read
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = Path(__file__).parents[2] / "validation" / "published" / "a100_thanos_g8_singleproc.json"

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import validation.published
-from validation.measured.fit import fit
-from validation.measured.observed import choose, observed
-from validation.readers import read
+import ringside.validation.published
+from ringside.validation.measured.fit import fit
+from ringside.validation.measured.observed import choose, observed
+from ringside.validation.readers import read
 
-FILES = Path(validation.published.__file__).parent
+FILES = Path(ringside.validation.published.__file__).parent
 
 
 def rows(machine, *patterns):

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.calibration import SHIPPED_MPI, CalibrationError, read, shipped
-from sim.collective import Collective
-from sim.libraries.mpi.decisions import decide
-from sim.libraries.mpi.form import Port, Task
-from sim.libraries.mpi.measured import PER_DOUBLING, Measured
-from sim.record import Record, RecordError, collective_of
-from validation.calibrate import calibrate, report
-from validation.compare import compare, summaries
-from validation.mpi.calibrate import calibrate_mpi
-from validation.mpi.growth import growth
-from validation.mpi.observed import is_observable, observed
-from validation.mpi.scorecard import ASKED, Judged, Question, Score, questions, score, winners
-from validation.published.mpi import PICO, published_mpi
-from validation.published.mpi.__main__ import table
-from validation.published.mpi.calibrations import calibrations
-from validation.readers import read as read_file
+from ringside.sim.calibration import SHIPPED_MPI, CalibrationError, read, shipped
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.mpi.decisions import decide
+from ringside.sim.libraries.mpi.form import Port, Task
+from ringside.sim.libraries.mpi.measured import PER_DOUBLING, Measured
+from ringside.sim.record import Record, RecordError, collective_of
+from ringside.validation.calibrate import calibrate, report
+from ringside.validation.compare import compare, summaries
+from ringside.validation.mpi.calibrate import calibrate_mpi
+from ringside.validation.mpi.growth import growth
+from ringside.validation.mpi.observed import is_observable, observed
+from ringside.validation.mpi.scorecard import ASKED, Judged, Question, Score, questions, score, winners
+from ringside.validation.published.mpi import PICO, published_mpi
+from ringside.validation.published.mpi.__main__ import table
+from ringside.validation.published.mpi.calibrations import calibrations
+from ringside.validation.readers import read as read_file
 
 RECORDS = published_mpi()
 HEADER = "system,nnodes,tasks_per_node,collective,algorithm,dtype,buffer_bytes,median_ns,mpi_lib"

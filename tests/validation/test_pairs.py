@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.record import RecordError
-from validation.pairs import Verdict, judge
-from validation.readers.pairs import Pair, read_pairs
+from ringside.sim.record import RecordError
+from ringside.validation.pairs import Verdict, judge
+from ringside.validation.readers.pairs import Pair, read_pairs
 
 DATA = Path(__file__).parent
 

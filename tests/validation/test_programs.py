@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 from benchmarks.programs import networks
-from real.emulate import available
-from validation.emulated.programs import MEDIAN, WORST, Compared, errors, judge
+from ringside.real.emulate import available
+from ringside.validation.emulated.programs import MEDIAN, WORST, Compared, errors, judge
 
 pytestmark = [
     pytest.mark.netadmin,

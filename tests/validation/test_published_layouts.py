@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from sim.training.room import FITS, TOO_LARGE, room_of
-from validation.published.training import aleph_alpha, ultrascale
+from ringside.sim.training.room import FITS, TOO_LARGE, room_of
+from ringside.validation.published.training import aleph_alpha, ultrascale
 
 
 def test_steps_follow_from_one_with_another_pipeline() -> None:

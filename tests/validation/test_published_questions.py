@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from ringside.commands.train import command
-from sim.training.ddp.job import DataParallel
-from sim.training.search import Bounds
-from validation.published.training import (
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.search import Bounds
+from ringside.validation.published.training import (
     aleph_alpha,
     data_parallel,
     dgxc,
@@ -23,10 +23,10 @@ from validation.published.training import (
     megatron,
     torchtitan,
 )
-from validation.published.training.rounds import ROUNDS, whole_s
-from validation.questions.laid_out import LayoutWords
-from validation.questions.question import Question
-from validation.questions.training import Training
+from ringside.validation.published.training.rounds import ROUNDS, whole_s
+from ringside.validation.questions.laid_out import LayoutWords
+from ringside.validation.questions.question import Question
+from ringside.validation.questions.training import Training
 
 TOP = Path(__file__).parents[2]
 

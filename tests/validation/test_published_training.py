@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.workload.decoder import decoder
-from sim.workload.devices import device
-from validation.published.training import (
+from ringside.sim.workload.decoder import decoder
+from ringside.sim.workload.devices import device
+from ringside.validation.published.training import (
     data_parallel,
     deepep,
     deepseek_trace,
@@ -26,9 +26,9 @@ from validation.published.training import (
     ring_attention,
     torchtitan,
 )
-from validation.published.training.__main__ import main
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import (
+from ringside.validation.published.training.__main__ import main
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import (
     Correlated,
     Counted,
     Judged,
@@ -38,7 +38,7 @@ from validation.published.training.judged import (
     p90,
     scores,
 )
-from validation.published.training.tables import find_tables, tables
+from ringside.validation.published.training.tables import find_tables, tables
 
 
 def errors(rows: list[Judged]) -> list[float]:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import ringside
-from sim.training.ddp.job import DataParallel
-from sim.workload.decoder import DECODERS, SHAPE, decoder
-from validation.questions.question import question
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.workload.decoder import DECODERS, SHAPE, decoder
+from ringside.validation.questions.question import question
 
 SMALL = "llama3-8b:2048,layers=2"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sim.libraries.nccl.library import Nccl
-from sim.record import RecordError, write
-from validation.published import published
-from validation.readers import Reading, read
-from validation.rows import rows
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.record import RecordError, write
+from ringside.validation.published import published
+from ringside.validation.readers import Reading, read
+from ringside.validation.rows import rows
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = sorted((Path(__file__).parents[2] / "validation" / "published").glob("*.json"))

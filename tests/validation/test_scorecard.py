@@ -5,9 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from validation.measured.baselines import BASELINES, interpolated, linear_in_log_nodes, tuner
-from validation.measured.scorecard import ANOTHER, Judged, judge, questions, scores, site_scores, size_class
-from validation.published.calibrations import usable
+from ringside.validation.measured.baselines import BASELINES, interpolated, linear_in_log_nodes, tuner
+from ringside.validation.measured.scorecard import (
+    ANOTHER,
+    Judged,
+    judge,
+    questions,
+    scores,
+    site_scores,
+    size_class,
+)
+from ringside.validation.published.calibrations import usable
 
 
 @pytest.fixture(scope="module")

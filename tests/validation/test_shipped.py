@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ringside
-import validation.published
-from sim.calibration import (
+import ringside.validation.published
+from ringside.sim.calibration import (
     CalibrationError,
     family,
     measured_machines,
@@ -17,16 +17,16 @@ from sim.calibration import (
     shipped_files,
     why_not,
 )
-from sim.collective import Collective
-from sim.libraries.find import find_library
-from sim.record import RecordError
-from validation import readers
-from validation.calibrate import calibrate, report
-from validation.compare import compare, summaries
-from validation.published.calibrations import calibration, calibrations, of_machine, usable
-from validation.published.mpi import published_mpi
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import find_library
+from ringside.sim.record import RecordError
+from ringside.validation import readers
+from ringside.validation.calibrate import calibrate, report
+from ringside.validation.compare import compare, summaries
+from ringside.validation.published.calibrations import calibration, calibrations, of_machine, usable
+from ringside.validation.published.mpi import published_mpi
 
-FILES = Path(validation.published.__file__).parent
+FILES = Path(ringside.validation.published.__file__).parent
 
 
 def rows_of(pattern):
@@ -135,7 +135,7 @@ def test_too_little_or_nothing_to_fit_is_refused():
 
 
 def test_one_row_of_a_site_scales_a_family_to_it(tmp_path):
-    from validation.measured.anchor import anchored
+    from ringside.validation.measured.anchor import anchored
 
     log = [replace(record, time_s=1.5 * record.time_s) for record in rows_of("oke*.json")]
     small = [record for record in log if record.nbytes == 1 << 14]

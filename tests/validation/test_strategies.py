@@ -3,9 +3,9 @@
 import pytest
 
 pytest.importorskip("torch")
-from real.emulate import available
-from validation.emulated.strategies import CASES, SHORT, WORST, StrategyCase, checks, judge, only
-from validation.training.compare import ComparedTraining
+from ringside.real.emulate import available
+from ringside.validation.emulated.strategies import CASES, SHORT, WORST, StrategyCase, checks, judge, only
+from ringside.validation.training.compare import ComparedTraining
 
 pytestmark = [
     pytest.mark.netadmin,

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
+from ringside.validation.readers.kineto import TraceError, files, read_traces
 from tests.validation.kineto_jobs import Rank
-from validation.readers.kineto import TraceError, files, read_traces
 
 
 def bomb(nbytes):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program.check import PROVED, check
+from ringside.sim.program.check import PROVED, check
+from ringside.validation.readers.kineto import TraceError, read_traces
+from ringside.validation.traces.analysis import analyse
+from ringside.validation.traces.program import program_of
+from ringside.validation.traces.replay import as_recorded, own_cluster, predicted, replay, what_if
 from tests.validation.kineto_jobs import WIDTHS, Rank
-from validation.readers.kineto import TraceError, read_traces
-from validation.traces.analysis import analyse
-from validation.traces.program import program_of
-from validation.traces.replay import as_recorded, own_cluster, predicted, replay, what_if
 
 DATA = Path(__file__).with_name("data") / "kineto"
 DLRM = DATA / "dlrm"

@@ -2,12 +2,22 @@ from dataclasses import replace
 
 import pytest
 
-from real.emulate import available
-from topologies import ranks
-from topologies.placement import interleaved
-from validation.emulated.collectives import QUIET, MeasuredCase, Validation, validate, verdicts
-from validation.emulated.links import Link, as_measured
-from validation.emulated.plan import FULL, MBIT, MIB, SHORT, TOLERANCES, Case, NetworkCase, num_cells, only
+from ringside.real.emulate import available
+from ringside.topologies import ranks
+from ringside.topologies.placement import interleaved
+from ringside.validation.emulated.collectives import QUIET, MeasuredCase, Validation, validate, verdicts
+from ringside.validation.emulated.links import Link, as_measured
+from ringside.validation.emulated.plan import (
+    FULL,
+    MBIT,
+    MIB,
+    SHORT,
+    TOLERANCES,
+    Case,
+    NetworkCase,
+    num_cells,
+    only,
+)
 
 CELL = MeasuredCase(
     family="leaf-spine",

@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from validation.published.training.zero_bubble import TABLE, bubble, measured, profiled
-from validation.published.training.zero_bubble.__main__ import main
+from ringside.validation.published.training.zero_bubble import TABLE, bubble, measured, profiled
+from ringside.validation.published.training.zero_bubble.__main__ import main
 
 ROWS = profiled()
 SMALL = [row for row in ROWS if row.ranks * row.micro_batches <= 8 * 64]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from topologies.graph import Topology
-from topologies.importers import nccl_xml, nvidia_smi
+from ringside.topologies.graph import Topology
+from ringside.topologies.importers import nccl_xml, nvidia_smi
 
 
 def importer(text: str) -> Callable[..., Topology] | None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from topologies.graph import Node, Topology, TopologyError
-from topologies.joining import joined
+from ringside.topologies.graph import Node, Topology, TopologyError
+from ringside.topologies.joining import joined
 
 
 def clustered(

@@ -6,10 +6,10 @@ its GPUs, NVLinks and cards are put at the file's places, in the order of their 
 
 from collections.abc import Iterable
 
-from topologies import hardware
-from topologies.graph import Topology, ranks
-from topologies.importers.elements import Element
-from topologies.importers.nccl_elements import busid, pcie
+from ringside.topologies import hardware
+from ringside.topologies.graph import Topology, ranks
+from ringside.topologies.importers.elements import Element
+from ringside.topologies.importers.nccl_elements import busid, pcie
 
 _CAPABILITIES = {
     **dict.fromkeys(("0x1db1", "0x1db4", "0x1db5", "0x1db6", "0x1db8"), 70),
@@ -45,7 +45,7 @@ def refusal(root: Element) -> str:
 
 def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
     """The machines of the catalogue with as many GPUs of the same generation; as many cards, if any has."""
-    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+    from ringside.topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
 
     known = {_CAPABILITIES.get(gpu.attributes.get("device", "")) for gpu in gpus} - {None}
     slot = max((pcie(gpu) for gpu in gpus), default=0.0)
@@ -60,7 +60,7 @@ def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
 
 def complete(root: Element, name: str) -> None:
     """Put a catalogue machine's GPUs and cards at the file's places."""
-    from topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
+    from ringside.topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
 
     gpus, cards = places(root, "0x03"), places(root, "0x02")
     if name not in COMPUTE_CAPABILITY:
@@ -93,7 +93,7 @@ def _nvlinks(machine: Topology, gpu: str, link: float) -> Iterable[tuple[str, in
 
 def _ports(machine: Topology) -> list[dict[str, float]]:
     """What joins a machine's cards to the network; a machine alone has the cards, but no network."""
-    from topologies.catalogue import MAKERS
+    from ringside.topologies.catalogue import MAKERS
 
     two = MAKERS[str(machine.graph["name"])](2)
     return [data for a, _, data in two.edges(data=True) if data["kind"] == "ib" and a.startswith("node0/")]

@@ -7,9 +7,9 @@ topo.cc, v2.30.7). RCCL writes ``gcn`` and ``xgmi`` (version 2).
 
 import re
 
-from topologies import hardware
-from topologies.graph import TopologyError
-from topologies.importers.elements import Element, Source, parse
+from ringside.topologies import hardware
+from ringside.topologies.graph import TopologyError
+from ringside.topologies.importers.elements import Element, Source, parse
 
 SOURCE = Source("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
 

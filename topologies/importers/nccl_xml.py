@@ -15,12 +15,12 @@ from itertools import combinations, count
 
 import networkx as nx
 
-from topologies import hardware
-from topologies.graph import Node, Topology, add_cable
-from topologies.importers import completing, nccl_elements
-from topologies.importers.cluster import clustered
-from topologies.importers.elements import Element
-from topologies.units import Seconds
+from ringside.topologies import hardware
+from ringside.topologies.graph import Node, Topology, add_cable
+from ringside.topologies.importers import completing, nccl_elements
+from ringside.topologies.importers.cluster import clustered
+from ringside.topologies.importers.elements import Element
+from ringside.topologies.units import Seconds
 
 
 @dataclass(slots=True)

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from real.collective.emulated import Cluster, cluster
-from real.collective.measure import Measurement
-from real.launch.forks import Forks
-from real.launch.torchrun import WorldSpec
-from sim.collective import Collective, itemsize
-from sim.libraries.gloo import RENDEZVOUS
-from sim.predict import predict
-from sim.record import Record
-from topologies import Topology
-from topologies.placement import PLACEMENTS
-from validation.emulated.links import Link, as_measured, measure_latency, measure_link
-from validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
+from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.collective.measure import Measurement
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.sim.collective import Collective, itemsize
+from ringside.sim.libraries.gloo import RENDEZVOUS
+from ringside.sim.predict import predict
+from ringside.sim.record import Record
+from ringside.topologies import Topology
+from ringside.topologies.placement import PLACEMENTS
+from ringside.validation.emulated.links import Link, as_measured, measure_latency, measure_link
+from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
 
 QUIET = 0.10
 """The largest spread of repeats with which a cell says something about the model."""
@@ -106,8 +106,8 @@ class Validation:
 def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None]) -> Validation:
     """Carry out a plan; call ``on_cell`` with each cell as soon as it is there.
 
-    Raise `ValueError` if this machine cannot emulate a network (see `real.emulate.available`) and
-    `real.launch.follow.MeasureError` if a measurement fails.
+    Raise `ValueError` if this machine cannot emulate a network (see `ringside.real.emulate.available`) and
+    `ringside.real.launch.follow.MeasureError` if a measurement fails.
     """
     begin = time.monotonic()
     cells: list[MeasuredCase] = []

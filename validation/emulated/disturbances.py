@@ -11,21 +11,21 @@ from math import inf
 
 import numpy as np
 
-from real.collective.emulated import cluster
-from real.ddp.job import DdpJob
-from real.ddp.measure import measure_ddp
-from real.launch.forks import Forks
-from sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
-from sim.training.ddp.record import MeasuredNetwork
-from sim.training.ddp.simulate import simulate_disturbed, simulate_step
-from sim.training.groups import SimulatedGroup
-from topologies import Topology, star
-from topologies.file import loads
-from validation.ddp_run import emulated_wires
-from validation.emulated.plan import MBIT
-from validation.emulated.training import Check, sleeping_layers
+from ringside.real.collective.emulated import cluster
+from ringside.real.ddp.job import DdpJob
+from ringside.real.ddp.measure import measure_ddp
+from ringside.real.launch.forks import Forks
+from ringside.sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
+from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
+from ringside.sim.training.groups import SimulatedGroup
+from ringside.topologies import Topology, star
+from ringside.topologies.file import loads
+from ringside.validation.ddp_run import emulated_wires
+from ringside.validation.emulated.plan import MBIT
+from ringside.validation.emulated.training import Check, sleeping_layers
 
 RANKS = 4
 BANDWIDTH = 200 * MBIT
@@ -111,8 +111,8 @@ def judge(
 ) -> None:
     """Predict and really run each case; a network is built for each that has links of its own.
 
-    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
-    measurement fails.
+    Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
+    a measurement fails.
     """
     with Forks() as forks:
         calm = star(RANKS, bandwidth=BANDWIDTH)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from real.collective.emulated import Cluster
-from real.collective.measure import Measurement
-from real.emulate.queues import SEGMENT, SEND_WINDOW
-from real.launch.torchrun import WorldSpec
-from sim.record import Record
-from topologies import Topology
-from topologies.graph import ranks
-from topologies.placement import place
-from validation.emulated.plan import MIB
+from ringside.real.collective.emulated import Cluster
+from ringside.real.collective.measure import Measurement
+from ringside.real.emulate.queues import SEGMENT, SEND_WINDOW
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.sim.record import Record
+from ringside.topologies import Topology
+from ringside.topologies.graph import ranks
+from ringside.topologies.placement import place
+from ringside.validation.emulated.plan import MIB
 
 _SMALL = 4
 _LARGE = (MIB // 2, MIB, 2 * MIB)

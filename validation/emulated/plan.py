@@ -7,9 +7,9 @@ and takes some 5 ms or more: below, the machine's scheduler is measured and not 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from topologies import Topology, star
-from topologies.fabrics import leaf_spine
-from topologies.words import one_of
+from ringside.topologies import Topology, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.words import one_of
 
 MIB = 2**20
 MBIT = 1e6 / 8

@@ -1,7 +1,7 @@
 """Whole programs on emulated networks: predicted from ping-pong alone, then really run.
 
-The links' figures are those of `validation.emulated.links`; compute sleeps, so it is known. Everything else
-is the simulation's.
+The links' figures are those of `ringside.validation.emulated.links`; compute sleeps, so it is known.
+Everything else is the simulation's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from real.collective.emulated import Cluster, cluster
-from real.launch.forks import Forks
-from real.program.job import ProgramJob
-from real.program.measure import MeasuredProgram, measure_program
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.program.operations import Program
-from sim.program.script import program_of
-from sim.program.timeline import ProgramTimeline
-from topologies import Topology
-from validation.emulated.links import as_measured, measure_latency, measure_link
+from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.launch.forks import Forks
+from ringside.real.program.job import ProgramJob
+from ringside.real.program.measure import MeasuredProgram, measure_program
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Program
+from ringside.sim.program.script import program_of
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.topologies import Topology
+from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
 MEDIAN, WORST = 0.04, 0.08
 """What the absolute relative errors of makespans may be at most."""
@@ -85,8 +85,8 @@ def judge(
 ) -> None:
     """Predict and really run each program on one network.
 
-    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a run
-    fails.
+    Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
+    a run fails.
     """
     known: dict[int, Topology] = {}
     with Forks() as forks, cluster(graph, forks) as network:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from real.collective.emulated import cluster
-from real.launch.forks import Forks
-from real.training.job import Experts, Sleeping, TrainingJob
-from real.training.measure import measure_training
-from topologies import star
-from topologies.words import one_of
-from validation.ddp_run import emulated_wires
-from validation.emulated.plan import MBIT
-from validation.emulated.training import Check
-from validation.training.compare import ComparedTraining, compare_training
+from ringside.real.collective.emulated import cluster
+from ringside.real.launch.forks import Forks
+from ringside.real.training.job import Experts, Sleeping, TrainingJob
+from ringside.real.training.measure import measure_training
+from ringside.topologies import star
+from ringside.topologies.words import one_of
+from ringside.validation.ddp_run import emulated_wires
+from ringside.validation.emulated.plan import MBIT
+from ringside.validation.emulated.training import Check
+from ringside.validation.training.compare import ComparedTraining, compare_training
 
 RANKS = 4
 BANDWIDTH = 100 * MBIT
@@ -97,8 +97,8 @@ def only(cases: Sequence[StrategyCase], names: Sequence[str]) -> tuple[StrategyC
 def judge(cases: Sequence[StrategyCase], on_judged: Callable[[StrategyCase, ComparedTraining], None]) -> None:
     """Predict and really run each case, all on one network.
 
-    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
-    measurement fails.
+    Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
+    a measurement fails.
     """
     with Forks() as forks, cluster(star(RANKS, bandwidth=BANDWIDTH), forks) as built:
         wires = emulated_wires(built, RANKS)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from real.collective.emulated import cluster
-from real.ddp.job import DdpJob
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.powersgd import PowerSGD
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
-from validation.compare_ddp import ComparedSteps, compare_steps
-from validation.ddp_run import emulated_wires, record
-from validation.emulated.plan import MBIT
+from ringside.real.collective.emulated import cluster
+from ringside.real.ddp.job import DdpJob
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
+from ringside.validation.compare_ddp import ComparedSteps, compare_steps
+from ringside.validation.ddp_run import emulated_wires, record
+from ringside.validation.emulated.plan import MBIT
 
 RANKS = 4
 ITERATIONS = 4
@@ -104,8 +104,8 @@ def trials(
 def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps], None]) -> None:
     """Predict and measure each trial; one network is built for each bandwidth.
 
-    Raise `ValueError` if this machine cannot emulate a network, `real.launch.follow.MeasureError` if a
-    measurement fails.
+    Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
+    a measurement fails.
     """
     by_rate: dict[float, list[StepCase]] = {}
     for trial in plan:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.traffic import least_traffic
-from sim.libraries.nccl.graph.graph import Graph
-from sim.libraries.nccl.measured.messages import Launch, Work, work_of
-from sim.libraries.nccl.measured.model import Facts, Measured
-from sim.libraries.nccl.pins import Pins
-from sim.record import Record, RecordError, collective_of
-from validation.explain.causes import (
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.traffic import least_traffic
+from ringside.sim.libraries.nccl.graph.graph import Graph
+from ringside.sim.libraries.nccl.measured.messages import Launch, Work, work_of
+from ringside.sim.libraries.nccl.measured.model import Facts, Measured
+from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.record import Record, RecordError, collective_of
+from ringside.validation.explain.causes import (
     ALGORITHM,
     BETWEEN_LATENCY,
     CHANNELS,
@@ -26,8 +26,8 @@ from validation.explain.causes import (
     Cause,
     cards,
 )
-from validation.explain.verdict import Prediction
-from validation.measured.observed import Observed, choose, observed
+from ringside.validation.explain.verdict import Prediction
+from ringside.validation.measured.observed import Observed, choose, observed
 
 Floats = NDArray[np.float64]
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.calibration import Calibration
-from sim.libraries.scheduled import evaluate
-from sim.parameters import Parameters
-from sim.record import Record, RecordError
-from topologies import Topology
-from topologies.graph import ranks
-from validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, Cause
-from validation.explain.verdict import Prediction
-from validation.rows import Row, rows
+from ringside.sim.calibration import Calibration
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.parameters import Parameters
+from ringside.sim.record import Record, RecordError
+from ringside.topologies import Topology
+from ringside.topologies.graph import ranks
+from ringside.validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, Cause
+from ringside.validation.explain.verdict import Prediction
+from ringside.validation.rows import Row, rows
 
 _NINE_OF_TEN = 1.645
 

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.gaussian import EIGHTY
-from sim.record import Record
-from validation.explain.causes import Cause
+from ringside.sim.libraries.gaussian import EIGHTY
+from ringside.sim.record import Record
+from ringside.validation.explain.causes import Cause
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

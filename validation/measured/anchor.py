@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sim.calibration import Calibration, CalibrationError
-from sim.collective import Collective
-from sim.libraries.library import Candidate
-from sim.libraries.nccl.cluster import as_measured
-from sim.libraries.nccl.library import Calibrated, Nccl
-from sim.libraries.nccl.measured.messages import Task
-from sim.record import Record, RecordError, digest
-from validation.fallback import as_run
-from validation.measured.observed import choose, is_observable, observed
+from ringside.sim.calibration import Calibration, CalibrationError
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.nccl.cluster import as_measured
+from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.measured.messages import Task
+from ringside.sim.record import Record, RecordError, digest
+from ringside.validation.fallback import as_run
+from ringside.validation.measured.observed import choose, is_observable, observed
 
 
 def anchored(

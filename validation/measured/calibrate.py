@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sim.libraries.nccl.communicator import find_system
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.measured.messages import KINDS
-from sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
-from sim.libraries.nccl.releases import names_one
-from sim.record import Record, RecordError
-from topologies.units import format_size
-from validation.measured.fit import Fitted, fit
-from validation.measured.observed import observed
-from validation.measured.priors import priors
+from ringside.sim.libraries.nccl.communicator import find_system
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.measured.messages import KINDS
+from ringside.sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
+from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.record import Record, RecordError
+from ringside.topologies.units import format_size
+from ringside.validation.measured.fit import Fitted, fit
+from ringside.validation.measured.observed import observed
+from ringside.validation.measured.priors import priors
 
 MIN_ROWS = 4
 WORST_ROWS = 3

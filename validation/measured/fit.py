@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from sim.libraries.nccl.communicator import MAX_CHANNELS
-from sim.libraries.nccl.measured.messages import Work, time_us, work_of
-from sim.libraries.nccl.measured.model import (
+from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS
+from ringside.sim.libraries.nccl.measured.messages import Work, time_us, work_of
+from ringside.sim.libraries.nccl.measured.model import (
     SITE_BANDWIDTH,
     SITE_LATENCY,
     Facts,
@@ -23,8 +23,8 @@ from sim.libraries.nccl.measured.model import (
     latency_and_bandwidth,
     log_form,
 )
-from validation.measured.observed import Chosen, Observed, choose
-from validation.measured.priors import Prior, priors
+from ringside.validation.measured.observed import Chosen, Observed, choose
+from ringside.validation.measured.priors import Prior, priors
 
 Floats = NDArray[np.float64]
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.find import Options
-from sim.libraries.nccl.cluster import communicator_of
-from sim.libraries.nccl.communicator import Communicator, Settings
-from sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
-from sim.libraries.nccl.measured.model import Facts
-from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
-from sim.libraries.nccl.tuning.tuner import cost_table
-from sim.record import Record
-from validation.machines import with_nodes
+from ringside.sim.libraries.find import Options
+from ringside.sim.libraries.nccl.cluster import communicator_of
+from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
+from ringside.sim.libraries.nccl.measured.model import Facts
+from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
+from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.record import Record
+from ringside.validation.machines import with_nodes
 
 Floats = NDArray[np.float64]
 

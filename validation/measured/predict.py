@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from sim.libraries.library import Candidate, Estimate
-from sim.libraries.nccl.cluster import as_measured
-from sim.libraries.nccl.library import Calibrated, Nccl
-from sim.libraries.nccl.measured.model import Measured
-from sim.record import Record, collective_of
-from topologies.catalogue import split
-from validation.measured.observed import observed
+from ringside.sim.libraries.library import Candidate, Estimate
+from ringside.sim.libraries.nccl.cluster import as_measured
+from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.measured.model import Measured
+from ringside.sim.record import Record, collective_of
+from ringside.topologies.catalogue import split
+from ringside.validation.measured.observed import observed
 
 
 class Libraries:

@@ -6,8 +6,8 @@ bandwidths begin at the data sheet's. Microseconds and GB/s.
 
 from dataclasses import dataclass
 
-from sim.libraries.nccl.graph.system import GB, System, nvlink_in_datasheet
-from sim.libraries.nccl.measured.messages import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_in_datasheet
+from ringside.sim.libraries.nccl.measured.messages import ALGORITHMS, PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)

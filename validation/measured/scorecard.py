@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.libraries.nccl.measured.model import Answer
-from sim.record import Record
-from validation.measured.baselines import BASELINES
-from validation.measured.fit import fit
-from validation.measured.observed import Observed, choose, is_observable, observed
-from validation.published.calibrations import is_left_out, mates_of
+from ringside.sim.libraries.nccl.measured.model import Answer
+from ringside.sim.record import Record
+from ringside.validation.measured.baselines import BASELINES
+from ringside.validation.measured.fit import fit
+from ringside.validation.measured.observed import Observed, choose, is_observable, observed
+from ringside.validation.published.calibrations import is_left_out, mates_of
 
 KIB, MIB = 1024, 1024**2
 SMALL, LARGE = 64 * KIB, 64 * MIB

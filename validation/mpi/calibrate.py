@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sim.libraries.mpi.measured import EXPECTED, PARAMETERS
-from sim.libraries.mpi.stored import StoredMpi, correction_lines
-from sim.record import Record, RecordError
-from topologies.catalogue import split
-from topologies.units import format_size
-from validation.mpi.fit import fit
-from validation.mpi.observed import is_observable, observed
+from ringside.sim.libraries.mpi.measured import EXPECTED, PARAMETERS
+from ringside.sim.libraries.mpi.stored import StoredMpi, correction_lines
+from ringside.sim.record import Record, RecordError
+from ringside.topologies.catalogue import split
+from ringside.topologies.units import format_size
+from ringside.validation.mpi.fit import fit
+from ringside.validation.mpi.observed import is_observable, observed
 
 MIN_ROWS = 4
 WORST_ROWS = 3

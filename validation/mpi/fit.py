@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from sim.libraries.mpi.form import time_us, work_of
-from sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, Measured, corrected
-from validation.mpi.observed import Observed
+from ringside.sim.libraries.mpi.form import time_us, work_of
+from ringside.sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, Measured, corrected
+from ringside.validation.mpi.observed import Observed
 
 Floats = NDArray[np.float64]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.libraries.gaussian import EIGHTY
-from sim.libraries.mpi.form import work_of
-from sim.libraries.mpi.measured import PER_DOUBLING, Floats
-from sim.record import Record
-from validation.mpi.calibrate import MIN_ROWS
-from validation.mpi.fit import fit
-from validation.mpi.observed import is_observable, observed
+from ringside.sim.libraries.gaussian import EIGHTY
+from ringside.sim.libraries.mpi.form import work_of
+from ringside.sim.libraries.mpi.measured import PER_DOUBLING, Floats
+from ringside.sim.record import Record
+from ringside.validation.mpi.calibrate import MIN_ROWS
+from ringside.validation.mpi.fit import fit
+from ringside.validation.mpi.observed import is_observable, observed
 
 WITHIN = 0.8
 """Part of rows that a band holds."""

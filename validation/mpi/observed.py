@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 
-from sim.libraries.mpi.decisions import decide
-from sim.libraries.mpi.form import Port, Task
-from sim.libraries.mpi.library import port_of
-from sim.libraries.mpi.rounds import ROUNDS
-from sim.record import Record, RecordError, collective_of
-from topologies import Routes, Topology, load
-from topologies.catalogue import MAKERS, split
-from topologies.placement import EVEN, machines_of, spread_over, stretches
+from ringside.sim.libraries.mpi.decisions import decide
+from ringside.sim.libraries.mpi.form import Port, Task
+from ringside.sim.libraries.mpi.library import port_of
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.record import Record, RecordError, collective_of
+from ringside.topologies import Routes, Topology, load
+from ringside.topologies.catalogue import MAKERS, split
+from ringside.topologies.placement import EVEN, machines_of, spread_over, stretches
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sim.calibration import Calibration, CalibrationError
-from sim.libraries.mpi.form import time_us, work_of
-from sim.libraries.mpi.measured import expected
-from sim.record import Record, RecordError
-from validation.mpi.observed import is_observable, observed
+from ringside.sim.calibration import Calibration, CalibrationError
+from ringside.sim.libraries.mpi.form import time_us, work_of
+from ringside.sim.libraries.mpi.measured import expected
+from ringside.sim.record import Record, RecordError
+from ringside.validation.mpi.observed import is_observable, observed
 
 
 def predictions(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.record import Record
-from validation.mpi.fit import fit
-from validation.mpi.observed import is_observable, observed
+from ringside.sim.record import Record
+from ringside.validation.mpi.fit import fit
+from ringside.validation.mpi.observed import is_observable, observed
 
 TIED = 0.1
 """Algorithms so near the quickest were measured as quick as it, by what runs of one kind differ."""

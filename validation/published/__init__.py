@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sim.record import Record
-from validation.readers import read
+from ringside.sim.record import Record
+from ringside.validation.readers import read
 
 
 def published() -> list[Record]:

@@ -1,17 +1,17 @@
 """The calibrations that are shipped, made from the published measurements.
 
-``python -m validation.published.calibrations`` writes them. What is inside a node is shared by all machines
-of one box, what is between nodes belongs to the name.
+``python -m ringside.validation.published.calibrations`` writes them. What is inside a node is shared by all
+machines of one box, what is between nodes belongs to the name.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.calibration import BOXES, SHIPPED, Calibration
-from sim.record import Record, digest
-from validation.measured.calibrate import calibrate_nccl
-from validation.measured.observed import is_observable
-from validation.published import published
+from ringside.sim.calibration import BOXES, SHIPPED, Calibration
+from ringside.sim.record import Record, digest
+from ringside.validation.measured.calibrate import calibrate_nccl
+from ringside.validation.measured.observed import is_observable
+from ringside.validation.published import published
 
 DATE = "2026-11-22"
 """When the data were last added to."""

@@ -3,12 +3,12 @@
 The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it as
 the roofline says), and nothing else does. What NCCL takes is what was measured of the machine's family where
 that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. Machines
-without a preset get graphs by the plain rule of `sim.libraries.nccl.graph.search`. One GPU alone copies
-nothing into buckets; an optimizer steps once, however many passes there are. Two things that no publication
-states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach each other
-through the host alone (`HOST_LINKS`). All wait for the slowest GPU; by how much GPUs differ
-(`sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication by the others
-alone. The baseline to beat is linear scaling.
+without a preset get graphs by the plain rule of `ringside.sim.libraries.nccl.graph.search`. One GPU alone
+copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
+publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach
+each other through the host alone (`HOST_LINKS`). All wait for the slowest GPU; by how much GPUs differ
+(`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication by the
+others alone. The baseline to beat is linear scaling.
 """
 
 from collections.abc import Iterable
@@ -16,24 +16,24 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from statistics import median
 
-from sim.calibration import shipped
-from sim.libraries import nccl
-from sim.libraries.nccl.graph.system import GB
-from sim.libraries.nccl.library import Calibrated, Nccl
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.ddp.usual import SPREAD, contention
-from sim.training.groups import ProcessGroup, TimedGroup, process_group
-from sim.training.memory import find_optimizer
-from sim.training.pace import ALONE, at_pace
-from sim.training.step import TrainingStep
-from sim.workload.architecture import workload
-from sim.workload.devices import device
-from sim.workload.models import architecture
-from sim.workload.workload import Workload
-from validation.pace import pace
-from validation.published.training.sources import PublishedStep, Series, Source, sources
+from ringside.sim.calibration import shipped
+from ringside.sim.libraries import nccl
+from ringside.sim.libraries.nccl.graph.system import GB
+from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.usual import SPREAD, contention
+from ringside.sim.training.groups import ProcessGroup, TimedGroup, process_group
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.pace import ALONE, at_pace
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.models import architecture
+from ringside.sim.workload.workload import Workload
+from ringside.validation.pace import pace
+from ringside.validation.published.training.sources import PublishedStep, Series, Source, sources
 
 # hardware: 8 V100 in a cube mesh with a single 100 Gb/s card (notes of DLPerf's report)
 _V100_ONE_NIC = replace(nccl.SYSTEMS["dgx1-v100"], name="v100-one-nic", nics=1)

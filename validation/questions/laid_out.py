@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
-from sim.libraries.nccl.library import Nccl
-from sim.program.check import FAILS, HANGS, check
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS, Costs
-from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
-from sim.training.layers import RankLayer
-from sim.training.layout import (
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.program.check import FAILS, HANGS, check
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS, Costs
+from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.layout import (
     AT_ONCE,
     CLIPPING,
     CONTEXT_METHODS,
@@ -20,24 +20,24 @@ from sim.training.layout import (
     Layout,
     LayoutError,
 )
-from sim.training.memory import find_optimizer
-from sim.training.mesh import DATA, FOLDS, Mesh
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import Parts, parts_of
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.pipeline.actions import COMPUTES, Table, read_tables, singles
-from sim.training.pipeline.lowering import find_placement
-from sim.training.pipeline.placement import Placement
-from sim.training.pipeline.program import find_runtime, pipeline
-from sim.training.pipeline.schedules import find_schedule
-from sim.training.tensor.pull import pull_of
-from sim.workload.architecture import Architecture
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import STORED, Device, full_name, stored
-from topologies.catalogue import split
-from validation.questions.trained import beyond_peak
-from validation.questions.training import (
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.mesh import DATA, FOLDS, Mesh
+from ringside.sim.training.parallel.decoder import parts_of_decoder
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.parts import Parts, parts_of
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.pipeline.actions import COMPUTES, Table, read_tables, singles
+from ringside.sim.training.pipeline.lowering import find_placement
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.program import find_runtime, pipeline
+from ringside.sim.training.pipeline.schedules import find_schedule
+from ringside.sim.training.tensor.pull import pull_of
+from ringside.sim.workload.architecture import Architecture
+from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.devices import STORED, Device, full_name, stored
+from ringside.topologies.catalogue import split
+from ringside.validation.questions.trained import beyond_peak
+from ringside.validation.questions.training import (
     Training,
     batch_of,
     find_model,
@@ -287,7 +287,7 @@ def laid_out(training: Training, gpu: Device, libraries: Libraries, layout: Layo
     found = LaidOut(training, gpu, libraries, sized_workload(training, gpu)[1])
     if training.measured is None:
         return found
-    from validation.pace import parallel_pace
+    from ringside.validation.pace import parallel_pace
 
     samples_per_s, ranks = training.measured
     there = replace(found, libraries=_of_ranks(libraries, ranks))

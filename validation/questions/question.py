@@ -5,24 +5,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
-from sim.calibration import AUTO, Calibration
-from sim.libraries.find import Options, default_library, find_library
-from sim.libraries.library import Library
-from sim.libraries.nccl.library import Nccl
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import process_group
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.training.step import TrainingStep
-from sim.workload.devices import Device, device, device_of
-from topologies.catalogue import split
-from topologies.placement import EVEN, PACKED
-from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
-from validation.questions.trained import Trained, trained
-from validation.questions.training import Training, batch_of
+from ringside.sim.calibration import AUTO, Calibration
+from ringside.sim.libraries.find import Options, default_library, find_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import process_group
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.devices import Device, device, device_of
+from ringside.topologies.catalogue import split
+from ringside.topologies.placement import EVEN, PACKED
+from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from ringside.validation.questions.trained import Trained, trained
+from ringside.validation.questions.training import Training, batch_of
 
 
 class Laid(TypedDict, total=False):
@@ -88,7 +88,8 @@ PLACES = ("settings", "library", "ranks", "network", "placement", "calibration")
 class Question:
     """A training on ``ranks`` of a cluster by name, or in a file: on all of them where None.
 
-    ``library``, ``network``, ``placement`` and ``calibration`` are `sim.libraries.find.find_library`'s.
+    ``library``, ``network``, ``placement`` and ``calibration`` are
+    `ringside.sim.libraries.find.find_library`'s.
     """
 
     training: Training
@@ -140,7 +141,7 @@ class Question:
 
     @cached_property
     def job(self) -> ParallelJob:
-        """The same as a job, of which `sim.training.parallel.simulate` makes a step."""
+        """The same as a job, of which `ringside.sim.training.parallel.simulate` makes a step."""
         return self.laid_out.job(self.words.layout())
 
     def trained(self, library: Library) -> Trained:

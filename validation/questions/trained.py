@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sim.libraries.library import Library
-from sim.training.ddp.job import Costs
-from sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
-from sim.training.groups import ProcessGroup, process_group
-from sim.training.memory import find_optimizer
-from sim.training.pace import ALONE, at_pace
-from sim.workload.devices import Device
-from sim.workload.workload import Workload
-from validation.questions.training import Training, peak_s, sized_workload
+from ringside.sim.libraries.library import Library
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from ringside.sim.training.groups import ProcessGroup, process_group
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.pace import ALONE, at_pace
+from ringside.sim.workload.devices import Device
+from ringside.sim.workload.workload import Workload
+from ringside.validation.questions.training import Training, peak_s, sized_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
         return replace(costs, contention=usual)
 
     if training.measured is not None:
-        from validation.pace import pace
+        from ringside.validation.pace import pace
 
         samples_per_s, ranks = training.measured
         if precision is not None:

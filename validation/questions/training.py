@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from real.ddp.job import is_model
-from sim.training.ddp.job import DataParallel
-from sim.training.ddp.record import workload_of
-from sim.training.parallel.decoder import decoder_workload
-from sim.training.tensor import Numerics
-from sim.workload.architecture import Architecture, products_s, usual_precision
-from sim.workload.architecture import workload as roofline
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import Device, full_name, stored
-from sim.workload.models import find_model as named_model
-from sim.workload.workload import Workload, rebatched
-from topologies.words import one_of
+from ringside.real.ddp.job import is_model
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.record import workload_of
+from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.training.tensor import Numerics
+from ringside.sim.workload.architecture import Architecture, products_s, usual_precision
+from ringside.sim.workload.architecture import workload as roofline
+from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.devices import Device, full_name, stored
+from ringside.sim.workload.models import find_model as named_model
+from ringside.sim.workload.workload import Workload, rebatched
+from ringside.topologies.words import one_of
 
 BATCH = 32
 """Samples of a pass of a decoder where nobody says."""
@@ -30,12 +30,12 @@ class Training:
     """What is trained, and how: the words of the command line.
 
     ``batch`` is of one rank and one pass, None for the model's own. ``precision``, ``dtype`` and
-    ``compute_efficiency`` are `sim.workload.architecture.workload`'s. ``measured`` is a throughput
+    ``compute_efficiency`` are `ringside.sim.workload.architecture.workload`'s. ``measured`` is a throughput
     (samples/s of all ranks) and on how many ranks it was measured, which sets the pace of compute.
     ``attention`` is one of `ATTENTION`, and ``attention_efficiency`` the share of the GPU's peak that it
     reaches, that of other products where None. ``slowdown``, ``spread`` and ``contention`` are
-    `sim.training.ddp.job.Costs`'. Without a spread it is `sim.training.ddp.usual.SPREAD`, or none where
-    layers are timed; without a contention that of `sim.training.ddp.usual.contention`.
+    `ringside.sim.training.ddp.job.Costs`'. Without a spread it is `ringside.sim.training.ddp.usual.SPREAD`,
+    or none where layers are timed; without a contention that of `ringside.sim.training.ddp.usual.contention`.
     """
 
     model: str
@@ -134,6 +134,6 @@ def find_model(text: str) -> Architecture | Decoder:
     """The model of a table or of a file's module."""
     if not is_model(text):
         return named_model(text)
-    from real.model.architecture import architecture_of
+    from ringside.real.model.architecture import architecture_of
 
     return architecture_of(text)

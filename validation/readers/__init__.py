@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sim.record import RecordError, from_line
-from topologies.disk import regular
-from validation.readers.inspector import is_operation, read_inspector
-from validation.readers.nccl_tests.json import read_json
-from validation.readers.nccl_tests.text import read_text
-from validation.readers.pico import is_pico, read_pico
-from validation.readers.published import read_published
-from validation.readers.rccl_tests import is_row, read_rccl_tests
-from validation.readers.reading import EXPECTED, CutOffError, Reading, sound
+from ringside.sim.record import RecordError, from_line
+from ringside.topologies.disk import regular
+from ringside.validation.readers.inspector import is_operation, read_inspector
+from ringside.validation.readers.nccl_tests.json import read_json
+from ringside.validation.readers.nccl_tests.text import read_text
+from ringside.validation.readers.pico import is_pico, read_pico
+from ringside.validation.readers.published import read_published
+from ringside.validation.readers.rccl_tests import is_row, read_rccl_tests
+from ringside.validation.readers.reading import EXPECTED, CutOffError, Reading, sound
 
 _ARRAY = re.compile(r"\[\s*\{")
 _ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sim.record import Record
-from validation.readers.reading import Reading, complaint, kind_at, sound
+from ringside.sim.record import Record
+from ringside.validation.readers.reading import Reading, complaint, kind_at, sound
 
 _STATISTIC = "median of the slowest rank (NCCL Inspector)"
 _PARTS = ("all_gather", "reduce_scatter")

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sim.collective import kind_of
-from sim.record import RecordError
-from validation.readers import json_of, text_of
-from validation.readers.nccl_tests.json import run_of
-from validation.readers.nccl_tests.run import BenchmarkRun, RankDevice
-from validation.readers.nccl_tests.text import hosts_of, reading, runs
-from validation.readers.reading import CutOffError, Reading
+from ringside.sim.collective import kind_of
+from ringside.sim.record import RecordError
+from ringside.validation.readers import json_of, text_of
+from ringside.validation.readers.nccl_tests.json import run_of
+from ringside.validation.readers.nccl_tests.run import BenchmarkRun, RankDevice
+from ringside.validation.readers.nccl_tests.text import hosts_of, reading, runs
+from ringside.validation.readers.reading import CutOffError, Reading
 
 _NEEDED = ("node_a", "node_b", "size_bytes")
 _MEASURED = ("time_us", "bandwidth_GBps")

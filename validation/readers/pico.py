@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.collective import ITEMSIZE, KINDS
-from sim.libraries.mpi.rounds import ROUNDS
-from sim.record import Record, RecordError
-from validation.readers.reading import EXPECTED, Reading, dtype_of, kind_at, sound
+from ringside.sim.collective import ITEMSIZE, KINDS
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.record import Record, RecordError
+from ringside.validation.readers.reading import EXPECTED, Reading, dtype_of, kind_at, sound
 
 _COLUMNS = {
     "collective": ("collective", "collective_type"),

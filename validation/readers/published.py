@@ -6,10 +6,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sim.collective import KINDS, kind_of
-from sim.record import Record, RecordError
-from validation.readers.nccl_tests.run import launched
-from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, complaint, dtype_of, seconds, sound
+from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.record import Record, RecordError
+from ringside.validation.readers.nccl_tests.run import launched
+from ringside.validation.readers.reading import (
+    NCCL_TESTS_STATISTIC,
+    Reading,
+    complaint,
+    dtype_of,
+    seconds,
+    sound,
+)
 
 _KEPT = (
     "id",

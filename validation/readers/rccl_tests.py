@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sim.collective import KINDS
-from sim.record import Record
-from validation.readers.reading import (
+from ringside.sim.collective import KINDS
+from ringside.sim.record import Record
+from ringside.validation.readers.reading import (
     NCCL_TESTS_STATISTIC,
     Reading,
     complaint,

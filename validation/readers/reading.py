@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from sim.collective import KINDS, kind_of
-from sim.record import Record, RecordError
-from topologies.units import MAX_SIZE
+from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.record import Record, RecordError
+from ringside.topologies.units import MAX_SIZE
 
 MAX_RANKS = 2**24
 """More ranks than any machine has; a larger number is a slip of the pen."""

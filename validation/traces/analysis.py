@@ -11,11 +11,11 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from sim.collective import KINDS
-from sim.program.timeline import length, union
-from validation.readers.kineto import Trace, Traced
-from validation.traces.clocks import Clocks, align
-from validation.traces.matching import Match, Matched, group_size, match
+from ringside.sim.collective import KINDS
+from ringside.sim.program.timeline import length, union
+from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.traces.clocks import Clocks, align
+from ringside.validation.traces.matching import Match, Matched, group_size, match
 
 Key = tuple[str | None, int | None, int | None, tuple[int, ...] | None]
 """Kind, size, number of ranks and shape of a group."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from validation.readers.kineto import Trace
-from validation.traces.matching import Match
+from ringside.validation.readers.kineto import Trace
+from ringside.validation.traces.matching import Match
 
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Kinds that all ranks leave together."""

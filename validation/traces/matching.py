@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from validation.readers.kineto import Trace, Traced
-from validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
+from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
 
 UNEVEN = ("all_to_all", UNTOLD, "send", "recv", BATCH)
 """Kinds whose members may put in different sizes."""

@@ -14,12 +14,12 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
-from sim.collective import KINDS, Collective
-from sim.program.groups import WORKERS
-from sim.program.operations import Call, Compute, Group, Operation, Program
-from validation.readers.kineto import Trace, Traced
-from validation.traces.analysis import Analysis, Meeting, window
-from validation.traces.matching import group_size
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.program.groups import WORKERS
+from ringside.sim.program.operations import Call, Compute, Group, Operation, Program
+from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.traces.analysis import Analysis, Meeting, window
+from ringside.validation.traces.matching import group_size
 
 WORK = "compute"
 """The lane of a rank's work."""

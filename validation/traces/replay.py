@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from sim.calibration import AUTO, Calibration
-from sim.collective import Collective
-from sim.libraries.find import default_library
-from sim.program.given import simulate_given
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.program.timeline import ProgramTimeline
-from sim.record import Record, RecordError
-from topologies.placement import EVEN
-from validation.machines import infer_machine
-from validation.readers.kineto import Trace, TraceError
-from validation.traces.analysis import Analysis, Row
-from validation.traces.program import TracedProgram, program_of
+from ringside.sim.calibration import AUTO, Calibration
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import default_library
+from ringside.sim.program.given import simulate_given
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.record import Record, RecordError
+from ringside.topologies.placement import EVEN
+from ringside.validation.machines import infer_machine
+from ringside.validation.readers.kineto import Trace, TraceError
+from ringside.validation.traces.analysis import Analysis, Row
+from ringside.validation.traces.program import TracedProgram, program_of
 
 
 @dataclass(frozen=True, slots=True)

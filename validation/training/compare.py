@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from real.training.record import RankStep, Step, TrainingRecord
-from sim.program import Call, Program, Recv, Send, Together
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from topologies import Topology
-from topologies.file import loads
-from validation.training.program import program_of
+from ringside.real.training.record import RankStep, Step, TrainingRecord
+from ringside.sim.program import Call, Program, Recv, Send, Together
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.topologies import Topology
+from ringside.topologies.file import loads
+from ringside.validation.training.program import program_of
 
 
 class Asked(NamedTuple):

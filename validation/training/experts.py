@@ -1,12 +1,12 @@
-"""The program of layers of experts that `real.training` really runs (`real.training.experts`)."""
+"""The program of layers of experts that `ringside.real.training.experts` really runs."""
 
-from real.training.job import Experts, TrainingJob
-from sim.collective import Collective
-from sim.training.layers import Exchange, RankLayer, Work
-from sim.training.mesh import DATA
-from sim.training.rank import RankList
-from sim.training.sharing import Unshared
-from sim.training.stage import Stage
+from ringside.real.training.job import Experts, TrainingJob
+from ringside.sim.collective import Collective
+from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import Stage
 
 
 def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:

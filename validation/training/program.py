@@ -1,33 +1,33 @@
-"""The program of a training that `real.training` really runs: on Gloo, whose collectives block the host."""
+"""The program of a training that `ringside.real.training` runs on Gloo, whose collectives block the host."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import inf
 
-from real.training.job import Experts, Sleeping, TrainingJob
-from sim.collective import Collective
-from sim.program import Operation, Program
-from sim.training.context import Attention
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.plan import plan_of_layers
-from sim.training.fsdp.fully_shard import FullyShard
-from sim.training.fsdp.policy import FullyShardPolicy
-from sim.training.layers import Exchange, Pass, RankLayer, Work
-from sim.training.mesh import DATA, Communicators
-from sim.training.modules import arriving
-from sim.training.pipeline.messages import Messages
-from sim.training.pipeline.program import find_runtime, prepare
-from sim.training.pipeline.schedules import tables
-from sim.training.rank import RankList
-from sim.training.sharing import Sharing, Unshared
-from sim.training.stage import Stage
-from sim.training.tensor import Numerics, TensorParallel, rank_layers
-from sim.training.zero import ZeroRedundant
-from sim.workload.decoder import Decoder
-from sim.workload.devices import Roofline
-from sim.workload.workload import Tensor
-from validation.training.experts import write_experts
+from ringside.real.training.job import Experts, Sleeping, TrainingJob
+from ringside.sim.collective import Collective
+from ringside.sim.program import Operation, Program
+from ringside.sim.training.context import Attention
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.plan import plan_of_layers
+from ringside.sim.training.fsdp.fully_shard import FullyShard
+from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.mesh import DATA, Communicators
+from ringside.sim.training.modules import arriving
+from ringside.sim.training.pipeline.messages import Messages
+from ringside.sim.training.pipeline.program import find_runtime, prepare
+from ringside.sim.training.pipeline.schedules import tables
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Sharing, Unshared
+from ringside.sim.training.stage import Stage
+from ringside.sim.training.tensor import Numerics, TensorParallel, rank_layers
+from ringside.sim.training.zero import ZeroRedundant
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.devices import Roofline
+from ringside.sim.workload.workload import Tensor
+from ringside.validation.training.experts import write_experts
 
 WORKERS = 2
 """Threads of a ProcessGroupGloo."""

@@ -1,1 +1,1 @@
-"""The event loop of `sim.engine.events` on arrays, to be compiled: what happens when, and what follows."""
+"""The event loop of `ringside.sim.engine.events` on arrays, to be compiled."""

@@ -7,10 +7,19 @@ that of each link's queue only the first message stands in the heap.
 
 from typing import Any
 
-from sim.clock import AT_MOST_S
-from sim.engine.compiled.memory import LINE, array_at, fetch
-from sim.engine.compiled.world import ARRIVAL, CONNECTION, LATER, MESSAGE, NOW, TRAVELS, link_at, messages
-from sim.jit import compiled
+from ringside.sim.clock import AT_MOST_S
+from ringside.sim.engine.compiled.memory import LINE, array_at, fetch
+from ringside.sim.engine.compiled.world import (
+    ARRIVAL,
+    CONNECTION,
+    LATER,
+    MESSAGE,
+    NOW,
+    TRAVELS,
+    link_at,
+    messages,
+)
+from ringside.sim.jit import compiled
 
 CONNECTION_SIZE, MESSAGE_SIZE = CONNECTION.itemsize, MESSAGE.itemsize
 

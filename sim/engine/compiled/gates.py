@@ -1,4 +1,4 @@
-"""The gates of `sim.engine.gates`, to be compiled: what a rank has yet to receive before it sends it on.
+"""The gates of `ringside.sim.engine.gates`, to be compiled: what a rank has yet to receive.
 
 The ranges that an end's gates hold back are a chain in their order, entered where it was last left. What
 waits for a gate, which gates are behind it and what gates a transfer brings are chains of edges (next,
@@ -7,8 +7,8 @@ value).
 
 from typing import Any
 
-from sim.engine.compiled.world import FULL, edges, entries, gates, ranges, waiting
-from sim.jit import compiled
+from ringside.sim.engine.compiled.world import FULL, edges, entries, gates, ranges, waiting
+from ringside.sim.jit import compiled
 
 
 @compiled

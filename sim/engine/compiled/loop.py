@@ -1,22 +1,22 @@
 """The loop itself, to be compiled: one event after another, until none is left or more steps are needed.
 
-It does what `sim.engine.events` and `sim.network.fifo` do, in their order; the names are theirs. What a
-connection sends next is either a rule (`sim.streams.Streams`), of which nothing is kept but a count, or
-stands in a queue, filled step by step, behind gates.
+It does what `ringside.sim.engine.events` and `ringside.sim.network.fifo` do, in their order; the names are
+theirs. What a connection sends next is either a rule (`ringside.sim.streams.Streams`), of which nothing is
+kept but a count, or stands in a queue, filled step by step, behind gates.
 """
 
 from typing import Any
 
-from sim import clock
-from sim.clock import LONG_S
-from sim.engine.compiled import agenda, memory, origin
-from sim.engine.compiled import gates as shutting
-from sim.engine.compiled import world as states
-from sim.engine.compiled.agenda import post, post_behind, take
-from sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
-from sim.engine.compiled.memory import array_at
-from sim.engine.compiled.origin import begin_anew
-from sim.engine.compiled.world import (
+from ringside.sim import clock
+from ringside.sim.clock import LONG_S
+from ringside.sim.engine.compiled import agenda, memory, origin
+from ringside.sim.engine.compiled import gates as shutting
+from ringside.sim.engine.compiled import world as states
+from ringside.sim.engine.compiled.agenda import post, post_behind, take
+from ringside.sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
+from ringside.sim.engine.compiled.memory import array_at
+from ringside.sim.engine.compiled.origin import begin_anew
+from ringside.sim.engine.compiled.world import (
     ADDED,
     ARRIVAL,
     ARRIVED,
@@ -43,9 +43,9 @@ from sim.engine.compiled.world import (
     room_for_message,
     waiting,
 )
-from sim.jit import compiled, entry, fingerprint
-from sim.network import compiled as fifo
-from sim.network.compiled import INF, carry
+from ringside.sim.jit import compiled, entry, fingerprint
+from ringside.sim.network import compiled as fifo
+from ringside.sim.network.compiled import INF, carry
 
 EVERY = 200_000
 """Transfers from one return to the next, so that whoever watches hears of them."""

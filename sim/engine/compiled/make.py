@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.compiled.memory import lines
-from sim.engine.compiled.world import (
+from ringside.sim.engine.compiled.memory import lines
+from ringside.sim.engine.compiled.world import (
     CONNECTION,
     EDGE,
     GATE,
@@ -19,9 +19,9 @@ from sim.engine.compiled.world import (
     WAITING,
     WORLD,
 )
-from sim.engine.wiring import Ints, Wiring, needs
-from sim.schedule import Schedule
-from sim.streams import Streams
+from ringside.sim.engine.wiring import Ints, Wiring, needs
+from ringside.sim.schedule import Schedule
+from ringside.sim.streams import Streams
 
 _KEY_BITS = 61
 

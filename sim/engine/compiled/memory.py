@@ -8,7 +8,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sim.jit import compiled
+from ringside.sim.jit import compiled
 
 LINE = 64
 """Bytes of a cache line."""

@@ -1,10 +1,10 @@
-"""Moments from a later origin on, to be compiled: see `sim.clock`."""
+"""Moments from a later origin on, to be compiled: see `ringside.sim.clock`."""
 
 from typing import Any
 
-from sim.engine.compiled.memory import array_at
-from sim.engine.compiled.world import FLOAT, connections, gates, link_at, waiting
-from sim.jit import compiled
+from ringside.sim.engine.compiled.memory import array_at
+from ringside.sim.engine.compiled.world import FLOAT, connections, gates, link_at, waiting
+from ringside.sim.jit import compiled
 
 
 @compiled

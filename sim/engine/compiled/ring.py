@@ -1,4 +1,4 @@
-"""The recurrence of `sim.engine.maxplus` to be compiled, a block of connections after the other.
+"""The recurrence of `ringside.sim.engine.maxplus` to be compiled, a block of connections after the other.
 
 Its loops are as short as they are so that each becomes a few vector instructions.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.jit import compiled, entry, fingerprint
+from ringside.sim.jit import compiled, entry, fingerprint
 
 BLOCK = 2048
 

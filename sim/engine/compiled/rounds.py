@@ -1,4 +1,4 @@
-"""The ranks of a star one after the other, a round of time each, to be compiled: see `sim.engine.rounds`.
+"""The ranks of a star one by one, a round of time each, to be compiled: `ringside.sim.engine.rounds`.
 
 What is read of a rank is in the order of the ranks, so that it is fetched before its turn comes.
 """
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.engine.compiled import memory, world
-from sim.engine.compiled.memory import LINE, fetch
-from sim.engine.compiled.world import needed
-from sim.jit import compiled, entry, fingerprint
+from ringside.sim.engine.compiled import memory, world
+from ringside.sim.engine.compiled.memory import LINE, fetch
+from ringside.sim.engine.compiled.world import needed
+from ringside.sim.jit import compiled, entry, fingerprint
 
 EVERY = 200_000
 """Transfers from one return to the next, so that whoever watches hears of them."""

@@ -1,15 +1,15 @@
 """All that the compiled loop knows: one record, and the arrays of records that it points to.
 
-`sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the messages,
-and of all that is behind gates, is nobody's.
+`ringside.sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the
+messages, and of all that is behind gates, is nobody's.
 """
 
 from typing import Any
 
 import numpy as np
 
-from sim.engine.compiled.memory import LINE, array_at
-from sim.jit import compiled
+from ringside.sim.engine.compiled.memory import LINE, array_at
+from ringside.sim.jit import compiled
 
 
 def _record(ints: str, floats: str = "", *, short: str = "", tiny: str = "") -> Any:
@@ -44,7 +44,7 @@ MESSAGE = _record(
 """A transfer, or, where ``whole`` is its transfer, a piece; a cache line.
 
 ``left`` is 1 above the number of the link in whose queue it is. The rest is as in
-`sim.network.fifo.Message` and `sim.engine.events`; ``next`` is the next one in a queue.
+`ringside.sim.network.fifo.Message` and `ringside.sim.engine.events`; ``next`` is the next one in a queue.
 """
 
 WAITING = _record("offset", "ready", short="missing brings")

@@ -9,7 +9,7 @@ from every other; of all blocks for reduce_scatter.
 import math
 from bisect import bisect_right
 
-from sim.collective import Collective
+from ringside.sim.collective import Collective
 
 OF_A_BLOCK = ("all_gather", "all_to_all", "gather", "scatter")
 """Collectives whose rules go by one rank's block."""

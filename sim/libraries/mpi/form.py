@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import Collective
-from sim.libraries.mpi.rounds import ROUNDS, Round, Rounds
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.mpi.rounds import ROUNDS, Round, Rounds
 
 Floats = NDArray[np.float64]
 Values = Mapping[str, float]

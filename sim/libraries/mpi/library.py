@@ -4,29 +4,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.libraries.mpi.decisions import decide
-from sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
-from sim.libraries.mpi.measured import Measured, changes, expected
-from sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
-from sim.libraries.mpi.rounds import ROUNDS
-from sim.libraries.mpi.traffic import busiest_s
-from sim.libraries.scaling import widened
-from sim.libraries.scheduled import Scheduled
-from sim.parameters import Parameters
-from sim.schedule import Schedule
-from topologies import Routes, Topology
-from topologies.placement import NUMBERED, in_words
-from topologies.units import format_duration
-from topologies.words import one_of
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.mpi.decisions import decide
+from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
+from ringside.sim.libraries.mpi.measured import Measured, changes, expected
+from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.libraries.mpi.traffic import busiest_s
+from ringside.sim.libraries.scaling import widened
+from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.parameters import Parameters
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology
+from ringside.topologies.placement import NUMBERED, in_words
+from ringside.topologies.units import format_duration
+from ringside.topologies.words import one_of
 
 
 class Mpi(Scheduled):
     """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words.
 
-    What was measured is ``before``, where the machine has other figures since (`sim.libraries.scaling`).
+    What was measured is ``before``, where the machine has other figures since
+    (`ringside.sim.libraries.scaling`).
     """
 
     name = "mpi"

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.gaussian import EIGHTY, widened
-from sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
-from sim.libraries.scaling import scaled
+from ringside.sim.libraries.gaussian import EIGHTY, widened
+from ringside.sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
+from ringside.sim.libraries.scaling import scaled
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
 PER_DOUBLING = 0.23
 """Standard deviation in log time that each doubling beyond the measured nodes, or tasks a node, adds.
 
-The least that holds four of five held-out rows of every published machine (`validation.mpi.growth`).
+The least that holds four of five held-out rows of every published machine (`ringside.validation.mpi.growth`).
 """
 
 Place = tuple[tuple[Way, ...], Floats]

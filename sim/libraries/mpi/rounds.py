@@ -9,7 +9,7 @@ Gropp, "Optimization of collective communication operations in MPICH", 2005). Si
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sim.collective import Collective
+from ringside.sim.collective import Collective
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sim.libraries.mpi.measured import PARAMETERS, Correction, Measured
-from sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.libraries.mpi.measured import PARAMETERS, Correction, Measured
+from ringside.sim.libraries.mpi.rounds import ROUNDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.libraries.mpi.names import SCHEDULES, WITHOUT
-from sim.schedule import Ints
-from sim.streams import Streams
-from topologies import Routes, Topology, ranks
-from topologies.graph import Hop
-from topologies.structure import Structure
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.mpi.names import SCHEDULES, WITHOUT
+from ringside.sim.schedule import Ints
+from ringside.sim.streams import Streams
+from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.graph import Hop
+from ringside.topologies.structure import Structure
 
 Floats = NDArray[np.float64]
 Sent = tuple[Ints, Ints, Floats]

@@ -5,19 +5,19 @@ code printed. NCCL's times are its beliefs, in microseconds: good enough for NCC
 not measurements.
 """
 
-from sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from sim.libraries.nccl.device.chunks import Chunking, channel_bytes, chunking
-from sim.libraries.nccl.device.connect import Tree, rings, trees
-from sim.libraries.nccl.device.p2p import PointToPoint, point_to_point
-from sim.libraries.nccl.files.graph_file import format_graphs, parse_graphs
-from sim.libraries.nccl.files.log import Log, LoggedCommunicator, parse_log
-from sim.libraries.nccl.files.log_graphs import logged_communicator
-from sim.libraries.nccl.files.topo_file import system_of
-from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.system import System
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table
+from ringside.sim.libraries.nccl.communicator import Communicator, Settings, communicator
+from ringside.sim.libraries.nccl.device.chunks import Chunking, channel_bytes, chunking
+from ringside.sim.libraries.nccl.device.connect import Tree, rings, trees
+from ringside.sim.libraries.nccl.device.p2p import PointToPoint, point_to_point
+from ringside.sim.libraries.nccl.files.graph_file import format_graphs, parse_graphs
+from ringside.sim.libraries.nccl.files.log import Log, LoggedCommunicator, parse_log
+from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
+from ringside.sim.libraries.nccl.files.topo_file import system_of
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table
 
 __all__ = [
     "SYSTEMS",

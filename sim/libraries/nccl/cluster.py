@@ -6,29 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
-from sim.libraries.nccl.files.file_kind import WHAT, file_kind, is_amds
-from sim.libraries.nccl.files.graph_file import parse_graphs
-from sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
-from sim.libraries.nccl.files.log_graphs import logged_communicator
-from sim.libraries.nccl.files.table_file import system_of_table
-from sim.libraries.nccl.files.topo_file import system_of
-from sim.libraries.nccl.graph.derive import system_of_graph
-from sim.libraries.nccl.graph.drawing import redrawn
-from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.rescaled import RATES
-from topologies import MAKERS, Topology, described, load, num_machines
-from topologies.catalogue import changed as changed_of
-from topologies.catalogue import settings as settings_of
-from topologies.catalogue import split
-from topologies.disk import regular
-from topologies.graph import name_of
-from topologies.importers import importer
-from topologies.recipe import DUMP, original, recipe_of
-from topologies.refitting import FABRICS, parted
-from topologies.structure import Machines
-from topologies.units import parse_rate
+from ringside.sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
+from ringside.sim.libraries.nccl.files.file_kind import WHAT, file_kind, is_amds
+from ringside.sim.libraries.nccl.files.graph_file import parse_graphs
+from ringside.sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
+from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
+from ringside.sim.libraries.nccl.files.table_file import system_of_table
+from ringside.sim.libraries.nccl.files.topo_file import system_of
+from ringside.sim.libraries.nccl.graph.derive import system_of_graph
+from ringside.sim.libraries.nccl.graph.drawing import redrawn
+from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.rescaled import RATES
+from ringside.topologies import MAKERS, Topology, described, load, num_machines
+from ringside.topologies.catalogue import changed as changed_of
+from ringside.topologies.catalogue import settings as settings_of
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import regular
+from ringside.topologies.graph import name_of
+from ringside.topologies.importers import importer
+from ringside.topologies.recipe import DUMP, original, recipe_of
+from ringside.topologies.refitting import FABRICS, parted
+from ringside.topologies.structure import Machines
+from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB
 """Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner takes

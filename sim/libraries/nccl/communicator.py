@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.constants import Constants
-from sim.libraries.nccl.graph.found import graphs as known_graphs
-from sim.libraries.nccl.graph.graph import Graph, Graphs
-from sim.libraries.nccl.graph.system import GB, System
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.pins import Pins
-from sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
-from topologies import Topology
+from ringside.sim.libraries.nccl.constants import Constants
+from ringside.sim.libraries.nccl.graph.found import graphs as known_graphs
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs
+from ringside.sim.libraries.nccl.graph.system import GB, System
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
+from ringside.topologies import Topology
 
 MAX_CHANNELS = 64
 

@@ -1,6 +1,6 @@
 """The tables in NCCL's tuner (src/graph/tuning.cc) and of its search (src/graph/search.cc), v2.30.7.
 
-What other releases have in their place, and what they lack, is in `sim.libraries.nccl.releases`.
+What other releases have in their place, and what they lack, is in `ringside.sim.libraries.nccl.releases`.
 """
 
 from dataclasses import dataclass, field

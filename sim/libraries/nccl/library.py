@@ -12,31 +12,31 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Self
 
-from sim.collective import Collective
-from sim.engine.timeline import Timeline
-from sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
-from sim.libraries.nccl.device.fabric import shared
-from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
-from sim.libraries.nccl.device.p2p import point_to_point
-from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
-from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.device.schedules import carried_bytes, schedule
-from sim.libraries.nccl.device.traffic import AT_A_NODE, cable_bytes, traffic
-from sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
-from sim.libraries.nccl.measured.model import Measured
-from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from sim.libraries.nccl.releases import DEFAULT_VERSION
-from sim.libraries.nccl.rescaled import change as changed
-from sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
-from sim.libraries.scaling import scaled, widened
-from sim.libraries.scheduled import evaluate
-from sim.parameters import Parameters
-from sim.schedule import Schedule
-from topologies import Topology
-from topologies.structure import Machines
-from topologies.units import format_duration
+from ringside.sim.collective import Collective
+from ringside.sim.engine.timeline import Timeline
+from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
+from ringside.sim.libraries.nccl.device.fabric import shared
+from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
+from ringside.sim.libraries.nccl.device.p2p import point_to_point
+from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
+from ringside.sim.libraries.nccl.device.plays import plays
+from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
+from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, cable_bytes, traffic
+from ringside.sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
+from ringside.sim.libraries.nccl.measured.model import Measured
+from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
+from ringside.sim.libraries.nccl.rescaled import change as changed
+from ringside.sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
+from ringside.sim.libraries.scaling import scaled, widened
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.parameters import Parameters
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology
+from ringside.topologies.structure import Machines
+from ringside.topologies.units import format_duration
 
 Seconds = float
 

@@ -16,8 +16,8 @@ terms (src/graph/tuning.cc, v2.30.7).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
-from topologies.words import nearest
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.topologies.words import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from functools import cache
 
-from sim.libraries.nccl.constants import V230, Constants, Row, Table
+from ringside.sim.libraries.nccl.constants import V230, Constants, Row, Table
 
 DEFAULT_VERSION = "2.30"
 

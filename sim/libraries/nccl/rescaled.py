@@ -2,8 +2,8 @@
 
 from math import isfinite
 
-from sim.libraries.nccl.graph.system import System, nvlink_in_datasheet
-from topologies.units import format_rate
+from ringside.sim.libraries.nccl.graph.system import System, nvlink_in_datasheet
+from ringside.topologies.units import format_rate
 
 RATES = ("nvlink", "nic", "pcie", "socket")
 """The figures of a machine that can be set."""

@@ -20,7 +20,7 @@ With ``bucket_cap_mb_list`` every first layout is cut so, by the list, and repla
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.workload.workload import Tensor, Workload
+from ringside.sim.workload.workload import Tensor, Workload
 
 MIB = 2**20
 FIRST_BUCKET = MIB

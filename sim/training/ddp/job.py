@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.powersgd import PowerSGD
-from topologies.words import one_of
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.topologies.words import one_of
 
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
 """Hooks of ``torch...ddp_comm_hooks``, and in which dtype they reduce, None for the same."""
@@ -35,9 +35,9 @@ class DataParallel:
     ``accumulation`` is how many forward and backward passes make a step. Each backward reduces gradients, as
     torch does by itself, or with ``no_sync`` the last alone. ``comm_hook`` is one of `COMM_HOOKS`, and
     ``powersgd`` are the arguments of the one of that name. ``iteration``, counted from 1, chooses the bucket
-    layout, as the first ones have another (`sim.training.ddp.buckets`), and whether PowerSGD has begun; None
-    is any one after all of that. ``set_to_none`` is that of ``zero_grad``, after which gradients are made
-    anew in every step and are views of no bucket.
+    layout, as the first ones have another (`ringside.sim.training.ddp.buckets`), and whether PowerSGD has
+    begun; None is any one after all of that. ``set_to_none`` is that of ``zero_grad``, after which gradients
+    are made anew in every step and are views of no bucket.
     """
 
     bucketing: Bucketing = field(default_factory=Bucketing)

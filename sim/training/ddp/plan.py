@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
-from sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
-from sim.training.ddp.powersgd import Compression, compression
-from sim.training.layers import RankLayer
-from sim.training.modules import workload_of
-from sim.workload.workload import Tensor, Workload
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
+from ringside.sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
+from ringside.sim.training.ddp.powersgd import Compression, compression
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.modules import workload_of
+from ringside.sim.workload.workload import Tensor, Workload
 
 INDEX_DTYPE = "int32"
 """In which DistributedDataParallel counts parameters."""
@@ -35,7 +35,7 @@ class StepPlan:
     it already (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides for
     itself, once more for each byte, and then views cost nothing on their way. Back from the bucket it is
     copied unless it became a view. torch's compression hooks cast, divide in place, reduce, cast back;
-    PowerSGD (`sim.training.ddp.powersgd`) reduces three times.
+    PowerSGD (`ringside.sim.training.ddp.powersgd`) reduces three times.
     """
 
     workload: Workload
@@ -148,7 +148,7 @@ def plan_of_layers(
     costs: Costs,
     buffers: tuple[Tensor, ...] = (),
 ) -> StepPlan:
-    """The plan of a stage's layers, which it passes as `sim.training.modules.arriving` has them."""
+    """The plan of a stage's layers, which it passes as `ringside.sim.training.modules.arriving` has them."""
     workload = workload_of(name, layers, buffers)
     return StepPlan(workload, ranks, ddp, costs, layout(workload, ddp.bucketing, ddp.settled))
 

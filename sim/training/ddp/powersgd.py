@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
 
-from sim.collective import ITEMSIZE
-from sim.training.ddp.buckets import Bucket
-from sim.workload.workload import Tensor
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.training.ddp.buckets import Bucket
+from ringside.sim.workload.workload import Tensor
 
 NARROW = ("float16", "bfloat16")
 """Types in which matrices are made orthonormal by Gram-Schmidt, whatever their rank."""

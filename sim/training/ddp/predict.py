@@ -2,12 +2,12 @@
 
 import math
 
-from sim.training.ddp.job import Costs
-from sim.training.ddp.record import DdpRecord
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup, TimedGroup, time_alone
-from sim.training.step import TrainingStep
-from topologies.file import loads
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.ddp.record import DdpRecord
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import SimulatedGroup, TimedGroup, time_alone
+from ringside.sim.training.step import TrainingStep
+from ringside.topologies.file import loads
 
 
 def predict(record: DdpRecord) -> TrainingStep:

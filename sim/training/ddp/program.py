@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from sim.program import Group, Program
-from sim.training.ddp.plan import StepPlan
-from sim.training.ddp.sharing import Replicated
-from sim.training.ddp.threads import free_workers
-from sim.training.mesh import Communicators, Mesh
-from sim.training.rank import RankList
+from ringside.sim.program import Group, Program
+from ringside.sim.training.ddp.plan import StepPlan
+from ringside.sim.training.ddp.sharing import Replicated
+from ringside.sim.training.ddp.threads import free_workers
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.rank import RankList
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,21 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from sim.parameters import check_within
-from sim.record import DDP_SCHEMA, RecordError, is_ddp_record, read_steps
-from sim.training.ddp.job import DataParallel
-from sim.training.step import TrainingStep
-from sim.workload import file as workload_file
-from sim.workload.workload import Workload
-from topologies.units import MAX_DURATION, MIN_RATE
+from ringside.sim.parameters import check_within
+from ringside.sim.record import DDP_SCHEMA, RecordError, is_ddp_record, read_steps
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload import file as workload_file
+from ringside.sim.workload.workload import Workload
+from ringside.topologies.units import MAX_DURATION, MIN_RATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredNetwork:
     """What carries gradients: a topology as YAML text, with figures that were measured beside the steps.
 
-    ``library`` and ``algorithm`` are `sim.predict`'s; ``gamma`` and ``launch_s`` are
-    `sim.parameters.Parameters`'.
+    ``library`` and ``algorithm`` are `ringside.sim.predict`'s; ``gamma`` and ``launch_s`` are
+    `ringside.sim.parameters.Parameters`'.
     """
 
     topology: str
@@ -42,9 +42,9 @@ class DdpRecord:
 
     ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
     is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
-    that. ``workers`` are those of `sim.training.ddp.job`. ``contention`` is the share of its pace that
-    compute was seen to lose beside a collective, ``crowding`` what a collective lost beside compute.
-    ``hook_s`` are `sim.training.ddp.job.Costs`'.
+    that. ``workers`` are those of `ringside.sim.training.ddp.job`. ``contention`` is the share of its pace
+    that compute was seen to lose beside a collective, ``crowding`` what a collective lost beside compute.
+    ``hook_s`` are `ringside.sim.training.ddp.job.Costs`'.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
@@ -95,7 +95,7 @@ def workload_of(path: Path) -> Workload:
 
 
 def read(path: Path) -> DdpRecord:
-    """The record in the file; raise `sim.record.RecordError` with all that is wrong with it."""
+    """The record in the file; raise `ringside.sim.record.RecordError` with all that is wrong with it."""
     record = read_steps(path, DDP_SCHEMA, _ADAPTER, "ringside measure ddp")
     if not record.steps:
         raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")

@@ -7,16 +7,16 @@ they have no lane.
 
 PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it has the device
 synchronised at their end, so that the host asks for no more of backward before. Gloo has no device; there one
-of its threads waits until the third is done (`sim.training.ddp.threads`).
+of its threads waits until the third is done (`ringside.sim.training.ddp.threads`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.collective import Collective
-from sim.program import Call, Compute, Group, Wait
-from sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan
-from sim.training.rank import STREAM, RankList
+from ringside.sim.collective import Collective
+from ringside.sim.program import Call, Compute, Group, Wait
+from ringside.sim.training.ddp.plan import BROADCASTS_IN_FLIGHT, StepPlan
+from ringside.sim.training.rank import STREAM, RankList
 
 
 @dataclass(slots=True)

@@ -17,21 +17,21 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from sim.clock import Clock
-from sim.disturbance.disturbance import Draw
-from sim.engine.laws import check_step, check_time
-from sim.program import Compute, Program
-from sim.program.carry import AtOnce
-from sim.program.crowded import Crowded
-from sim.program.simulate import Simulation
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.plan import StepPlan, plan
-from sim.training.ddp.program import RankStep, StepProgram, step_program
-from sim.training.ddp.threads import check_threads
-from sim.training.groups import ProcessGroup, TimedGroup
-from sim.training.rank import STREAM
-from sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
-from sim.workload.workload import Workload
+from ringside.sim.clock import Clock
+from ringside.sim.disturbance.disturbance import Draw
+from ringside.sim.engine.laws import check_step, check_time
+from ringside.sim.program import Compute, Program
+from ringside.sim.program.carry import AtOnce
+from ringside.sim.program.crowded import Crowded
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.plan import StepPlan, plan
+from ringside.sim.training.ddp.program import RankStep, StepProgram, step_program
+from ringside.sim.training.ddp.threads import check_threads
+from ringside.sim.training.groups import ProcessGroup, TimedGroup
+from ringside.sim.training.rank import STREAM
+from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
+from ringside.sim.workload.workload import Workload
 
 
 def simulate_step(
@@ -39,7 +39,7 @@ def simulate_step(
 ) -> TrainingStep:
     """One optimizer step of the workload on every rank of the group.
 
-    Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)

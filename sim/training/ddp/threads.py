@@ -8,8 +8,8 @@ for its third all-reduce. On NCCL nothing waits but streams.
 
 from collections.abc import Sequence
 
-from sim.training.ddp.plan import StepPlan
-from sim.training.ddp.sharing import Chain
+from ringside.sim.training.ddp.plan import StepPlan
+from ringside.sim.training.ddp.sharing import Chain
 
 
 class HangError(ValueError):

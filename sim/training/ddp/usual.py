@@ -1,12 +1,12 @@
 """What a step costs on GPUs where nobody says."""
 
-from sim.libraries.find import as_nccl
-from sim.libraries.library import Library
-from sim.workload.devices import Device
+from ringside.sim.libraries.find import as_nccl
+from ringside.sim.libraries.library import Library
+from ringside.sim.workload.devices import Device
 
 SPREAD = 0.015
 """By how much GPUs of one kind differ in speed: what published trainings show, where the rest of a loss is
-explained (`validation.published.throughput`)."""
+explained (`ringside.validation.published.throughput`)."""
 
 OPERATOR_S = 1e-5
 """What a host takes to ask a GPU for one of PyTorch's operators, a round figure."""

@@ -8,11 +8,11 @@ together, `ahead` makes lists of what to gather ahead; the pools of bytes are `P
 `FLAT`, `UNREDUCED`, `BUFFERS`, `GRADIENTS` and `OPTIMIZER`.
 """
 
-from sim.training.fsdp.flat import FlatPolicy, FlatShard
-from sim.training.fsdp.fully_shard import FullyShard
-from sim.training.fsdp.policy import FullyShardPolicy, ahead
-from sim.training.fsdp.step import Policy, fsdp_program, sharded, write_step
-from sim.training.fsdp.units import (
+from ringside.sim.training.fsdp.flat import FlatPolicy, FlatShard
+from ringside.sim.training.fsdp.fully_shard import FullyShard
+from ringside.sim.training.fsdp.policy import FullyShardPolicy, ahead
+from ringside.sim.training.fsdp.step import Policy, fsdp_program, sharded, write_step
+from ringside.sim.training.fsdp.units import (
     BUFFERS,
     FLAT,
     GATHERED,

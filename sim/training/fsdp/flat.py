@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.fsdp.policy import check_float
-from sim.training.fsdp.reduce import predivision
-from sim.training.fsdp.streams import Streams
-from sim.training.fsdp.units import (
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp.policy import check_float
+from ringside.sim.training.fsdp.reduce import predivision
+from ringside.sim.training.fsdp.streams import Streams
+from ringside.sim.training.fsdp.units import (
     BUFFERS,
     GATHERED,
     GRADIENTS,
@@ -24,10 +24,10 @@ from sim.training.fsdp.units import (
     Unit,
     units,
 )
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.rank import RankList
-from topologies.words import one_of
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.rank import RankList
+from ringside.topologies.words import one_of
 
 CAST = "pre-unshard"
 UNSHARD = "unshard"

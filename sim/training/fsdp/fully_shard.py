@@ -8,15 +8,15 @@ model, has no such hook, and is reduced at the very end.
 
 from collections.abc import Sequence
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.fsdp.gather import Gathers, Held
-from sim.training.fsdp.policy import FullyShardPolicy
-from sim.training.fsdp.reduce import Reductions
-from sim.training.fsdp.streams import Streams
-from sim.training.fsdp.units import OPTIMIZER, PARAMETERS, ROOT, units
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.rank import RankList
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp.gather import Gathers, Held
+from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.fsdp.reduce import Reductions
+from ringside.sim.training.fsdp.streams import Streams
+from ringside.sim.training.fsdp.units import OPTIMIZER, PARAMETERS, ROOT, units
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.rank import RankList
 
 
 class FullyShard:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.program import Group
-from sim.training.fsdp.policy import FullyShardPolicy
-from sim.training.fsdp.streams import Streams
-from sim.training.fsdp.units import FLAT, GATHERED, Unit
-from sim.training.rank import STREAM
+from ringside.sim.collective import Collective
+from ringside.sim.program import Group
+from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.fsdp.streams import Streams
+from ringside.sim.training.fsdp.units import FLAT, GATHERED, Unit
+from ringside.sim.training.rank import STREAM
 
 COPY_IN = "all-gather copy-in"
 ALL_GATHER = "all-gather"

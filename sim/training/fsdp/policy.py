@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from sim.collective import ITEMSIZE
-from sim.training.fsdp.units import ROOT, Unit
-from topologies.words import one_of
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.training.fsdp.units import ROOT, Unit
+from ringside.topologies.words import one_of
 
 Reshard = bool | int | None
 """After forward: give whole parameters back, keep them, or keep them dealt out among so few ranks.

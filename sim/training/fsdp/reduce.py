@@ -6,13 +6,13 @@ that may be pending; they are reduced on a stream of their own, and their shards
 another.
 """
 
-from sim.collective import ITEMSIZE, Collective
-from sim.program import Group
-from sim.training.fsdp.gather import Held
-from sim.training.fsdp.policy import FullyShardPolicy
-from sim.training.fsdp.streams import Streams
-from sim.training.fsdp.units import BUFFERS, GRADIENTS, UNREDUCED, Unit
-from sim.training.layers import RankLayer
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.program import Group
+from ringside.sim.training.fsdp.gather import Held
+from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.fsdp.streams import Streams
+from ringside.sim.training.fsdp.units import BUFFERS, GRADIENTS, UNREDUCED, Unit
+from ringside.sim.training.layers import RankLayer
 
 REDUCE_SCATTER = "reduce-scatter"
 ALL_REDUCE = "all-reduce"

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from sim.program import Operation, Program
-from sim.training.fsdp.flat import FlatPolicy, FlatShard
-from sim.training.fsdp.fully_shard import FullyShard
-from sim.training.fsdp.policy import FullyShardPolicy
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer, find_optimizer
-from sim.training.mesh import Communicators, Mesh
-from sim.training.rank import RankList
-from sim.training.sharing import Sharing
-from sim.training.stage import Stage
+from ringside.sim.program import Operation, Program
+from ringside.sim.training.fsdp.flat import FlatPolicy, FlatShard
+from ringside.sim.training.fsdp.fully_shard import FullyShard
+from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer, find_optimizer
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Sharing
+from ringside.sim.training.stage import Stage
 
 Policy = FullyShardPolicy | FlatPolicy
 

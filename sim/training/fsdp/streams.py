@@ -1,8 +1,8 @@
 """The streams of a rank beside the one that computes, as lanes of its list."""
 
-from sim.collective import Collective
-from sim.program import Call, Compute, Group
-from sim.training.rank import STREAM, RankList
+from ringside.sim.collective import Collective
+from ringside.sim.program import Call, Compute, Group
+from ringside.sim.training.rank import STREAM, RankList
 
 
 class Streams:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from sim.collective import ITEMSIZE
-from sim.training.layers import RankLayer
-from sim.workload.workload import Tensor
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.workload.workload import Tensor
 
 ROOT = "root"
 """The name of the unit that has what no other has."""

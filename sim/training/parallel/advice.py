@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sim.training.layout import EXPERT_STRATEGIES, FSDP, Layout, LayoutError
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.pools import peak
-from sim.training.parallel.program import Writing
-from sim.workload.decoder import CHECKPOINTING
+from ringside.sim.training.layout import EXPERT_STRATEGIES, FSDP, Layout, LayoutError
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.pools import peak
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.workload.decoder import CHECKPOINTING
 
 LIGHTER = {
     "zero1": "zero2", "zero2": "zero3",

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from sim.training.context import ContextParallel
-from sim.training.layout import Layout, LayoutError
-from sim.training.modules import workload_of
-from sim.training.parallel.parts import Parts
-from sim.training.tensor import (
+from ringside.sim.training.context import ContextParallel
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.modules import workload_of
+from ringside.sim.training.parallel.parts import Parts
+from ringside.sim.training.tensor import (
     ExpertParallel,
     Numerics,
     Pull,
@@ -14,9 +14,9 @@ from sim.training.tensor import (
     rank_layers,
     tied_embedding,
 )
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import Roofline
-from sim.workload.workload import Workload
+from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.devices import Roofline
+from ringside.sim.workload.workload import Workload
 
 USUAL = Numerics()
 """Attention that never writes its scores, and computes all of them at the products' pace."""

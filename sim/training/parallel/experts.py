@@ -3,8 +3,8 @@
 As torchtitan wraps them, experts are units of their own, on another mesh than the layer around them.
 """
 
-from sim.training.fsdp import FullyShard
-from sim.training.sharing import Apart
+from ringside.sim.training.fsdp import FullyShard
+from ringside.sim.training.sharing import Apart
 
 
 class ShardedApart(Apart):

@@ -3,23 +3,23 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sim.training.ddp.job import Costs, DataParallel, expected_maximum
-from sim.training.layers import Pass, RankLayer, Work
-from sim.training.layout import COPIES, Layout
-from sim.training.memory import Optimizer
-from sim.training.mesh import Mesh
-from sim.training.parallel.parts import Parts
-from sim.training.pipeline.placement import Placement
+from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
+from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.layout import COPIES, Layout
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.parallel.parts import Parts
+from ringside.sim.training.pipeline.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelJob:
     """``batch`` samples of each replica make a step, passed in the layout's micro-batches.
 
-    ``library`` and ``workers`` are those of `sim.program.Group`. ``ddp`` matters where the strategy is that.
-    Products are kept in ``precision``, or in the parameters' own type where None. Layers take ``factor``
-    times what the parts say. Of ``costs`` the slowdown of single ranks is nobody's: all stages are as slow as
-    the slowest of all ranks.
+    ``library`` and ``workers`` are those of `ringside.sim.program.Group`. ``ddp`` matters where the strategy
+    is that. Products are kept in ``precision``, or in the parameters' own type where None. Layers take
+    ``factor`` times what the parts say. Of ``costs`` the slowdown of single ranks is nobody's: all stages are
+    as slow as the slowest of all ranks.
     """
 
     parts: Parts

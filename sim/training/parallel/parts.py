@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from sim.training.layers import RankLayer, Work
-from sim.training.layout import LayoutError
-from sim.workload.workload import Tensor, Workload
+from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layout import LayoutError
+from ringside.sim.workload.workload import Tensor, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

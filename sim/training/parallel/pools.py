@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.program import Operation
+from ringside.sim.program import Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,28 +8,28 @@ step.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.collective import Collective
-from sim.program import Group, Operation, Program
-from sim.training.data_parallel import Replica
-from sim.training.ddp.plan import StepPlan, plan_of_layers
-from sim.training.ddp.sharing import Replicated
-from sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
-from sim.training.fsdp import FlatPolicy, FlatShard, FullyShard, FullyShardPolicy, Policy, sharded
-from sim.training.layers import RankLayer
-from sim.training.layout import BUCKETS, COPIES, FSDP
-from sim.training.memory import compression_nbytes
-from sim.training.mesh import DATA, Communicators
-from sim.training.modules import arriving, as_modules
-from sim.training.parallel.experts import ShardedApart
-from sim.training.parallel.job import ParallelJob
-from sim.training.pipeline.actions import Table
-from sim.training.pipeline.messages import Messages
-from sim.training.pipeline.program import find_runtime, prepare
-from sim.training.rank import RankList
-from sim.training.sharing import Apart, Sharing, Unshared, Updating, UpdatingApart
-from sim.training.stage import Stage
-from sim.training.tensor import replicated_parameters
-from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant
+from ringside.sim.collective import Collective
+from ringside.sim.program import Group, Operation, Program
+from ringside.sim.training.data_parallel import Replica
+from ringside.sim.training.ddp.plan import StepPlan, plan_of_layers
+from ringside.sim.training.ddp.sharing import Replicated
+from ringside.sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.fsdp import FlatPolicy, FlatShard, FullyShard, FullyShardPolicy, Policy, sharded
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.layout import BUCKETS, COPIES, FSDP
+from ringside.sim.training.memory import compression_nbytes
+from ringside.sim.training.mesh import DATA, Communicators
+from ringside.sim.training.modules import arriving, as_modules
+from ringside.sim.training.parallel.experts import ShardedApart
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.pipeline.actions import Table
+from ringside.sim.training.pipeline.messages import Messages
+from ringside.sim.training.pipeline.program import find_runtime, prepare
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Apart, Sharing, Unshared, Updating, UpdatingApart
+from ringside.sim.training.stage import Stage
+from ringside.sim.training.tensor import replicated_parameters
+from ringside.sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sim.disturbance.disturbance import Draw
-from sim.engine.effort import consider_operations
-from sim.engine.laws import check_time
-from sim.program.jobs import FOLDED, Job, play
-from sim.program.libraries import Libraries
-from sim.program.simulate import Simulation
-from sim.program.timeline import timeline
-from sim.training.layers import RankLayer
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import seconds_of
-from sim.training.parallel.pools import Peak, peak
-from sim.training.parallel.program import Writing
-from sim.training.parallel.step import ParallelStep, StageTime, stage_time
+from ringside.sim.disturbance.disturbance import Draw
+from ringside.sim.engine.effort import consider_operations
+from ringside.sim.engine.laws import check_time
+from ringside.sim.program.jobs import FOLDED, Job, play
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import timeline
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.parts import seconds_of
+from ringside.sim.training.parallel.pools import Peak, peak
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.parallel.step import ParallelStep, StageTime, stage_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Played:
     def step(self) -> ParallelStep:
         """The step, stage by stage.
 
-        Raise `sim.engine.laws.LawError` where it would break a bound.
+        Raise `ringside.sim.engine.laws.LawError` where it would break a bound.
         """
         job, simulation, step_s = self.job, self.simulation, self.step_s
         stages = []
@@ -86,7 +86,7 @@ def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
 def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
     """One optimizer step; rank r of the mesh is rank r of the cluster.
 
-    Raise `sim.engine.laws.LawError` where the answer would break a bound.
+    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
     """
     return play_parallel(job, libraries).step()
 

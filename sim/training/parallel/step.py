@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sim.program import Call, Compute, Group, Recv, Send, Together
-from sim.program.simulate import Simulation
-from sim.program.timeline import ProgramTimeline, length, union
-from sim.training.mesh import DIMENSIONS, FOLDS, Mesh
-from sim.training.parallel.pools import Peak
-from sim.training.rank import STREAM
+from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, length, union
+from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
+from ringside.sim.training.parallel.pools import Peak
+from ringside.sim.training.rank import STREAM
 
 
 class UnderWay(NamedTuple):

@@ -11,7 +11,7 @@ What is called from outside:
 - `program`: ``find_runtime`` (torch's, Megatron-LM's batched and overlapped, ``decoupled``), ``prepare``,
   which makes tables what a runtime takes, and ``pipeline``, the program of a pipeline alone.
 - `messages`: ``Messages(rank_list, placement, nbytes)``, which a runtime is called with, beside the rank's
-  stages by number (`sim.training.stage.Stage`) and its prepared table.
+  stages by number (`ringside.sim.training.stage.Stage`) and its prepared table.
 - `passes`: ``Commanded``, what a `Sharing` has besides its hooks if UNSHARD and others reach it.
 
 On a mesh with other dimensions a rank's list is written so: make its `RankList`, and a ``Stage`` for each

@@ -7,8 +7,8 @@ action takes one. Nobody executes them.
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from sim.training.pipeline.actions import Action, Kind
-from sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import Action, Kind
+from ringside.sim.training.pipeline.placement import Placement
 
 Slot = Action | None
 Passes = Sequence[tuple[int, int]]

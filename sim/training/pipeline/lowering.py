@@ -6,8 +6,8 @@ The places are torch's: a receive stands where its sender sends, which no rank c
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
-from sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
+from ringside.sim.training.pipeline.placement import Placement
 
 MOST_ACTIVE = 3
 """Stages whose parameters a rank holds whole at once, or is about to."""

@@ -6,11 +6,11 @@ Its orders are torch's, if groups of micro-batches are of one size; what differs
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
-from sim.training.pipeline.lowering import met, received, sent
-from sim.training.pipeline.messages import SENDS, Messages
-from sim.training.pipeline.passes import Passes, alternates, computed
-from sim.training.stage import Stage
+from ringside.sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
+from ringside.sim.training.pipeline.lowering import met, received, sent
+from ringside.sim.training.pipeline.messages import SENDS, Messages
+from ringside.sim.training.pipeline.passes import Passes, alternates, computed
+from ringside.sim.training.stage import Stage
 
 
 def megatron_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:

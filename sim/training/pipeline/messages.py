@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from sim.program import Group, Recv, Send
-from sim.training.pipeline.actions import Action, Kind
-from sim.training.pipeline.lowering import met
-from sim.training.pipeline.placement import Placement
-from sim.training.rank import RankList
+from ringside.sim.program import Group, Recv, Send
+from ringside.sim.training.pipeline.actions import Action, Kind
+from ringside.sim.training.pipeline.lowering import met
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.rank import RankList
 
 _PAIRS = ("pair", "world pair")
 

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from sim.training.pipeline.actions import COMPUTES, ENDS, Action, Kind, Table, singles
-from sim.training.stage import Stage
+from ringside.sim.training.pipeline.actions import COMPUTES, ENDS, Action, Kind, Table, singles
+from ringside.sim.training.stage import Stage
 
 
 @runtime_checkable
 class Commanded(Protocol):
-    """A `sim.training.sharing.Sharing` to which the pipeline says when, as torch's does to FSDP2.
+    """A `ringside.sim.training.sharing.Sharing` to which the pipeline says when, as torch's does to FSDP2.
 
     Between ``unshard`` and ``reshard`` the whole stage's parameters are there, and its other hooks gather and
     free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.

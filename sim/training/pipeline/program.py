@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from sim.program import Operation, Program
-from sim.training.layers import RankLayer
-from sim.training.mesh import Communicators, Mesh
-from sim.training.pipeline.actions import COMPUTES, Kind, Table
-from sim.training.pipeline.lowering import check_tables, lower
-from sim.training.pipeline.megatron import megatron_1f1b, megatron_interleaved
-from sim.training.pipeline.messages import Messages
-from sim.training.pipeline.placement import Placement
-from sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
-from sim.training.rank import RankList
-from sim.training.sharing import Unshared
-from sim.training.stage import Stage
-from topologies.words import one_of
+from ringside.sim.program import Operation, Program
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.pipeline.actions import COMPUTES, Kind, Table
+from ringside.sim.training.pipeline.lowering import check_tables, lower
+from ringside.sim.training.pipeline.megatron import megatron_1f1b, megatron_interleaved
+from ringside.sim.training.pipeline.messages import Messages
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import Stage
+from ringside.topologies.words import one_of
 
 RUNTIMES: dict[str, dict[str, Runtime]] = {
     "torch": {"gpipe": torch_gpipe, "1f1b": torch_1f1b, "": torch_actions},

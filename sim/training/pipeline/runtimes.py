@@ -7,11 +7,11 @@ table. What follows the step, `Sharing.after_step` and the optimizer, is the cal
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from sim.training.pipeline.actions import Action, Kind, Table, singles
-from sim.training.pipeline.lowering import received, sent
-from sim.training.pipeline.messages import SENDS, Messages
-from sim.training.pipeline.passes import Passes, alternates, computed
-from sim.training.stage import Stage
+from ringside.sim.training.pipeline.actions import Action, Kind, Table, singles
+from ringside.sim.training.pipeline.lowering import received, sent
+from ringside.sim.training.pipeline.messages import SENDS, Messages
+from ringside.sim.training.pipeline.passes import Passes, alternates, computed
+from ringside.sim.training.stage import Stage
 
 Runtime = Callable[[Messages, Mapping[int, Stage], Table], None]
 """Writes one rank's part of a step into its list."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from sim.training.pipeline import loops, vees
-from sim.training.pipeline.actions import Table
-from sim.training.pipeline.placement import Placement
-from topologies.words import one_of
+from ringside.sim.training.pipeline import loops, vees
+from ringside.sim.training.pipeline.actions import Table
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.topologies.words import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """The orders of pipelines in a V: each rank has a stage on the way down and one on the way back.
 
-Orders may have ``None``, see `sim.training.pipeline.loops`.
+Orders may have ``None``, see `ringside.sim.training.pipeline.loops`.
 """
 
 from collections import Counter, deque
 
-from sim.training.pipeline.actions import Action, Kind
-from sim.training.pipeline.loops import Slot
-from sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import Action, Kind
+from ringside.sim.training.pipeline.loops import Slot
+from ringside.sim.training.pipeline.placement import Placement
 
 F, I, W, B = Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.BACKWARD  # noqa: E741
 

@@ -3,8 +3,8 @@
 `search` goes through candidates; `Bounds` says what each takes and holds at the least.
 """
 
-from sim.training.search.bounds import Bounds
-from sim.training.search.search import (
+from ringside.sim.training.search.bounds import Bounds
+from ringside.sim.training.search.search import (
     IMPOSSIBLE,
     SLOWER,
     Candidate,

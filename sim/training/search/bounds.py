@@ -2,23 +2,23 @@
 
 A step is no shorter than its passes and messages would be if nothing stood in their way, nor than what one
 communicator carries. A rank holds no less than its parameters and what waits for backward. Both are below
-what `sim.training.parallel.simulate` finds, mostly by a few percent: what is worse than something known
-need not be simulated.
+what `ringside.sim.training.parallel.simulate` finds, mostly by a few percent: what is worse than something
+known need not be simulated.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sim.collective import ITEMSIZE, Collective
-from sim.program.libraries import Libraries
-from sim.training.groups import CollectiveTime, library_time
-from sim.training.layers import Exchange, Pass, RankLayer, Work
-from sim.training.layout import FSDP
-from sim.training.mesh import DATA, Mesh
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import Parts
-from sim.training.pipeline.actions import Kind
-from sim.training.search.walk import Moment, ends_of, moments, order_of
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.groups import CollectiveTime, library_time
+from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layout import FSDP
+from ringside.sim.training.mesh import DATA, Mesh
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.parts import Parts
+from ringside.sim.training.pipeline.actions import Kind
+from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
 
 
 class StageCost(NamedTuple):

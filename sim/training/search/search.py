@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from sim.program.libraries import Libraries
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import play_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.training.room import FITS, Room
-from sim.training.search.bounds import Bounds
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import play_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.room import FITS, Room
+from ringside.sim.training.search.bounds import Bounds
 
 IMPOSSIBLE = "cannot be"
 SLOWER = "slower"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sim.training.layout import Layout
-from sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
-from sim.training.pipeline.placement import Placement
+from ringside.sim.training.layout import Layout
+from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
+from ringside.sim.training.pipeline.placement import Placement
 
 
 class Moment(NamedTuple):

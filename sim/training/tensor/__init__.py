@@ -1,10 +1,10 @@
 """Decoders on tensor-parallel ranks: `rank_layers` makes what one rank has of a model."""
 
-from sim.training.tensor.activations import Activations
-from sim.training.tensor.alone import pass_s, without_exchanges
-from sim.training.tensor.cut import STYLES, Cut, Pull, TensorParallel
-from sim.training.tensor.experts import ExpertParallel
-from sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters, tied_embedding
+from ringside.sim.training.tensor.activations import Activations
+from ringside.sim.training.tensor.alone import pass_s, without_exchanges
+from ringside.sim.training.tensor.cut import STYLES, Cut, Pull, TensorParallel
+from ringside.sim.training.tensor.experts import ExpertParallel
+from ringside.sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters, tied_embedding
 
 __all__ = [
     "STYLES",

@@ -7,7 +7,7 @@ so that gated networks, grouped queries, fused attention and no dropout follow.
 
 from dataclasses import dataclass
 
-from sim.training.tensor.cut import Cut
+from ringside.sim.training.tensor.cut import Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ goes on in a job is then simulated without them.
 
 from dataclasses import replace
 
-from sim.training.groups import CollectiveTime
-from sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.groups import CollectiveTime
+from ringside.sim.training.layers import Pass, RankLayer, Work
 
 
 def pass_s(parts: Pass, time: CollectiveTime) -> float:

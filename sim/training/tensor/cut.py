@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sim.training.context import ContextParallel
-from sim.workload.decoder import Decoder
-from sim.workload.workload import Tensor
+from ringside.sim.training.context import ContextParallel
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.workload import Tensor
 
 STYLES = ("megatron", "dtensor")
 

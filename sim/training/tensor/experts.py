@@ -10,12 +10,12 @@ as other networks are, for which its ranks gather the tokens that each got.
 from dataclasses import dataclass
 from math import ceil
 
-from sim.collective import Collective
-from sim.training.layers import Exchange, Pass, Work
-from sim.training.tensor.cut import Cut, Product
-from sim.training.tensor.passes import DTYPES, Costs, merged
-from sim.workload.decoder import Experts
-from sim.workload.workload import Tensor
+from ringside.sim.collective import Collective
+from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.training.tensor.cut import Cut, Product
+from ringside.sim.training.tensor.passes import DTYPES, Costs, merged
+from ringside.sim.workload.decoder import Experts
+from ringside.sim.workload.workload import Tensor
 
 HOST_SYNC_S = 20e-6
 """Seconds that a GPU stands still while its host waits for counts and launches anew.
@@ -53,7 +53,7 @@ class ExpertParallel:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A layer's experts, as one branch of it (`sim.training.tensor.passes.Branch`)."""
+    """A layer's experts, as one branch of it (`ringside.sim.training.tensor.passes.Branch`)."""
 
     costs: Costs
     cut: Cut

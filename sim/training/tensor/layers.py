@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from sim.training.context import Attention, ContextParallel
-from sim.training.layers import Pass, RankLayer, Work
-from sim.training.tensor.activations import Activations
-from sim.training.tensor.cut import Cut, Product, TensorParallel
-from sim.training.tensor.experts import ExpertParallel, Mixture
-from sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged
-from sim.workload.decoder import CHECKPOINTING, Decoder
-from sim.workload.devices import Roofline
-from sim.workload.workload import Tensor
+from ringside.sim.training.context import Attention, ContextParallel
+from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.tensor.activations import Activations
+from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
+from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
+from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged
+from ringside.sim.workload.decoder import CHECKPOINTING, Decoder
+from ringside.sim.workload.devices import Roofline
+from ringside.sim.workload.workload import Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ def rank_layers(
 ) -> tuple[RankLayer, ...]:
     """What one rank has of the decoder: embedding, layers, and head with the loss.
 
-    ``roofline`` is the pace of one GPU (`sim.workload.devices.Device.roofline`), ``micro_batch`` counts
-    sequences. All ranks of the tensor-parallel group have the same, and of the context-parallel one this is
-    what the rank has that has most to do. A tied embedding stands in the
-    embedding alone: where the head is on another rank, that one has a copy (`tied_embedding`).
+    ``roofline`` is the pace of one GPU (`ringside.sim.workload.devices.Device.roofline`), ``micro_batch``
+    counts sequences. All ranks of the tensor-parallel group have the same, and of the context-parallel one
+    this is what the rank has that has most to do. A tied embedding stands in the embedding alone: where the
+    head is on another rank, that one has a copy (`tied_embedding`).
     """
     if micro_batch < 1:
         raise ValueError(f"a micro-batch of {micro_batch} sequences; write 1 or more")

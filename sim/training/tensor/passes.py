@@ -8,10 +8,10 @@ for the gradient of its input, once for that of its weight, and all else twice.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sim.collective import Collective
-from sim.training.layers import Exchange, Pass, Work
-from sim.training.tensor.cut import Product, TensorParallel
-from sim.workload.devices import Roofline
+from ringside.sim.collective import Collective
+from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.training.tensor.cut import Product, TensorParallel
+from ringside.sim.workload.devices import Roofline
 
 DTYPES = {2: "bfloat16", 4: "float32"}
 

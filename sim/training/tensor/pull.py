@@ -1,9 +1,9 @@
 """How quickly tensor-parallel ranks read each other's memory."""
 
-from sim.collective import Collective
-from sim.program.libraries import Libraries
-from sim.training.tensor.cut import Pull
-from sim.workload.devices import Device
+from ringside.sim.collective import Collective
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.tensor.cut import Pull
+from ringside.sim.workload.devices import Device
 
 _NBYTES = 2**28
 """A gather whose latency is nothing beside its bytes."""

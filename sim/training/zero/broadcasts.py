@@ -6,19 +6,19 @@ for each tensor, or for each owner, and each takes as long as it takes to pass a
 
 from collections.abc import Sequence
 
-from sim.collective import ITEMSIZE, Collective
-from sim.program import Group
-from sim.training.ddp.plan import StepPlan
-from sim.training.ddp.sharing import Replicated
-from sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.mesh import DATA
-from sim.training.rank import RankList
-from sim.training.zero.master import MASTER, state_nbytes, step_on
-from sim.training.zero.partition import dealt, most
-from sim.training.zero.policy import ZeroPolicy
-from sim.workload.workload import Tensor
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.program import Group
+from ringside.sim.training.ddp.plan import StepPlan
+from ringside.sim.training.ddp.sharing import Replicated
+from ringside.sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.zero.master import MASTER, state_nbytes, step_on
+from ringside.sim.training.zero.partition import dealt, most
+from ringside.sim.training.zero.policy import ZeroPolicy
+from ringside.sim.workload.workload import Tensor
 
 REDUCE = "reduce"
 """The lane on which gradients are flattened before they are summed."""

@@ -1,10 +1,10 @@
 """Parameters of lower precision, stepped on in float32: the copies that an optimizer keeps of its part."""
 
-from sim.collective import ITEMSIZE
-from sim.training.fsdp.units import BUFFERS
-from sim.training.memory import Optimizer
-from sim.training.rank import RankList
-from sim.training.zero.policy import ZeroPolicy
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.training.fsdp.units import BUFFERS
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.zero.policy import ZeroPolicy
 
 MASTER = "float32"
 """The type of the parameters that the optimizer steps on, and of its states."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.workload.workload import Tensor
+from ringside.sim.workload.workload import Tensor
 
 
 def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ...]:

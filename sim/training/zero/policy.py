@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from sim.collective import ITEMSIZE
+from ringside.sim.collective import ITEMSIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

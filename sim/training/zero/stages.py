@@ -9,15 +9,15 @@ that it owns (``use_multi_rank_bucket_allreduce``); all of it on the stream that
 from collections.abc import Sequence
 from math import ceil
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.mesh import DATA
-from sim.training.rank import RankList
-from sim.training.zero.master import MASTER, state_nbytes, step_on
-from sim.training.zero.policy import ZeroPolicy
-from sim.workload.workload import Tensor
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp.units import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.zero.master import MASTER, state_nbytes, step_on
+from ringside.sim.training.zero.policy import ZeroPolicy
+from ringside.sim.workload.workload import Tensor
 
 ALIGNMENT = 2
 """Elements of which each rank's part is a multiple (``nccl_start_alignment_factor``)."""

@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Sequence
 from math import ceil
 
-from sim.collective import ITEMSIZE, Collective
-from sim.training.fsdp.streams import Streams
-from sim.training.fsdp.units import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
-from sim.training.layers import RankLayer
-from sim.training.memory import Optimizer
-from sim.training.mesh import DATA
-from sim.training.rank import RankList
-from sim.training.zero.master import MASTER, state_nbytes, step_on
-from sim.training.zero.policy import ZeroPolicy
-from sim.workload.workload import Tensor
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp.streams import Streams
+from ringside.sim.training.fsdp.units import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.zero.master import MASTER, state_nbytes, step_on
+from ringside.sim.training.zero.policy import ZeroPolicy
+from ringside.sim.workload.workload import Tensor
 
 GATHER = "all-gather"
 REDUCE = "reduce-scatter"
@@ -31,7 +31,7 @@ MOST_REDUCES = 2
 
 
 class DealtOut:
-    """A `Sharing` by ZeRO stage 3, of layers that are modules (`sim.training.modules`).
+    """A `Sharing` by ZeRO stage 3, of layers that are modules (`ringside.sim.training.modules`).
 
     All parameters of a module are gathered by one collective; those of several modules that are gathered
     ahead at once are, too, and copied apart. Small parameters are never released.

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.disturbance import (
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.disturbance import (
     Disturbance,
     Draw,
     Drawn,
@@ -21,21 +21,21 @@ from sim.disturbance import (
     SlowLink,
     study,
 )
-from sim.disturbance.networks import collective_once, libraries_under, library_under
-from sim.disturbance.waiting import waits
-from sim.engine.laws import ROUNDING
-from sim.libraries.find import find_library
-from sim.program import Call, Compute, Group, Operation, Program
-from sim.program.carry import AtOnce
-from sim.program.jobs import Job, play
-from sim.program.libraries import Libraries
-from sim.program.simulate import Simulation
-from sim.program.timeline import timeline
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_disturbed, simulate_step
-from sim.training.groups import TimedGroup, process_group
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
+from ringside.sim.disturbance.networks import collective_once, libraries_under, library_under
+from ringside.sim.disturbance.waiting import waits
+from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.libraries.find import find_library
+from ringside.sim.program import Call, Compute, Group, Operation, Program
+from ringside.sim.program.carry import AtOnce
+from ringside.sim.program.jobs import Job, play
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import timeline
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
+from ringside.sim.training.groups import TimedGroup, process_group
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
 
 RANKS = 4
 NETWORK = star(RANKS, bandwidth=1e9, latency=1e-5)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from sim.formats import FormatError
-from sim.program.distributed import record
+from ringside.sim.formats import FormatError
+from ringside.sim.program.distributed import record
 
 DATA = Path(__file__).parent / "data"
 

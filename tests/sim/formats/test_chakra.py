@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("google.protobuf.proto")
 
-from sim.formats import FormatError, chakra
-from sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
-from sim.formats.chakra_program import losses, nodes_of, program_of
-from sim.formats.program_files import GROUPS, read, write
-from sim.program.check import check
-from sim.program.distributed import record
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
+from ringside.sim.formats import FormatError, chakra
+from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
+from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
+from ringside.sim.formats.program_files import GROUPS, read, write
+from ringside.sim.program.check import check
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
 from tests.sim.formats.files import DATA, complaint, programs
 
 
@@ -109,7 +109,7 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
 
 
 def test_control_dependencies_on_nodes_that_are_not_there_are_left_out_and_counted(tmp_path):
-    from sim.formats import chakra_schema as schema
+    from ringside.sim.formats import chakra_schema as schema
 
     data = dumps([Node(1, "n", COMPUTE, [], 5), Node(2, "n", COMPUTE, [], 7), Node(3, "n", COMPUTE, [], 11)])
     # behind the first two: control dependencies of the last on 1 and on two of another file

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine.events import simulate as engine
-from sim.formats import FormatError
-from sim.formats.goal import RECV, SEND, WORK, Node, dumps, loads
-from sim.formats.goal_flatten import losses, of_program, of_schedule
-from sim.formats.goal_program import EAGER, program_of
-from sim.libraries import gloo
-from sim.predict import predict
-from sim.program.check import check
-from sim.program.distributed import record
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.program.operations import Recv, Send
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate as engine
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.goal import RECV, SEND, WORK, Node, dumps, loads
+from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
+from ringside.sim.formats.goal_program import EAGER, program_of
+from ringside.sim.libraries import gloo
+from ringside.sim.predict import predict
+from ringside.sim.program.check import check
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Recv, Send
+from ringside.topologies import load
 from tests.sim.formats.files import DATA, complaint, programs
-from topologies import load
 
 SAMPLE = (DATA / "loggopsim_binary_tree_32.goal").read_text()
 

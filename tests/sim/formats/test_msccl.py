@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.formats import FormatError
-from sim.formats.msccl_read import loads
-from sim.formats.msccl_schedule import build
-from sim.formats.msccl_write import MAX_COUNT, MAX_STEPS, dumps
-from sim.libraries import gloo
-from sim.libraries.find import find_library
-from sim.schedule import Schedule, even_chunks, step
-from sim.steps import Chunks
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_read import loads
+from ringside.sim.formats.msccl_schedule import build
+from ringside.sim.formats.msccl_write import MAX_COUNT, MAX_STEPS, dumps
+from ringside.sim.libraries import gloo
+from ringside.sim.libraries.find import find_library
+from ringside.sim.schedule import Schedule, even_chunks, step
+from ringside.sim.steps import Chunks
+from ringside.topologies import load
 from tests.sim.formats.files import DATA
 from tests.sim.formats.msccl_runtime import StuckError, outcome
-from topologies import load
 
 WAYS = [(name, kind) for name, kinds in ALGORITHMS.items() for kind in kinds if kind != "sendrecv"]
 SAMPLES = ("azure_ncv4_ar_hier_12_Simple.xml", "astra_custom_ring_allreduce_8.xml")

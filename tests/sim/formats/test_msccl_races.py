@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from sim.algorithms import ALGORITHMS as TEXTBOOK
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.formats import FormatError
-from sim.formats.msccl_read import loads
-from sim.formats.msccl_schedule import build
-from sim.formats.msccl_write import dumps
+from ringside.sim.algorithms import ALGORITHMS as TEXTBOOK
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_read import loads
+from ringside.sim.formats.msccl_schedule import build
+from ringside.sim.formats.msccl_write import dumps
 from tests.sim.formats.files import DATA, complaint
 from tests.sim.formats.msccl_files import ALGORITHMS, made, without_a_dependency
 from tests.sim.formats.msccl_runtime import StuckError, outcome

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import simulate
-from sim.formats import FormatError
-from sim.formats.msccl_read import loads
-from sim.formats.msccl_schedule import build
-from sim.formats.msccl_write import dumps
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_read import loads
+from ringside.sim.formats.msccl_schedule import build
+from ringside.sim.formats.msccl_write import dumps
+from ringside.topologies import load
 from tests.sim.formats.files import DATA, complaint
 from tests.sim.formats.test_msccl import moved
-from topologies import load
 
 RING = dumps(schedule("ring", Collective("all_reduce", 3, 12, itemsize=4)))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.goodput.formulas import (
+from ringside.sim.goodput.formulas import (
     best_interval,
     daly,
     expected_goodput,
@@ -15,7 +15,7 @@ from sim.goodput.formulas import (
     first_order_goodput,
     young,
 )
-from sim.goodput.job import Checkpoints, LongJob, Restart, causes_of_mtbf
+from ringside.sim.goodput.job import Checkpoints, LongJob, Restart, causes_of_mtbf
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 

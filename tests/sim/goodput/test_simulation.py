@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sim.goodput import simulate
-from sim.goodput.formulas import best_interval, expected_goodput
-from sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart, causes_of_mtbf
-from sim.goodput.published import PUBLISHED
-from sim.goodput.simulate import (
+from ringside.sim.goodput import simulate
+from ringside.sim.goodput.formulas import best_interval, expected_goodput
+from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart, causes_of_mtbf
+from ringside.sim.goodput.published import PUBLISHED
+from ringside.sim.goodput.simulate import (
     PRODUCTIVE,
     RECOVERY,
     SAVE,
@@ -24,7 +24,7 @@ from sim.goodput.simulate import (
     live,
     random_strikes,
 )
-from sim.goodput.study import around, study, within99
+from ringside.sim.goodput.study import around, study, within99
 
 HOUR = 3600.0
 CRASH, LOSS, HANG = Cause("crash", 0.0), Cause("loss", 0.0, loses_node=True), Cause("hang", 0.0, hangs=True)

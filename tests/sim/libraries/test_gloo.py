@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.libraries import gloo
-from sim.proof import prove
-from topologies import star
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries import gloo
+from ringside.sim.proof import prove
+from ringside.topologies import star
 
 BANDWIDTH, LATENCY = 1e9, 1e-4
 COUNTS = range(1, 65)

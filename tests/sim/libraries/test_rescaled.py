@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ringside.sim.calibration import Calibration, read, shipped
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import as_nccl, find_library
+from ringside.sim.libraries.library import Candidate, Library, answer
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.sim.libraries.nccl.measured.messages import KINDS
+from ringside.sim.libraries.scaling import OPEN, scaled
+from ringside.sim.record import Record
+from ringside.topologies import settings
+from ringside.topologies.units import parse_rate
+from ringside.validation.calibrate import calibrate
+from ringside.validation.compare import compare
+from ringside.validation.measured.anchor import anchored
 from ringside.whatif import ask, asked_of
-from sim.calibration import Calibration, read, shipped
-from sim.collective import Collective
-from sim.libraries.find import as_nccl, find_library
-from sim.libraries.library import Candidate, Library, answer
-from sim.libraries.mpi.rounds import ROUNDS
-from sim.libraries.nccl.measured.messages import KINDS
-from sim.libraries.scaling import OPEN, scaled
-from sim.record import Record
-from topologies import settings
-from topologies.units import parse_rate
-from validation.calibrate import calibrate
-from validation.compare import compare
-from validation.measured.anchor import anchored
 
 SLOWER, FASTER = (0.25, 0.5, 0.8), (1.25, 2.0, 4.0)
 """Times a machine's own rate."""

@@ -13,13 +13,13 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from sim.algorithms import schedule
-from sim.collective import Collective
-from sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.topologies import Routes, Topology, check, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import add_cable
 from tests.sim.reference import transfers_of
-from topologies import Routes, Topology, check, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import add_cable
 
 GOLDEN = Path(__file__).with_name("simgrid.json")
 PLAYER = Path(__file__).parents[3] / "benchmarks/play_in_simgrid.py"

@@ -10,23 +10,23 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS, schedule
-from sim.clock import Clock
-from sim.collective import KINDS, Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import Execution, simulate
-from sim.engine.laws import check_time
-from sim.engine.model import CLOSED_FORMS, closed_form
-from sim.libraries.scheduled import evaluate
-from sim.network.fair import FairNetwork
-from sim.network.message import Message
-from sim.parameters import Parameters, preset_of
-from sim.schedule import Schedule, Step, even_chunks, step
-from sim.training.groups import SimulatedGroup
+from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.clock import Clock
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import Execution, simulate
+from ringside.sim.engine.laws import check_time
+from ringside.sim.engine.model import CLOSED_FORMS, closed_form
+from ringside.sim.libraries.scheduled import evaluate
+from ringside.sim.network.fair import FairNetwork
+from ringside.sim.network.message import Message
+from ringside.sim.parameters import Parameters, preset_of
+from ringside.sim.schedule import Schedule, Step, even_chunks, step
+from ringside.sim.training.groups import SimulatedGroup
+from ringside.topologies import Topology, check, star
+from ringside.topologies.fabrics import leaf_spine
+from ringside.topologies.graph import add_cable
 from tests.sim.network.cases import torus
-from topologies import Topology, check, star
-from topologies.fabrics import leaf_spine
-from topologies.graph import add_cable
 
 EXACT = 1e-9
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]

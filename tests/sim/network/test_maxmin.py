@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.network import maxmin
-from sim.network.maxmin import Sharing
+from ringside.sim.network import maxmin
+from ringside.sim.network.maxmin import Sharing
 
 CLOSE = 1e-9
 

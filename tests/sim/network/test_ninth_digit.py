@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from sim.algorithms import ALGORITHMS
-from sim.collective import Collective
-from sim.engine.events import simulate
-from sim.libraries import gloo
-from sim.schedule import Schedule
+from ringside.sim.algorithms import ALGORITHMS
+from ringside.sim.collective import Collective
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries import gloo
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology, star
+from ringside.topologies.fabrics import leaf_spine, torus
 from tests.sim.test_shared_links import noisy
-from topologies import Topology, star
-from topologies.fabrics import leaf_spine, torus
 
 BUILDS = {
     **{(name, kind): build for name, builds in ALGORITHMS.items() for kind, build in builds.items()},

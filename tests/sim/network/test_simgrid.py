@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sim.engine.events import simulate
-from sim.proof import prove
+from ringside.sim.engine.events import simulate
+from ringside.sim.proof import prove
 from tests.sim.network.cases import GOLDEN, cases, crossing_rings
 
 CASES = {name: (plan, graph) for name, plan, graph in cases()}

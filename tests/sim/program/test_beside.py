@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sim.network import fifo
-from sim.network.message import Message
-from sim.program.check import PROVED, check
-from sim.program.distributed import record
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
+from ringside.sim.network import fifo
+from ringside.sim.network.message import Message
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
 from tests.sim.program.test_simulate import follow
 
 KINDS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce")

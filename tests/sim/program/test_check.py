@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program.check import check
-from sim.program.distributed import record
+from ringside.sim.program.check import check
+from ringside.sim.program.distributed import record
 from tests.sim.program.cases import CASES
 
 BOTH = ("gloo", "nccl")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program.check import PROVED, check
-from sim.program.distributed import record
-from sim.program.fold import ends
-from sim.program.operations import Program
-from sim.program.roles import roles
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.distributed import record
+from ringside.sim.program.fold import ends
+from ringside.sim.program.operations import Program
+from ringside.sim.program.roles import roles
 from tests.sim.program.cases import CASES
 
 KIB = 1024

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.libraries.find import find_library
-from sim.libraries.library import answer
-from sim.program.check import check
-from sim.program.distributed import record
-from sim.program.jobs import Job, placed, simulate
-from sim.program.libraries import Libraries
-from sim.program.operations import Call, Compute
-from sim.program.timeline import ProgramTimeline
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.library import answer
+from ringside.sim.program.check import check
+from ringside.sim.program.distributed import record
+from ringside.sim.program.jobs import Job, placed, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.operations import Call, Compute
+from ringside.sim.program.timeline import ProgramTimeline
 from tests.sim.program.cases import CASES
 
 MIB = 1 << 20

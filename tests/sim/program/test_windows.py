@@ -2,11 +2,11 @@
 
 import pytest
 
-from sim.collective import Collective
-from sim.program import Call, Compute, Group, Operation, Program, Recv, Send
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from topologies import star
+from ringside.sim.collective import Collective
+from ringside.sim.program import Call, Compute, Group, Operation, Program, Recv, Send
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.topologies import star
 
 RATE, NBYTES, LATER_S = 10e6, 1_000_000, 0.02
 WORLD = Group("world", (0, 1, 2), "gloo", 2)

@@ -7,9 +7,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from real.model.architecture import architecture
-from sim.training.ddp.buckets import Bucketing
-from sim.workload.workload import Layer, Workload
+from ringside.real.model.architecture import architecture
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.workload.workload import Layer, Workload
 
 
 @dataclass

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from real.model.architecture import architecture
-from sim.training.ddp.buckets import Bucket, Bucketing, first_layout, layout, rebuilt_layout
+from ringside.real.model.architecture import architecture
+from ringside.sim.training.ddp.buckets import Bucket, Bucketing, first_layout, layout, rebuilt_layout
 from tests.sim.training.unusual_models import UNUSUAL
 
 Inputs = tuple[torch.Tensor, ...]
@@ -215,7 +215,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def arrivals() -> dict[str, tuple[int, ...]]:
-    """The order of gradients that `real.model.architecture` foresees, without data."""
+    """The order of gradients that `ringside.real.model.architecture` foresees, without data."""
     found = {}
     for name, make in (ARCHITECTURES | UNUSUAL).items():
         module, inputs = make()

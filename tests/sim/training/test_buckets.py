@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sim.training.ddp.buckets import (
+from ringside.sim.training.ddp.buckets import (
     BROADCAST_CHUNK,
     DEFAULT_CAP_MB,
     FIRST_BUCKET,
@@ -17,7 +17,7 @@ from sim.training.ddp.buckets import (
     assign,
     layout,
 )
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "complex64")
 Watch = Callable[..., Any]

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.program.check import PROVED, check
-from sim.program.libraries import Libraries
-from sim.training.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
-from sim.training.ddp.job import Costs
-from sim.training.layers import Exchange, Work
-from sim.training.layout import Layout, LayoutError
-from sim.training.memory import find_optimizer
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.program import Writing
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.tensor import Pull, pass_s
-from sim.workload.decoder import Decoder
-from sim.workload.devices import Roofline, device
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.layers import Exchange, Work
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.parallel.decoder import parts_of_decoder
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.tensor import Pull, pass_s
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.devices import Roofline, device
 
 GPU = device("a100")
 SMALL = Decoder(

@@ -7,21 +7,21 @@ from hypothesis import strategies as st
 from torch._utils import _take_tensors
 
 import ringside
-from sim.program import Call
-from sim.program.libraries import Libraries
-from sim.training.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
-from sim.training.ddp.job import Costs
-from sim.training.layout import Layout, LayoutError
-from sim.training.memory import find_optimizer
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import parts_of
-from sim.training.parallel.program import Writing
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.workload.architecture import workload
-from sim.workload.devices import device
-from sim.workload.models import architecture
-from sim.workload.workload import Tensor
+from ringside.sim.program import Call
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.parts import parts_of
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.models import architecture
+from ringside.sim.workload.workload import Tensor
 
 COUNTS = st.lists(
     st.tuples(st.integers(1, 6_000_000), st.sampled_from(["float32", "float64"])), min_size=1, max_size=12

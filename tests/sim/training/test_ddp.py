@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.engine.laws import LawError
-from sim.training.ddp.buckets import Bucketing, layout
-from sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup, TimedGroup
-from sim.training.step import TrainingStep
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
+from ringside.sim.collective import Collective
+from ringside.sim.engine.laws import LawError
+from ringside.sim.training.ddp.buckets import Bucketing, layout
+from ringside.sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import SimulatedGroup, TimedGroup
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
 
 HALF_MIB = 131072
 
@@ -200,12 +200,12 @@ def test_contention_stretches_compute_only_while_a_collective_runs() -> None:
 
 
 SCRIPT = """
-from sim.training.ddp.simulate import simulate_step
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.buckets import Bucketing
-from sim.training.groups import SimulatedGroup
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.groups import SimulatedGroup
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
 work = Workload("w", tuple(Tensor(f"p{i}", 40000 + i) for i in range(9)),
                 tuple(Layer(f"l{i}", (i,), 1e-3, 2e-3) for i in reversed(range(9))))
 group = SimulatedGroup(star(3, bandwidth=1e8, latency=1e-4), 3, "gloo", workers=2)

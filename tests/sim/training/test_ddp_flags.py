@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.libraries import nccl
-from sim.libraries.nccl.library import LAUNCH_S, Nccl
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import Costs, DataParallel, expected_maximum
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import SimulatedGroup, TimedGroup, library_time
-from sim.training.step import TrainingStep
-from sim.workload.workload import Layer, Tensor, Workload
-from topologies import star
+from ringside.sim.libraries import nccl
+from ringside.sim.libraries.nccl.library import LAUNCH_S, Nccl
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import SimulatedGroup, TimedGroup, library_time
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.workload import Layer, Tensor, Workload
+from ringside.topologies import star
 
 MIB = 2**20
 SIXTEEN_LINEARS = Workload(  # 16 x Linear(1024, 1024): weight defined first, bias arrives first

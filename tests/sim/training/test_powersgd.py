@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
-from real.model.architecture import architecture
-from sim.training.ddp.buckets import Bucket, Bucketing
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.powersgd import PowerSGD, compression
-from sim.training.ddp.simulate import simulate_step
-from sim.training.ddp.threads import HangError
-from sim.training.groups import TimedGroup
-from sim.training.memory import compression_nbytes, find_optimizer, memory
-from sim.training.step import TrainingStep
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.real.model.architecture import architecture
+from ringside.sim.training.ddp.buckets import Bucket, Bucketing
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.powersgd import PowerSGD, compression
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.threads import HangError
+from ringside.sim.training.groups import TimedGroup
+from ringside.sim.training.memory import compression_nbytes, find_optimizer, memory
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 MODEL = nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 64), nn.Linear(64, 8))
 """Whose single bucket torch's hook was seen to reduce as 328, 656 and 1152 elements at rank 2."""

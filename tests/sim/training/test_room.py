@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
-from sim.workload.devices import DEVICES, device
+from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.workload.devices import DEVICES, device
 
 VERDICTS = (FITS, TIGHT, TOO_LARGE)
 

@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.clock import Clock
-from sim.collective import Collective
-from sim.program import Call, Operation, Program
-from sim.program.carry import AtOnce
-from sim.program.check import PROVED, check
-from sim.program.simulate import Simulation
-from sim.training.groups import TimedGroup
-from sim.training.layers import Exchange, RankLayer, Work
-from sim.training.mesh import DIMENSIONS, Communicators, Mesh
-from sim.training.rank import RankList
-from sim.training.sharing import Unshared
-from sim.training.stage import Stage
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.program import Call, Operation, Program
+from ringside.sim.program.carry import AtOnce
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.training.groups import TimedGroup
+from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import Stage
 
 DEGREES = st.integers(1, 3)
 

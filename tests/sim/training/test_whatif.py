@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from sim.libraries import nccl
-from sim.libraries.nccl.library import Nccl
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.groups import ProcessGroup, TimedGroup, process_group
-from sim.training.memory import OPTIMIZERS, find_optimizer, memory
-from sim.training.parallel.decoder import decoder_workload
-from sim.training.scaling import recommended_cap, share_of
-from sim.training.step import TrainingStep
-from sim.workload.architecture import workload
-from sim.workload.decoder import Decoder
-from sim.workload.devices import device
-from sim.workload.models import find_model
-from sim.workload.workload import Layer, Tensor, Workload
+from ringside.sim.libraries import nccl
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.groups import ProcessGroup, TimedGroup, process_group
+from ringside.sim.training.memory import OPTIMIZERS, find_optimizer, memory
+from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.training.scaling import recommended_cap, share_of
+from ringside.sim.training.step import TrainingStep
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.models import find_model
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 CAPS = (1, 5, 10, 25, 50, 100, 200, 400)
 LAYERS = 32

@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.program import Call, Operation, Wait
-from sim.training.ddp.job import Costs
-from sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
-from sim.training.layers import Exchange, RankLayer, Work
-from sim.training.layout import Layout, LayoutError
-from sim.training.memory import find_optimizer
-from sim.training.mesh import Communicators, Mesh
-from sim.training.modules import as_modules
-from sim.training.parallel.advice import changes
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.program import Writing
-from sim.training.rank import RankList
-from sim.training.stage import Stage
-from sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy
-from sim.training.zero.partition import dealt, most
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import device
-from sim.workload.workload import Tensor
+from ringside.sim.collective import Collective
+from ringside.sim.program import Call, Operation, Wait
+from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.modules import as_modules
+from ringside.sim.training.parallel.advice import changes
+from ringside.sim.training.parallel.decoder import parts_of_decoder
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import Stage
+from ringside.sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy
+from ringside.sim.training.zero.partition import dealt, most
+from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.workload import Tensor
 
 ADAM = find_optimizer("adam")
 GPU = device("a100")

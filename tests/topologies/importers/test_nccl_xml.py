@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sim.libraries.nccl.files.topo_file import system_of
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import Routes, Topology, TopologyError, check, load, ranks
-from topologies.file import dumps, read
-from topologies.importers import nccl_xml
+from ringside.sim.libraries.nccl.files.topo_file import system_of
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.topologies import Routes, Topology, TopologyError, check, load, ranks
+from ringside.topologies.file import dumps, read
+from ringside.topologies.importers import nccl_xml
 
 PCI = (
     'vendor="0x10de" device="0x2330" subsystem_vendor="0x10de" subsystem_device="0x16c1" '

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies import Routes, Topology, TopologyError, check, load, make, ranks
-from topologies.importers import nvidia_smi
+from ringside.topologies import Routes, Topology, TopologyError, check, load, make, ranks
+from ringside.topologies.importers import nvidia_smi
 
 LEGEND = """
 Legend:

@@ -1,11 +1,11 @@
-"""``python -m validation.published.mpi`` prints errors on held-out published rows, and the band's growth."""
+"""``python -m ringside.validation.published.mpi``: errors on held-out rows, and the band's growth."""
 
 from collections.abc import Sequence
 
-from sim.libraries.mpi.measured import PER_DOUBLING
-from validation.mpi.growth import growth
-from validation.mpi.scorecard import TIED, Score, questions, score
-from validation.published.mpi import published_mpi
+from ringside.sim.libraries.mpi.measured import PER_DOUBLING
+from ringside.validation.mpi.growth import growth
+from ringside.validation.mpi.scorecard import TIED, Score, questions, score
+from ringside.validation.published.mpi import published_mpi
 
 HEAD = (
     f"{'question':58} {'rows fitted':>11} {'median':>7} | {'judged':>6} {'median':>7} {'p90':>6} "

@@ -1,14 +1,14 @@
 """MPI's calibrations that are shipped, made from the published measurements.
 
-``python -m validation.published.mpi.calibrations`` writes them.
+``python -m ringside.validation.published.mpi.calibrations`` writes them.
 """
 
-from sim.calibration import SHIPPED_MPI, Calibration
-from sim.record import digest
-from validation.mpi.calibrate import calibrate_mpi
-from validation.mpi.observed import is_observable
-from validation.published.calibrations import write_all
-from validation.published.mpi import published_mpi
+from ringside.sim.calibration import SHIPPED_MPI, Calibration
+from ringside.sim.record import digest
+from ringside.validation.mpi.calibrate import calibrate_mpi
+from ringside.validation.mpi.observed import is_observable
+from ringside.validation.published.calibrations import write_all
+from ringside.validation.published.mpi import published_mpi
 
 DATE = "2026-11-23"
 """When the data last changed."""

@@ -1,12 +1,12 @@
-"""``python -m validation.published.training`` prints published trainings row by row beside predictions.
+"""``python -m ringside.validation.published.training``: published trainings row by row beside predictions.
 
 Name tables to print those alone; `ringside scorecard training` sums them up.
 """
 
 import sys
 
-from validation.published.training.judged import lines
-from validation.published.training.tables import find_tables
+from ringside.validation.published.training.judged import lines
+from ringside.validation.published.training.tables import find_tables
 
 
 def main(names: list[str]) -> None:

@@ -20,15 +20,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import DataParallel
-from sim.training.layers import RankLayer
-from sim.training.parallel.job import ParallelJob
-from sim.training.search import Bounds
-from sim.workload.decoder import Decoder, decoder
-from sim.workload.devices import device
-from validation.published.training.judged import Counted, Judged, TrainingTable
-from validation.questions.question import Question, question
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.search import Bounds
+from ringside.sim.workload.decoder import Decoder, decoder
+from ringside.sim.workload.devices import device
+from ringside.validation.published.training.judged import Counted, Judged, TrainingTable
+from ringside.validation.questions.question import Question, question
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
 """Layers, width, heads, width of the feed-forward network; the vocabulary follows from the published MFU."""

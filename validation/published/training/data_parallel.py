@@ -16,9 +16,9 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Counted, Judged, TrainingTable
-from validation.questions.question import Question, question
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Counted, Judged, TrainingTable
+from ringside.validation.questions.question import Question, question
 
 HOST_MEMORY = "4.3GB/s"
 """Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3, of whose 7.9 GB/s all-reduces reach the share

@@ -1,7 +1,7 @@
-"""DistributedDataParallel and its like on 8 to 256 GPUs: `validation.published.throughput` as a table."""
+"""Data-parallel training on 8 to 256 GPUs: `ringside.validation.published.throughput` as a table."""
 
-from validation.published.throughput import judge_others
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.throughput import judge_others
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 
 def judged() -> list[Judged]:

@@ -14,8 +14,8 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from validation.published.training.deepep import TOKEN_BYTES
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.deepep import TOKEN_BYTES
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 
 @cache

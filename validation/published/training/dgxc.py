@@ -4,13 +4,13 @@ github.com/NVIDIA/dgxc-benchmarking, the tables "Training step time" of releases
 files; rows that a later release repeats are left out). A step of a series has as many micro-batches on each
 GPU whatever their count, so the row on the fewest GPUs sets what a step computes and nothing else is fitted.
 On more GPUs the slowest of more is waited for, by the spread that other publications show
-(`sim.training.ddp.usual.SPREAD`), and what no compute hides of the exchange with Megatron's distributed
-optimizer is another: of a pipeline the gradients of a stage, which are reduced when all passes are over; else
-a bucket of gradients and one of parameters. A fused update streams a part of the stage's parameters and
-their moments through memory at the data sheet's rate. Adapters (LoRA) exchange next to nothing. JAX's steps
-(maxtext, paxml) shard all parameters among all GPUs and are what `train` answers for FSDP1, with full
-checkpointing of the large models, at the efficiency that the first row implies. The naive rule is a constant
-speed of a GPU.
+(`ringside.sim.training.ddp.usual.SPREAD`), and what no compute hides of the exchange with Megatron's
+distributed optimizer is another: of a pipeline the gradients of a stage, which are reduced when all passes
+are over; else a bucket of gradients and one of parameters. A fused update streams a part of the stage's
+parameters and their moments through memory at the data sheet's rate. Adapters (LoRA) exchange next to
+nothing. JAX's steps (maxtext, paxml) shard all parameters among all GPUs and are what `train` answers for
+FSDP1, with full checkpointing of the large models, at the efficiency that the first row implies. The naive
+rule is a constant speed of a GPU.
 """
 
 import csv
@@ -21,16 +21,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import expected_maximum
-from sim.training.ddp.usual import SPREAD
-from sim.training.mesh import Mesh
-from sim.workload.devices import device
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.mlperf import OPTIMIZER_NBYTES
-from validation.questions.question import Question, question
+from ringside.sim.collective import Collective
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import expected_maximum
+from ringside.sim.training.ddp.usual import SPREAD
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.workload.devices import device
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.mlperf import OPTIMIZER_NBYTES
+from ringside.validation.questions.question import Question, question
 
 BUCKET_NBYTES = 200_000_000
 """100 million parameters in bfloat16: the buckets of the recipes have 50 to 220 million."""

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from sim.training.layers import RankLayer
-from sim.training.zero.partition import dealt
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.questions.question import Question, question
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.zero.partition import dealt
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.questions.question import Question, question
 
 MODEL = "llama2-7b:2048,vocabulary=103168"
 """Llama's shape with its own vocabulary (InternEvo, configs/7B_sft.py)."""

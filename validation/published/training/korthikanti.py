@@ -15,16 +15,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.libraries.nccl.communicator import communicator
-from sim.libraries.nccl.library import Nccl
-from sim.training.groups import CollectiveTime, library_time
-from sim.training.layers import RankLayer
-from sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
-from sim.workload.decoder import DECODERS, Decoder
-from sim.workload.devices import device
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.communicator import communicator
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.training.groups import CollectiveTime, library_time
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
+from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.devices import device
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 VOCABULARY = 51200
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.calibration import shipped
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.rounds import ONE_BUCKET, whole_s
-from validation.questions.question import Question, question
+from ringside.sim.calibration import shipped
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.rounds import ONE_BUCKET, whole_s
+from ringside.validation.questions.question import Question, question
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
 """Vocabulary, padded as Megatron-LM pads it, and tokens of a sequence."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sim.training.utilization import Utilization
-from sim.workload.decoder import Decoder, decoder
-from sim.workload.devices import Device, device
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.rounds import whole_s
-from validation.questions.question import Question, question
+from ringside.sim.training.utilization import Utilization
+from ringside.sim.workload.decoder import Decoder, decoder
+from ringside.sim.workload.devices import Device, device
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.rounds import whole_s
+from ringside.validation.questions.question import Question, question
 
 MODELS = {
     "mpt-125m": (12, 768, 12),

@@ -13,10 +13,10 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.rounds import ONE_BUCKET, whole_s
-from validation.questions.question import Question, question
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.rounds import ONE_BUCKET, whole_s
+from ringside.validation.questions.question import Question, question
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
 PIPELINE, VIRTUAL = 8, 6

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.workload.decoder import decoder
-from validation.published.training.efficiency import solved
-from validation.published.training.judged import Judged, TrainingTable
-from validation.published.training.rounds import ONE_BUCKET
-from validation.questions.question import Question, question
+from ringside.sim.workload.decoder import decoder
+from ringside.validation.published.training.efficiency import solved
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.rounds import ONE_BUCKET
+from ringside.validation.questions.question import Question, question
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
 

@@ -18,24 +18,24 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.collective import Collective
-from sim.program import Operation, Program
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.training.ddp.job import expected_maximum
-from sim.training.ddp.usual import SPREAD
-from sim.training.distributed_optimizer import DistributedOptimizer
-from sim.training.layers import Pass, RankLayer, Work
-from sim.training.mesh import Communicators, Mesh
-from sim.training.pipeline.messages import Messages
-from sim.training.pipeline.program import find_runtime, prepare
-from sim.training.pipeline.schedules import placement, tables
-from sim.training.rank import RankList
-from sim.training.stage import Stage
-from sim.training.tensor import TensorParallel, rank_layers, tied_embedding
-from sim.workload.decoder import DECODERS
-from sim.workload.devices import device
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.sim.collective import Collective
+from ringside.sim.program import Operation, Program
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.ddp.job import expected_maximum
+from ringside.sim.training.ddp.usual import SPREAD
+from ringside.sim.training.distributed_optimizer import DistributedOptimizer
+from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.pipeline.messages import Messages
+from ringside.sim.training.pipeline.program import find_runtime, prepare
+from ringside.sim.training.pipeline.schedules import placement, tables
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import Stage
+from ringside.sim.training.tensor import TensorParallel, rank_layers, tied_embedding
+from ringside.sim.workload.decoder import DECODERS
+from ringside.sim.workload.devices import device
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 MODEL = replace(DECODERS["gpt3-175b"], vocabulary=51200)
 GPU = device("h100")

@@ -3,9 +3,10 @@
 github.com/zhuzilin/ring-flash-attention, README.md and benchmark/ @ 899628238f2f (2025-08-04), the batch
 interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in bfloat16 with a causal mask,
 8,192 tokens a GPU. One GPU alone sets what scores take. What each step's merge moves is counted by bytes;
-what unmasked blocks save (`sim.training.context.UNMASKED`) is fitted on one row, the naive ring's forward on
-A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n - 1/2 where
-the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each way.
+what unmasked blocks save (`ringside.sim.training.context.UNMASKED`) is fitted on one row, the naive ring's
+forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
+1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
+way.
 """
 
 import csv
@@ -13,18 +14,18 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.program import Operation, Program
-from sim.program.jobs import Job, simulate
-from sim.program.libraries import Libraries
-from sim.training.context import Attention, ContextParallel
-from sim.training.ddp.usual import contention
-from sim.training.layers import RankLayer
-from sim.training.mesh import Communicators, Mesh
-from sim.training.rank import RankList
-from sim.training.sharing import Unshared
-from sim.training.stage import Stage
-from sim.workload.devices import MEMORY_EFFICIENCY, Device, device
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.sim.program import Operation, Program
+from ringside.sim.program.jobs import Job, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.context import Attention, ContextParallel
+from ringside.sim.training.ddp.usual import contention
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import Stage
+from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
 FITTED = ("a100", "forward", "ring")

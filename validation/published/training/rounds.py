@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from sim.training.ddp.buckets import Bucketing
-from sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.job import DataParallel
 
 ROUNDS = 2
 """Micro-batches a pipeline rank that are simulated: each round beyond them takes as long as the second."""

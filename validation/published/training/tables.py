@@ -5,8 +5,8 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from validation import published
-from validation.published.training.judged import TrainingTable
+from ringside.validation import published
+from ringside.validation.published.training.judged import TrainingTable
 
 
 @cache

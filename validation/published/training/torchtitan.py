@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from validation.published.training.judged import Judged, TrainingTable
-from validation.questions.question import Question, question
+from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.questions.question import Question, question
 
 ATTENTION = 0.35
 """Share of the peak that attention proper reaches."""

@@ -23,15 +23,15 @@ from typing import NamedTuple
 
 from scipy.stats import spearmanr
 
-from sim.collective import Collective
-from sim.program.libraries import Libraries
-from sim.training.groups import CollectiveTime, library_time
-from sim.training.layers import RankLayer
-from sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
-from sim.workload.decoder import Decoder, decoder
-from sim.workload.devices import GIB, device
-from validation.published.training.aleph_alpha import NORMS
-from validation.published.training.judged import Correlated, Counted, Judged, TrainingTable
+from ringside.sim.collective import Collective
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.groups import CollectiveTime, library_time
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
+from ringside.sim.workload.decoder import Decoder, decoder
+from ringside.sim.workload.devices import GIB, device
+from ringside.validation.published.training.aleph_alpha import NORMS
+from ringside.validation.published.training.judged import Correlated, Counted, Judged, TrainingTable
 
 MODELS = {
     "1B": (16, 2048, 32, 8192),

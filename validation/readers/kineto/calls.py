@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from validation.readers.kineto.events import RECORD, Event
-from validation.readers.kineto.names import WIDTHS, annotated, dtype_of, kind_of
-from validation.readers.kineto.stream import Place
-from validation.readers.kineto.trace import TracedGroup, TraceError
+from ringside.validation.readers.kineto.events import RECORD, Event
+from ringside.validation.readers.kineto.names import WIDTHS, annotated, dtype_of, kind_of
+from ringside.validation.readers.kineto.stream import Place
+from ringside.validation.readers.kineto.trace import TracedGroup, TraceError
 
 _PAIRED = re.compile(r"_base_?$|_tensor|_single")
 """Operators of c10d that take the output first, then the input."""

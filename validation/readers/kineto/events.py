@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from validation.readers.kineto.names import annotated, is_communication
-from validation.readers.kineto.stream import Place
-from validation.readers.kineto.trace import TraceError
+from ringside.validation.readers.kineto.names import annotated, is_communication
+from ringside.validation.readers.kineto.stream import Place
+from ringside.validation.readers.kineto.trace import TraceError
 
 _GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "privateuse1_runtime"})

@@ -11,8 +11,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from topologies.disk import regular
-from validation.readers.kineto.trace import TraceError
+from ringside.topologies.disk import regular
+from ringside.validation.readers.kineto.trace import TraceError
 
 EXPECTED = "expected a trace of the PyTorch profiler: .json, .json.gz, .tar or .tar.gz, or a folder of them"
 _TARS = (".tar", ".tar.gz", ".tgz")

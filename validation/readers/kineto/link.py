@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from validation.readers.kineto.calls import Told, from_args, from_operators
-from validation.readers.kineto.events import RECORD, Event, Events, Launch
-from validation.readers.kineto.names import annotated
-from validation.readers.kineto.trace import BATCH, MESSAGES
+from ringside.validation.readers.kineto.calls import Told, from_args, from_operators
+from ringside.validation.readers.kineto.events import RECORD, Event, Events, Launch
+from ringside.validation.readers.kineto.names import annotated
+from ringside.validation.readers.kineto.trace import BATCH, MESSAGES
 
 _DEPTH = 32
 """How many calls may stand inside one another, or begin while one is on its way."""

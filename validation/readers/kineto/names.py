@@ -2,8 +2,8 @@
 
 import re
 
-from sim.collective import ITEMSIZE
-from validation.readers.kineto.trace import UNTOLD
+from ringside.sim.collective import ITEMSIZE
+from ringside.validation.readers.kineto.trace import UNTOLD
 
 WIDTHS = {
     **ITEMSIZE,

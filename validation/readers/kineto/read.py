@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from validation.readers.kineto.calls import Told, from_args, ranks_of
-from validation.readers.kineto.events import Event, Events
-from validation.readers.kineto.files import EXPECTED, texts
-from validation.readers.kineto.link import Calls, is_host_backend, told_of_host
-from validation.readers.kineto.names import kernel_kind
-from validation.readers.kineto.stream import read_json
-from validation.readers.kineto.trace import Span, Trace, Traced, TracedGroup, TraceError
+from ringside.validation.readers.kineto.calls import Told, from_args, ranks_of
+from ringside.validation.readers.kineto.events import Event, Events
+from ringside.validation.readers.kineto.files import EXPECTED, texts
+from ringside.validation.readers.kineto.link import Calls, is_host_backend, told_of_host
+from ringside.validation.readers.kineto.names import kernel_kind
+from ringside.validation.readers.kineto.stream import read_json
+from ringside.validation.readers.kineto.trace import Span, Trace, Traced, TracedGroup, TraceError
 
 _RANK = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
 

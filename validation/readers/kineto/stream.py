@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from validation.readers.kineto.trace import TraceError
+from ringside.validation.readers.kineto.trace import TraceError
 
 _DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"[ \t\n\r]*")

@@ -47,10 +47,10 @@ UNNAMED = TracedGroup()
 class Traced:
     """One collective, or message, of one rank.
 
-    ``kind`` is one of `sim.collective.KINDS`, ``barrier``, one of `MESSAGES` or `UNTOLD`; ``name`` is the
-    trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is not
-    known where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms Id``)
-    is the same for one collective on all ranks. ``peer`` is the job's rank at a message's other end.
+    ``kind`` is one of `ringside.sim.collective.KINDS`, ``barrier``, one of `MESSAGES` or `UNTOLD`; ``name``
+    is the trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is
+    not known where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms
+    Id``) is the same for one collective on all ranks. ``peer`` is the job's rank at a message's other end.
     ``channels`` is the kernel's grid, ``stream`` the GPU's stream or the host's thread. ``source`` says where
     the size stands: the kernel's ``args``, an ``operator``, or nowhere; ``unknown`` then says why.
     """
@@ -75,7 +75,7 @@ class Traced:
     unknown: str = ""
 
     def nbytes(self, ranks: int | None) -> int | None:
-        """nccl-tests' size on this rank, in a group of so many ranks: see `sim.collective.Collective`."""
+        """nccl-tests' size on this rank, in a group of that size: `ringside.sim.collective.Collective`."""
         given, got = self.in_bytes, self.out_bytes
         if self.kind in ("all_gather", "gather"):
             return got if got is not None else given * ranks if given is not None and ranks else None

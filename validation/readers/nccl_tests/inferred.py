@@ -11,9 +11,9 @@ was printed was rounded, so each row leaves an interval; they are cut with one a
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 
-from sim.collective import KINDS
-from sim.record import RecordError
-from validation.readers.nccl_tests.table import Cells
+from ringside.sim.collective import KINDS
+from ringside.sim.record import RecordError
+from ringside.validation.readers.nccl_tests.table import Cells
 
 _KINDS = {
     (True, True): ("reduce",),

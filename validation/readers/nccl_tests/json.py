@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from sim.record import RecordError
-from validation.readers.nccl_tests.run import (
+from ringside.sim.record import RecordError
+from ringside.validation.readers.nccl_tests.run import (
     PROGRAM,
     BenchmarkRow,
     BenchmarkRun,
@@ -18,7 +18,7 @@ from validation.readers.nccl_tests.run import (
     Timing,
     nccl_version,
 )
-from validation.readers.reading import Reading, complaint, seconds
+from ringside.validation.readers.reading import Reading, complaint, seconds
 
 _Number = Annotated[float | None, BeforeValidator(lambda value: None if value == "nan" else value)]
 

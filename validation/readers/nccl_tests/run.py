@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sim.collective import KINDS
-from sim.record import Record, RecordError
-from validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, dtype_of, kind_at, sound
+from ringside.sim.collective import KINDS
+from ringside.sim.record import Record, RecordError
+from ringside.validation.readers.reading import NCCL_TESTS_STATISTIC, Reading, dtype_of, kind_at, sound
 
 PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoallv?|sendrecv|gather|scatter|hypercube)"

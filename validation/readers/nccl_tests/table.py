@@ -9,9 +9,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from sim.record import RecordError
-from validation.readers.nccl_tests.run import BenchmarkRow, Timing
-from validation.readers.reading import CutOffError, seconds
+from ringside.sim.record import RecordError
+from ringside.validation.readers.nccl_tests.run import BenchmarkRow, Timing
+from ringside.validation.readers.reading import CutOffError, seconds
 
 _ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
 _REST = re.compile(r"[\s\d.+\-eE/NAainf]+")

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sim.collective import KINDS, kind_of
-from sim.record import RecordError
-from validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of, tells
-from validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
-from validation.readers.nccl_tests.table import Cells, Table, header
-from validation.readers.reading import EXPECTED, CutOffError, Reading, kind_at
+from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.record import RecordError
+from ringside.validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of, tells
+from ringside.validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
+from ringside.validation.readers.nccl_tests.table import Cells, Table, header
+from ringside.validation.readers.reading import EXPECTED, CutOffError, Reading, kind_at
 
 _RANK = re.compile(
     r"(?:#|\b)\s*Rank\s+(?P<rank>\d{1,9})\s+(?:Group\s+(?P<group>\d{1,9})\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)"

@@ -7,9 +7,9 @@ src/init.cc and src/enqueue.cc, v2.30.7).
 
 from dataclasses import dataclass
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.graph.system import GB
-from sim.libraries.nccl.tuning.tuner import cost_table, launch
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.graph.system import GB
+from ringside.sim.libraries.nccl.tuning.tuner import cost_table, launch
 
 KIB = 1024
 

@@ -12,22 +12,22 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import Collective
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
-from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.device.fabric import shared
-from sim.libraries.nccl.device.machine import nvls_port
-from sim.libraries.nccl.device.schedules import (
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
+from ringside.sim.libraries.nccl.device.connect import rings, trees
+from ringside.sim.libraries.nccl.device.fabric import shared
+from ringside.sim.libraries.nccl.device.machine import nvls_port
+from ringside.sim.libraries.nccl.device.schedules import (
     PIPELINED,
     carried_bytes,
     check_schedulable,
     cutting,
     even_pieces,
 )
-from sim.libraries.nccl.device.shares import shares
-from sim.libraries.nccl.device.wires import Channel, Wire, channels
-from sim.libraries.nccl.tuning.figures import hop_us
+from ringside.sim.libraries.nccl.device.shares import shares
+from ringside.sim.libraries.nccl.device.wires import Channel, Wire, channels
+from ringside.sim.libraries.nccl.tuning.figures import hop_us
 
 Seconds = float
 Floats = NDArray[np.float64]

@@ -1,10 +1,10 @@
 """Which rank sends to which: NCCL's rings and trees over all nodes (src/graph/connect.cc, v2.30.7).
 
-Inside a node a search channel orders the GPUs (`sim.libraries.nccl.graph.search`, or a dump or a log). Rings
-join the last GPU of a node to the first of the next. Where the search found that they leave by another
-rail (cross_nic 2), rings 2j and 2j + 1 change places on every second node, so that each edge between
-nodes stays on one rail. In a tree a node is a chain of its GPUs; which of them talk to other nodes
-depends on the search's pattern.
+Inside a node a search channel orders the GPUs (`ringside.sim.libraries.nccl.graph.search`, or a dump or a
+log). Rings join the last GPU of a node to the first of the next. Where the search found that they leave by
+another rail (cross_nic 2), rings 2j and 2j + 1 change places on every second node, so that each edge between
+nodes stays on one rail. In a tree a node is a chain of its GPUs; which of them talk to other nodes depends on
+the search's pattern.
 """
 
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from itertools import cycle, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.algorithms.double_binary_tree import trees as node_trees
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.graph.found import graphs
-from sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel
+from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.graph.found import graphs
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel
 
 Ints = NDArray[np.int64]
 

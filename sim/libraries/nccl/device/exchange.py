@@ -1,7 +1,7 @@
 """What sends and receives, and PAT, move from rank to rank, and by which cards of their nodes.
 
 They have no wires of their own: every message goes from card to card as the machine's paths say
-(`sim.libraries.nccl.device.machine`).
+(`ringside.sim.libraries.nccl.device.machine`).
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collective import Collective
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.machine import Hops, Machine
-from sim.libraries.nccl.device.schedules import schedule
-from sim.schedule import Ints
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.machine import Hops, Machine
+from ringside.sim.libraries.nccl.device.schedules import schedule
+from ringside.sim.schedule import Ints
 
 Floats = NDArray[np.float64]
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.algorithms.double_binary_tree import trees as node_trees
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
-from sim.libraries.nccl.graph.graph import SearchChannel
-from topologies.graph import Hop, TopologyError
-from topologies.structure import Machines
-from topologies.units import format_rate
+from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
+from ringside.sim.libraries.nccl.graph.graph import SearchChannel
+from ringside.topologies.graph import Hop, TopologyError
+from ringside.topologies.structure import Machines
+from ringside.topologies.units import format_rate
 
 Ends = tuple[int, int, int, int]
 """A machine and its card, and a machine and its card."""

@@ -1,8 +1,9 @@
 """The whole of a communicator's machines as a topology, with the ways that NCCL takes through them.
 
-Rings and trees have wires of their own (`sim.libraries.nccl.device.wires`). What goes through switches that
-add, and what goes from every rank to every other, is played on the machines as NCCL draws them: GPUs,
-NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and adds where it can.
+Rings and trees have wires of their own (`ringside.sim.libraries.nccl.device.wires`). What goes through
+switches that add, and what goes from every rank to every other, is played on the machines as NCCL draws them:
+GPUs, NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and adds where it
+can.
 
 A message to another node leaves by the card beside the receiver, if there is a good way to it: over NVLink
 to the GPU beside that card (PXN) or by a switch; else by a card of the sender's own. Of several cards of
@@ -20,14 +21,14 @@ from typing import Any
 
 import networkx as nx
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.shares import paths_of
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
-from sim.libraries.nccl.graph.system import nvlink_link
-from sim.libraries.nccl.tuning.figures import hop_us
-from topologies import Routes, Topology
-from topologies.graph import Hop
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.shares import paths_of
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
+from ringside.sim.libraries.nccl.graph.system import nvlink_link
+from ringside.sim.libraries.nccl.tuning.figures import hop_us
+from ringside.topologies import Routes, Topology
+from ringside.topologies.graph import Hop
 
 NETWORK = "network"
 

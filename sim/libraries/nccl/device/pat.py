@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.libraries.nccl.device.chunks import STEPS, Chunking
-from sim.schedule import Step, step
+from ringside.sim.libraries.nccl.device.chunks import STEPS, Chunking
+from ringside.sim.schedule import Step, step
 
 
 def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:

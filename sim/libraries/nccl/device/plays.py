@@ -3,14 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.collective import Collective
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.machine import Hops, Machine, of_nvlink
-from sim.libraries.nccl.device.p2p_schedule import p2p_schedule
-from sim.libraries.nccl.device.schedules import carried_bytes, channel_schedule, check_schedulable, schedule
-from sim.libraries.nccl.device.wires import channels, wires
-from sim.schedule import Schedule
-from topologies import Routes, Topology
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.machine import Hops, Machine, of_nvlink
+from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
+from ringside.sim.libraries.nccl.device.schedules import (
+    carried_bytes,
+    channel_schedule,
+    check_schedulable,
+    schedule,
+)
+from ringside.sim.libraries.nccl.device.wires import channels, wires
+from ringside.sim.schedule import Schedule
+from ringside.topologies import Routes, Topology
 
 
 @dataclass(frozen=True, slots=True)

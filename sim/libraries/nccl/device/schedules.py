@@ -14,19 +14,19 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.algorithms.tree import waves
-from sim.collective import Collective
-from sim.engine.effort import consider_chunks
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device import pat, switched
-from sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
-from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.device.pat import aggregated
-from sim.libraries.nccl.device.switched import HEADED, heads, switches
-from sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
-from sim.libraries.nccl.tuning.tuner import check_function
-from sim.schedule import Chunks, Schedule, Step, step
-from topologies.words import one_of
+from ringside.sim.algorithms.tree import waves
+from ringside.sim.collective import Collective
+from ringside.sim.engine.effort import consider_chunks
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device import pat, switched
+from ringside.sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
+from ringside.sim.libraries.nccl.device.connect import rings, trees
+from ringside.sim.libraries.nccl.device.pat import aggregated
+from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches
+from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.schedule import Chunks, Schedule, Step, step
+from ringside.topologies.words import one_of
 
 Ints = NDArray[np.int64]
 

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.algorithms.double_binary_tree import trees as node_trees
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
-from sim.libraries.nccl.graph.drawing import drawing
-from sim.libraries.nccl.graph.graph import SearchChannel
-from sim.libraries.nccl.graph.nodes import Link, Nodes
-from sim.libraries.nccl.graph.paths import Paths
-from sim.libraries.nccl.graph.system import System
+from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
+from ringside.sim.libraries.nccl.graph.drawing import drawing
+from ringside.sim.libraries.nccl.graph.graph import SearchChannel
+from ringside.sim.libraries.nccl.graph.nodes import Link, Nodes
+from ringside.sim.libraries.nccl.graph.paths import Paths
+from ringside.sim.libraries.nccl.graph.system import System
 
 Links = tuple[Link, ...]
 """What one connection crosses on one node."""

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.algorithms.double_binary_tree import trees as node_trees
-from sim.algorithms.tree import depths, heights, waves
-from sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
-from sim.libraries.nccl.device.connect import ordered
-from sim.schedule import Step, step
+from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.tree import depths, heights, waves
+from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
+from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.schedule import Step, step
 
 Ints = NDArray[np.int64]
 

@@ -14,25 +14,25 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.algorithms.double_binary_tree import trees as node_trees
-from sim.collective import Collective
-from sim.engine.laws import ROUNDING
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
-from sim.libraries.nccl.device.connect import ordered
-from sim.libraries.nccl.device.exchange import Exchange, between_cards, cards_of, exchange
-from sim.libraries.nccl.device.fabric import Ends, connections
-from sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
-from sim.libraries.nccl.device.schedules import PIPELINED, carried_bytes
-from sim.libraries.nccl.device.shares import Crossing, crossings, paths_of, roles
-from sim.libraries.nccl.device.switched import heads
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import Link
-from sim.libraries.nccl.graph.system import nvlink_in_datasheet
-from sim.libraries.nccl.names import ALGORITHMS
-from sim.libraries.nccl.tuning.tuner import cost_table
-from topologies.fabric import carried as carried_by_cables
-from topologies.graph import Hop
+from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.collective import Collective
+from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
+from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.libraries.nccl.device.exchange import Exchange, between_cards, cards_of, exchange
+from ringside.sim.libraries.nccl.device.fabric import Ends, connections
+from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
+from ringside.sim.libraries.nccl.device.schedules import PIPELINED, carried_bytes
+from ringside.sim.libraries.nccl.device.shares import Crossing, crossings, paths_of, roles
+from ringside.sim.libraries.nccl.device.switched import heads
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import Link
+from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
+from ringside.sim.libraries.nccl.names import ALGORITHMS
+from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.topologies.fabric import carried as carried_by_cables
+from ringside.topologies.graph import Hop
 
 Seconds = float
 Floats = NDArray[np.float64]

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
-from sim.collective import Collective
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
-from sim.libraries.nccl.device.connect import rings, trees
-from sim.libraries.nccl.device.fabric import shared
-from sim.libraries.nccl.device.schedules import carried_bytes
-from sim.libraries.nccl.device.shares import shares, through_port
-from sim.libraries.nccl.graph.graph import Graph, PathClass
-from sim.libraries.nccl.tuning.figures import hop_us
-from topologies import Topology
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
+from ringside.sim.libraries.nccl.device.connect import rings, trees
+from ringside.sim.libraries.nccl.device.fabric import shared
+from ringside.sim.libraries.nccl.device.schedules import carried_bytes
+from ringside.sim.libraries.nccl.device.shares import shares, through_port
+from ringside.sim.libraries.nccl.graph.graph import Graph, PathClass
+from ringside.sim.libraries.nccl.tuning.figures import hop_us
+from ringside.topologies import Topology
 
 
 @dataclass(frozen=True, slots=True)

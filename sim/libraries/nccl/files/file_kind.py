@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from topologies.importers import nvidia_smi
+from ringside.topologies.importers import nvidia_smi
 
 Kind = Literal["topology", "graphs", "table", "log"]
 

@@ -10,9 +10,9 @@ files have from 2.30.3 on, or of their numbers.
 import re
 from xml.sax.saxutils import quoteattr
 
-from sim.libraries.nccl.graph.graph import PATTERNS, Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.system import GB
-from topologies.importers.elements import Element, Source, parse
+from ringside.sim.libraries.nccl.graph.graph import PATTERNS, Graph, Graphs, PathClass, SearchChannel
+from ringside.sim.libraries.nccl.graph.system import GB
+from ringside.topologies.importers.elements import Element, Source, parse
 
 IDS = ("ring", "tree", "collnet_chain", "nvls", "collnet_direct")
 """The searches, by the number that stands in a file."""

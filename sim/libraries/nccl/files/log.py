@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.files.log_lines import PREFIX, Cell, Operation, Reader, Session
+from ringside.sim.libraries.nccl.files.log_lines import PREFIX, Cell, Operation, Reader, Session
 
 _VERSION = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.communicator import MAX_CHANNELS
-from sim.libraries.nccl.graph.system import GB
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS
+from ringside.sim.libraries.nccl.graph.system import GB
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
 PREFIX = re.compile(r"(?:(\S*?):(\d+:\d+) \[-?\d+\] )?NCCL INFO ?")
 """How every line begins: host, process and thread, device, unless cut off; a time may come first."""

@@ -14,10 +14,10 @@ The first rule that matches wins. What to avoid:
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.files.rules import MOST, Stretch, own_stretches, with_channels
-from sim.libraries.nccl.names import FUNCTIONS
-from sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.files.rules import MOST, Stretch, own_stretches, with_channels
+from ringside.sim.libraries.nccl.names import FUNCTIONS
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
 
 MAX_BYTES = 2**64 - 1
 

@@ -8,9 +8,9 @@ to within one byte a rank (github.com/meta-pytorch/torchcomms, comms/ncclx/meta/
 import json
 from collections.abc import Mapping, Sequence
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.files.rules import MOST, Stretch
-from sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.files.rules import MOST, Stretch
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
 
 
 def tuner_json(comms: Mapping[int, Communicator], kind: str, picked: Mapping[int, Sequence[Stretch]]) -> str:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.tuning.tuner import cost_table, launch
-from sim.pick import Pair
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.tuning.tuner import cost_table, launch
+from ringside.sim.pick import Pair
 
 MOST = 2**60
 """Above so many bytes nothing changes any more."""

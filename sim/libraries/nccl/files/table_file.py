@@ -2,12 +2,12 @@
 
 from functools import lru_cache
 
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
-from sim.libraries.nccl.graph.system import System, nvlink_link
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies.graph import Topology, ranks
-from topologies.importers import nvidia_smi
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
+from ringside.sim.libraries.nccl.graph.system import System, nvlink_link
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.topologies.graph import Topology, ranks
+from ringside.topologies.importers import nvidia_smi
 
 _LIKE = {90: "dgx-h100", 80: "dgx-a100", 70: "dgx1-v100"}
 """A machine with NVSwitch or an NVLink mesh of each generation."""
@@ -21,8 +21,8 @@ def system_of_table(text: str, name: str = "topo -m") -> System:
     """The machine in a table's text.
 
     How many NVLinks a GPU has tells its generation, and a machine of the catalogue of that generation
-    lends the speeds of slots, cards and CPUs; `System.note` says which. Raise `topologies.TopologyError`
-    with the line of what is wrong.
+    lends the speeds of slots, cards and CPUs; `System.note` says which. Raise
+    `ringside.topologies.TopologyError` with the line of what is wrong.
     """
     table = nvidia_smi.read(text)
     links, capability = nvidia_smi.nvlinks(table), nvidia_smi.compute_capability(table)

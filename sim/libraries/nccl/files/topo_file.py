@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from sim.libraries.nccl.files.file_kind import is_amds
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
-from sim.libraries.nccl.graph.system import System, nvlink_link
-from topologies.graph import Topology, ranks
-from topologies.importers import nccl_elements, nccl_xml
-from topologies.importers.elements import Element
+from ringside.sim.libraries.nccl.files.file_kind import is_amds
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
+from ringside.sim.libraries.nccl.graph.system import System, nvlink_link
+from ringside.topologies.graph import Topology, ranks
+from ringside.topologies.importers import nccl_elements, nccl_xml
+from ringside.topologies.importers.elements import Element
 
 
 @lru_cache(maxsize=64)  # one drawing a file, whose graphs are then searched for once
@@ -19,7 +19,7 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     Its graphs are searched for on the whole drawing; beside it stand figures, where GPUs or cards
     differ the least of them, and those of PCIe slots are the GPUs', or the cards' where GPUs reach
     their CPU by C2C instead. ``gpus`` names the catalogue machine whose GPUs and cards a file without them
-    is completed with. Raise `topologies.TopologyError` with the line of what is wrong, and
+    is completed with. Raise `ringside.topologies.TopologyError` with the line of what is wrong, and
     `ValueError` for a machine with AMD's GPUs, on which RCCL runs and not NCCL.
     """
     machine = nccl_xml.read(text, gpus)

@@ -2,9 +2,9 @@
 
 import json
 
-from sim.libraries.nccl.graph.found import KEPT, found
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies.disk import write_file
+from ringside.sim.libraries.nccl.graph.found import KEPT, found
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.topologies.disk import write_file
 
 for system in SYSTEMS.values():
     write_file(KEPT / f"{system.name}.json", json.dumps(found(system), separators=(",", ":")) + "\n")

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import Node, device
-from sim.libraries.nccl.graph.paths import Paths
-from sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, better
-from sim.libraries.nccl.graph.ways import Ways
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import Node, device
+from ringside.sim.libraries.nccl.graph.paths import Paths
+from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, better
+from ringside.sim.libraries.nccl.graph.ways import Ways
 
 STEPS = 1 << 14
 STEPS_SAME_CHANNELS = 1 << 8

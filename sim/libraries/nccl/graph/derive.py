@@ -5,10 +5,10 @@ from itertools import combinations
 
 import networkx as nx
 
-from sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
-from topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from topologies.hardware import AMDS, DEVICES
-from topologies.hardware import nvlink as nvlink_of_one
+from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
+from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
+from ringside.topologies.hardware import AMDS, DEVICES
+from ringside.topologies.hardware import nvlink as nvlink_of_one
 
 SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},

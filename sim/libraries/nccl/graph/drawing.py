@@ -5,9 +5,9 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable
-from sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable
+from ringside.sim.libraries.nccl.graph.system import System
 
 
 @cache

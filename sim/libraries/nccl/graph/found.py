@@ -3,7 +3,7 @@
 NCCL searches on one node and asks only whether there are others, so two nodes have the graphs of 512.
 A search takes up to seconds, so those of the listed machines, whole, are kept beside this file:
 
-    python -m sim.libraries.nccl.graph
+    python -m ringside.sim.libraries.nccl.graph
 """
 
 import json
@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.search import search
-from sim.libraries.nccl.graph.system import System
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from sim.libraries.nccl.releases import RELEASES, release_of
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from ringside.sim.libraries.nccl.graph.search import search
+from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.releases import RELEASES, release_of
 
 KEPT = Path(__file__).parent / "kept"
 

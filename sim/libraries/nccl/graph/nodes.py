@@ -7,7 +7,7 @@ node's links is NCCL's, because equal ways are tried in it: widest first, the PC
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.graph import PathClass
 
 KINDS = ("gpu", "dev", "pci", "nvs", "cpu", "nic", "net")
 

@@ -9,8 +9,8 @@ GPUDirect RDMA goes through the CPU.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import LOCAL, PCI, Link, Node, Nodes, device
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Link, Node, Nodes, device
 
 MAX_CHANNELS = 64
 

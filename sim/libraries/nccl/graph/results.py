@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.graph import PathClass
 
 TREES = ("balanced_tree", "split_tree", "tree")
 

@@ -13,14 +13,14 @@ the speed is raised while as many channels still fit (src/graph/search.cc, v2.30
 
 from dataclasses import replace
 
-from sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
-from sim.libraries.nccl.graph.drawing import drawing, redrawn
-from sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from sim.libraries.nccl.graph.nodes import Nodes, device
-from sim.libraries.nccl.graph.paths import Path, Paths
-from sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
-from sim.libraries.nccl.graph.system import GB, System, nics_used, nvlink_link
-from sim.libraries.nccl.releases import constants, speeds
+from ringside.sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
+from ringside.sim.libraries.nccl.graph.drawing import drawing, redrawn
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
+from ringside.sim.libraries.nccl.graph.paths import Path, Paths
+from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
+from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used, nvlink_link
+from ringside.sim.libraries.nccl.releases import constants, speeds
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.graph.nodes import Nodes
-from topologies.hardware import nvlink
+from ringside.sim.libraries.nccl.graph.nodes import Nodes
+from ringside.topologies.hardware import nvlink
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""

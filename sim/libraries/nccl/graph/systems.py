@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from sim.libraries.nccl.graph.system import GB, System
-from topologies.machines import CUBE_MESH
+from ringside.sim.libraries.nccl.graph.system import GB, System
+from ringside.topologies.machines import CUBE_MESH
 
 # 8 H100 behind NVSwitch, eight 400G NICs, Sapphire Rapids (NVIDIA DGX H100/H200 user guide)
 _DGX_H100 = System("dgx-h100", 90, 8, 8, 50 * GB, 370.8 * GB, 48 * GB, 22 * GB, True, "intel")
@@ -14,8 +14,8 @@ _CUBE_MESH = (
 )
 """NVLinks of a DGX-1 with V100 as in the description from which NCCL's own channels were printed.
 
-The pairs are those of `topologies.machines.CUBE_MESH`, which is what ``nvidia-smi`` shows; there 2-3 and
-6-7 are the double ones in place of 2-6 and 3-7. Speeds and channel counts are the same on both."""
+The pairs are those of `ringside.topologies.machines.CUBE_MESH`, which is what ``nvidia-smi`` shows; there 2-3
+and 6-7 are the double ones in place of 2-6 and 3-7. Speeds and channel counts are the same on both."""
 
 SYSTEMS = {
     system.name: system
@@ -50,7 +50,7 @@ SYSTEMS = {
         System("a100-pcie4", 80, 4, 2, 12.5 * GB, 0, 24 * GB, 10 * GB, False, "intel", 2),
         # one H100 and one 400G NIC
         System("h100-1gpu", 90, 1, 1, 50 * GB, 370.8 * GB, 48 * GB, 22 * GB, False, "intel"),
-        # supercomputers: `topologies.supercomputers` says where each layout is published
+        # supercomputers: `ringside.topologies.supercomputers` says where each layout is published
         System("abci-v100", 70, 4, 2, 12.5 * GB, 120 * GB, 12 * GB, 10 * GB, False, "intel", 2),
         System("abci-a100", 80, 8, 4, 25 * GB, 240 * GB, 24 * GB, 10 * GB, True, "intel", 2),
         System(
@@ -78,7 +78,7 @@ SYSTEMS = {
         ),
         System("mn5-h100", 90, 4, 4, 25 * GB, 370.8 * GB, 48 * GB, 22 * GB, False, "intel"),
         System("kestrel-h100", 90, 4, 2, 25 * GB, 370.8 * GB, 48 * GB, 16 * GB, False, "amd", 0),
-        # clouds and servers of the open market: `topologies.clouds`
+        # clouds and servers of the open market: `ringside.topologies.clouds`
         System("aws-p4d", 80, 8, 4, 12.5 * GB, 240 * GB, 12 * GB, 10 * GB, True, "intel", 2),
         System("aws-p4de", 80, 8, 4, 12.5 * GB, 240 * GB, 12 * GB, 10 * GB, True, "intel", 2),
         System("aws-p5", 90, 8, 8, 50 * GB, 370.8 * GB, 48 * GB, 16 * GB, True, "amd"),

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.graph.nodes import Link, Node
-from sim.libraries.nccl.graph.paths import Path, Paths
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.nodes import Link, Node
+from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 
 
 @dataclass(slots=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.constants import BASE_US, HOP_US
-from sim.libraries.nccl.device.chunks import channel_bytes, chunking
-from sim.libraries.nccl.graph.graph import PathClass
-from sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
+from ringside.sim.libraries.nccl.device.chunks import channel_bytes, chunking
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.tuning.tuner import launch
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ PARAMETERS = (
     *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
     *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
 )
-"""What a machine's times are made of; `validation.measured.priors` says what each means."""
+"""What a machine's times are made of; `ringside.validation.measured.priors` says what each means."""
 
 PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.gaussian import EIGHTY, widened
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.graph.graph import Graph, PathClass
-from sim.libraries.nccl.measured.messages import (
+from ringside.sim.libraries.gaussian import EIGHTY, widened
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.graph.graph import Graph, PathClass
+from ringside.sim.libraries.nccl.measured.messages import (
     PARAMETERS,
     SHARPNESS,
     Task,

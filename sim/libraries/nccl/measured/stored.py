@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.libraries.gaussian import EIGHTY
-from sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
-from sim.libraries.nccl.measured.model import Anchor, Correction, Facts, Measured, Traits
+from ringside.sim.libraries.gaussian import EIGHTY
+from ringside.sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
+from ringside.sim.libraries.nccl.measured.model import Anchor, Correction, Facts, Measured, Traits
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ reduce, and the total of all ranks for all_gather and reduce_scatter. A graph of
 carries C b on its busiest link, less what the rules below take away. R ranks on N nodes.
 """
 
-from sim.libraries.nccl.communicator import Communicator
-from sim.libraries.nccl.graph.graph import Graph, PathClass
-from sim.libraries.nccl.graph.system import GB
-from sim.libraries.nccl.names import PROTOCOLS
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.graph.graph import Graph, PathClass
+from ringside.sim.libraries.nccl.graph.system import GB
+from ringside.sim.libraries.nccl.names import PROTOCOLS
 
 _COLUMN = {protocol: column for column, protocol in enumerate(PROTOCOLS)}
 

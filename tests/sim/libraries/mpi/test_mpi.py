@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.collective import KINDS, Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Candidate, answer
-from sim.libraries.mpi.decisions import DECISIONS, decide
-from sim.libraries.mpi.form import Port, Task, time_us, work_of
-from sim.libraries.mpi.library import WITHOUT, Mpi
-from sim.libraries.mpi.measured import expected
-from sim.libraries.mpi.rounds import ROUNDS
-from topologies import star
+from ringside.sim.collective import KINDS, Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.library import Candidate, answer
+from ringside.sim.libraries.mpi.decisions import DECISIONS, decide
+from ringside.sim.libraries.mpi.form import Port, Task, time_us, work_of
+from ringside.sim.libraries.mpi.library import WITHOUT, Mpi
+from ringside.sim.libraries.mpi.measured import expected
+from ringside.sim.libraries.mpi.rounds import ROUNDS
+from ringside.topologies import star
 
 WAYS = [(kind, name) for kind, names in ROUNDS.items() for name in names]
 SCHEDULED = [way for way in WAYS if way not in WITHOUT]

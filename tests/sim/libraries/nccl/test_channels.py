@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
-from sim.libraries.nccl.device.chunks import all_reduce_loops
-from sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
-from sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
+from ringside.sim.libraries.nccl.device.chunks import all_reduce_loops
+from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
+from ringside.sim.libraries.nccl.tuning.tuner import launch
 
 K, M = 2**10, 2**20
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.libraries.nccl import SYSTEMS, Settings
-from sim.libraries.nccl.cluster import communicator_of, is_machine, machine
-from sim.libraries.nccl.files.file_kind import file_kind
-from topologies import load, ranks
+from ringside.sim.libraries.nccl import SYSTEMS, Settings
+from ringside.sim.libraries.nccl.cluster import communicator_of, is_machine, machine
+from ringside.sim.libraries.nccl.files.file_kind import file_kind
+from ringside.topologies import load, ranks
 
 FILES = Path(__file__).parent / "data" / "files"
 GB = 1e9

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from sim.libraries.find import find_library
-from sim.libraries.nccl.graph.derive import system_of_graph
-from sim.libraries.nccl.graph.systems import SYSTEMS
-from topologies import MAKERS, TopologyError, make, star
-from topologies.file import dumps, loads
-from topologies.graph import CPUS
+from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.nccl.graph.derive import system_of_graph
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.topologies import MAKERS, TopologyError, make, star
+from ringside.topologies.file import dumps, loads
+from ringside.topologies.graph import CPUS
 
 NUMA_DOMAINS = ("polaris-a100", "perlmutter-a100", "azure-ndv4")
 """Machines each of whose CPUs NCCL sees as several, of which the graph draws one or none."""

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from sim.libraries.nccl import SYSTEMS, PathClass, Settings, communicator, cost_table
-from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl import SYSTEMS, PathClass, Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 
 
 def pairs(comm, kind="all_reduce", dtype="float32", redop="sum"):

@@ -5,15 +5,15 @@ from collections import Counter
 
 import pytest
 
-from sim.collective import Collective
-from sim.libraries.find import Options, find_library
-from sim.libraries.library import Candidate, Library
-from sim.libraries.nccl.cluster import communicator_of
-from sim.libraries.nccl.communicator import Settings
-from sim.libraries.nccl.device.connect import rings
-from sim.libraries.nccl.device.fabric import shared
-from sim.libraries.nccl.device.traffic import cable_bytes
-from topologies import Routes, load
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.library import Candidate, Library
+from ringside.sim.libraries.nccl.cluster import communicator_of
+from ringside.sim.libraries.nccl.communicator import Settings
+from ringside.sim.libraries.nccl.device.connect import rings
+from ringside.sim.libraries.nccl.device.fabric import shared
+from ringside.sim.libraries.nccl.device.traffic import cable_bytes
+from ringside.topologies import Routes, load
 
 MIB = 1 << 20
 

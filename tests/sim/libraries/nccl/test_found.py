@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from sim.libraries.nccl.graph.found import KEPT, found, graphs
-from sim.libraries.nccl.graph.search import search
-from sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.graph.found import KEPT, found, graphs
+from ringside.sim.libraries.nccl.graph.search import search
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
 NAMES = sorted(SYSTEMS)
 QUICK = ["a100-pcie4", "abci-a100", "aws-p4d", "dgx-a100", "dgx-h100", "rtx4090-pcie"]

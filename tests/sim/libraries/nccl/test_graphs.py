@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import (
+from ringside.sim.libraries.nccl import (
     SYSTEMS,
     Graph,
     Graphs,
@@ -21,10 +21,10 @@ from sim.libraries.nccl import (
     parse_graphs,
     system_of,
 )
-from sim.libraries.nccl.device.connect import ordered
-from sim.libraries.nccl.files.graph_file import GraphFileError
-from sim.libraries.nccl.graph.graph import PATTERNS
-from sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
+from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.libraries.nccl.files.graph_file import GraphFileError
+from ringside.sim.libraries.nccl.graph.graph import PATTERNS
+from ringside.sim.libraries.nccl.graph.system import nvlink_as_nccl_reckons
 
 GB = 1e9
 DATA = Path(__file__).parent / "data"

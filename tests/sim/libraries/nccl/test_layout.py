@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, PathClass, Settings, communicator, rings, trees
-from topologies.machines import CUBE_MESH
+from ringside.sim.libraries.nccl import SYSTEMS, PathClass, Settings, communicator, rings, trees
+from ringside.topologies.machines import CUBE_MESH
 
 machines = st.sampled_from(sorted(set(SYSTEMS) - {"gb200-nvl72"}))  # whose search takes seconds
 node_counts = st.sampled_from([1, 2, 3, 4, 5, 8, 13, 16, 31])

@@ -2,10 +2,10 @@ import sys
 
 import pytest
 
-from sim.collective import Collective
-from sim.libraries.library import Candidate, answer
-from sim.libraries.nccl import Pins, Settings, communicator, cost_table, point_to_point
-from sim.libraries.nccl.library import ALONE, LAUNCH_S, Nccl, overhead_s, simulated
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate, answer
+from ringside.sim.libraries.nccl import Pins, Settings, communicator, cost_table, point_to_point
+from ringside.sim.libraries.nccl.library import ALONE, LAUNCH_S, Nccl, overhead_s, simulated
 
 M = 2**20
 

@@ -3,7 +3,7 @@ from contextlib import suppress
 
 import pytest
 
-from sim.libraries.nccl import parse_log
+from ringside.sim.libraries.nccl import parse_log
 
 
 def said(message: str, rank: int = 0) -> str:

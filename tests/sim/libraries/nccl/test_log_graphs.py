@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.libraries.nccl import (
+from ringside.sim.libraries.nccl import (
     SYSTEMS,
     Communicator,
     Graphs,
@@ -18,7 +18,7 @@ from sim.libraries.nccl import (
     rings,
     trees,
 )
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
 GB = 1e9
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, Settings, communicator
-from sim.libraries.nccl.measured.messages import (
+from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
+from ringside.sim.libraries.nccl.measured.messages import (
     KINDS,
     PAIRS,
     PARAMETERS,
@@ -16,8 +16,15 @@ from sim.libraries.nccl.measured.messages import (
     time_us,
     work_of,
 )
-from sim.libraries.nccl.measured.model import AMPLITUDE, LEAST_AMPLITUDE, Facts, Measured, corrected, log_form
-from validation.measured.priors import priors
+from ringside.sim.libraries.nccl.measured.model import (
+    AMPLITUDE,
+    LEAST_AMPLITUDE,
+    Facts,
+    Measured,
+    corrected,
+    log_form,
+)
+from ringside.validation.measured.priors import priors
 
 MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
 

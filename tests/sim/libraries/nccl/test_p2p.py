@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, communicator, point_to_point
-from sim.libraries.nccl.device.p2p import KINDS
+from ringside.sim.libraries.nccl import SYSTEMS, communicator, point_to_point
+from ringside.sim.libraries.nccl.device.p2p import KINDS
 
 K, M = 2**10, 2**20
 

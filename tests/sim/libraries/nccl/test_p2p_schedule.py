@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import simulate
-from sim.libraries.nccl import SYSTEMS, communicator, point_to_point
-from sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
-from sim.libraries.nccl.device.p2p import KINDS
-from sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
-from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.device.traffic import least_traffic
-from sim.libraries.nccl.library import overhead_s, simulated
-from sim.proof import prove
-from topologies import check
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries.nccl import SYSTEMS, communicator, point_to_point
+from ringside.sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
+from ringside.sim.libraries.nccl.device.p2p import KINDS
+from ringside.sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
+from ringside.sim.libraries.nccl.device.plays import plays
+from ringside.sim.libraries.nccl.device.traffic import least_traffic
+from ringside.sim.libraries.nccl.library import overhead_s, simulated
+from ringside.sim.proof import prove
+from ringside.topologies import check
 
 K, M = 2**10, 2**20
 

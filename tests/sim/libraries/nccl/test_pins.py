@@ -1,7 +1,7 @@
 import pytest
 
-from sim.libraries.nccl import Pins, Settings, communicator, cost_table
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.sim.libraries.nccl import Pins, Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
 EVERY = frozenset(ALGORITHMS)
 

@@ -3,15 +3,15 @@ from functools import cache
 
 import pytest
 
-from sim.collective import Collective
-from sim.libraries.nccl import SYSTEMS, communicator
-from sim.libraries.nccl.device.closed_form import closed_form
-from sim.libraries.nccl.device.connect import ordered
-from sim.libraries.nccl.device.schedules import schedule
-from sim.libraries.nccl.device.shares import shares, through_port
-from sim.libraries.nccl.device.wires import channels, wires
-from sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
-from topologies import Routes, check, load
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl import SYSTEMS, communicator
+from ringside.sim.libraries.nccl.device.closed_form import closed_form
+from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.libraries.nccl.device.schedules import schedule
+from ringside.sim.libraries.nccl.device.shares import shares, through_port
+from ringside.sim.libraries.nccl.device.wires import channels, wires
+from ringside.sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
+from ringside.topologies import Routes, check, load
 
 K, M, G = 2**10, 2**20, 2**30
 PROTOCOLS = ("ll", "ll128", "simple")

@@ -1,8 +1,8 @@
 import pytest
 
-from sim.libraries.nccl import Settings, communicator, cost_table
-from sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from sim.libraries.nccl.releases import OLDEST, RELEASES, is_older, release_of, stand_in
+from ringside.sim.libraries.nccl import Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.releases import OLDEST, RELEASES, is_older, release_of, stand_in
 
 GB = 1e9
 

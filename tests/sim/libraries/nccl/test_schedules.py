@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.libraries.nccl import Settings, communicator, rings, trees
-from sim.libraries.nccl.device.chunks import channel_bytes
-from sim.libraries.nccl.device.schedules import channel_schedule, schedule
-from sim.proof import prove
-from sim.schedule import ScheduleError, Step
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl import Settings, communicator, rings, trees
+from ringside.sim.libraries.nccl.device.chunks import channel_bytes
+from ringside.sim.libraries.nccl.device.schedules import channel_schedule, schedule
+from ringside.sim.proof import prove
+from ringside.sim.schedule import ScheduleError, Step
 
 K, M = 2**10, 2**20
 

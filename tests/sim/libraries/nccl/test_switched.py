@@ -6,20 +6,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.collective import Collective
-from sim.engine.bounds import lower_bounds
-from sim.engine.events import simulate
-from sim.libraries.library import Candidate
-from sim.libraries.nccl import Settings, communicator
-from sim.libraries.nccl.device.chunks import Chunking
-from sim.libraries.nccl.device.closed_form import closed_form
-from sim.libraries.nccl.device.pat import aggregated, places
-from sim.libraries.nccl.device.plays import plays
-from sim.libraries.nccl.device.schedules import schedule
-from sim.libraries.nccl.device.traffic import traffic
-from sim.libraries.nccl.library import LAUNCH_S, Nccl, overhead_s, simulated
-from sim.proof import prove
-from topologies import check
+from ringside.sim.collective import Collective
+from ringside.sim.engine.bounds import lower_bounds
+from ringside.sim.engine.events import simulate
+from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.nccl import Settings, communicator
+from ringside.sim.libraries.nccl.device.chunks import Chunking
+from ringside.sim.libraries.nccl.device.closed_form import closed_form
+from ringside.sim.libraries.nccl.device.pat import aggregated, places
+from ringside.sim.libraries.nccl.device.plays import plays
+from ringside.sim.libraries.nccl.device.schedules import schedule
+from ringside.sim.libraries.nccl.device.traffic import traffic
+from ringside.sim.libraries.nccl.library import LAUNCH_S, Nccl, overhead_s, simulated
+from ringside.sim.proof import prove
+from ringside.topologies import check
 
 K, M, G = 2**10, 2**20, 2**30
 SHARP = Settings(collnet=True)

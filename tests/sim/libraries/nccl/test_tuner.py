@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import SYSTEMS, Pins, Settings, communicator, cost_table
-from sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.sim.libraries.nccl import SYSTEMS, Pins, Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
 K, M, G = 2**10, 2**20, 2**30
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.libraries.nccl import Settings, communicator, cost_table
-from sim.libraries.nccl.files.plugin_csv import tuner_csv
-from sim.libraries.nccl.files.plugin_json import tuner_json
-from sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
-from sim.libraries.nccl.library import Nccl
-from sim.libraries.nccl.names import FUNCTIONS
-from sim.libraries.nccl.tuning.tuner import launch
-from sim.pick import pick, times_of
+from ringside.sim.libraries.nccl import Settings, communicator, cost_table
+from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
+from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
+from ringside.sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
+from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.libraries.nccl.names import FUNCTIONS
+from ringside.sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.pick import pick, times_of
 
 COUNTS = [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]
 FEW = [1, 2, 16]

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.clock import Clock
-from sim.collective import ITEMSIZE, Collective
-from sim.program import Call, Program
-from sim.program.carry import AtOnce
-from sim.program.simulate import Simulation
-from sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
-from sim.training.groups import TimedGroup
-from sim.training.layers import RankLayer, Work
-from sim.training.mesh import Communicators, Mesh
-from sim.training.rank import RankList
-from sim.training.stage import Stage
-from sim.workload.workload import Tensor
+from ringside.sim.clock import Clock
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.program import Call, Program
+from ringside.sim.program.carry import AtOnce
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
+from ringside.sim.training.groups import TimedGroup
+from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import Stage
+from ringside.sim.workload.workload import Tensor
 
 KINDS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
 

@@ -5,9 +5,9 @@ FSDP1 refuses CPU, so orders are those of PyTorch 2.13's source, torch/distribut
 
 import pytest
 
-from sim.training.fsdp import GATHERED, UNREDUCED, FlatPolicy
-from sim.training.layers import RankLayer
-from sim.training.mesh import Mesh
+from ringside.sim.training.fsdp import GATHERED, UNREDUCED, FlatPolicy
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import Played, labels, language_model, layer, played, program, tensor
 
 FORWARD = ["AG root 160", "AG b0 64", "AG b1 64", "AG b2 64"]

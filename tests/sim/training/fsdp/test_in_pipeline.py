@@ -2,11 +2,11 @@
 
 import pytest
 
-from sim.program import Call, Wait
-from sim.program.check import PROVED, check
-from sim.training.fsdp import GATHERED, UNREDUCED, FullyShardPolicy, sharded
-from sim.training.mesh import Communicators, Mesh
-from sim.training.rank import RankList
+from ringside.sim.program import Call, Wait
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.training.fsdp import GATHERED, UNREDUCED, FullyShardPolicy, sharded
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.rank import RankList
 from tests.sim.training.fsdp.models import (
     KINDS,
     driven,

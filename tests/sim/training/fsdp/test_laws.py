@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective import ITEMSIZE
-from sim.program import Compute
-from sim.program.check import PROVED, check
-from sim.program.claims import claimed
-from sim.training.fsdp import (
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.program import Compute
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.claims import claimed
+from ringside.sim.training.fsdp import (
     FLAT,
     GATHERED,
     OPTIMIZER,
@@ -21,11 +21,11 @@ from sim.training.fsdp import (
     ahead,
     padded,
 )
-from sim.training.fsdp.flat import STRATEGIES, flat_elements
-from sim.training.fsdp.units import Unit
-from sim.training.layers import RankLayer
-from sim.training.mesh import Mesh
-from sim.workload.workload import Tensor
+from ringside.sim.training.fsdp.flat import STRATEGIES, flat_elements
+from ringside.sim.training.fsdp.units import Unit
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.workload.workload import Tensor
 from tests.sim.training.fsdp.models import Played, calls, layer, played, program, tensor
 
 SECONDS = st.sampled_from([0.0, 0.25, 1.0, 3.0])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.program import Call, Wait
-from sim.program.check import PROVED, check
-from sim.training.fsdp import FullyShardPolicy
-from sim.training.mesh import Mesh
+from ringside.sim.program import Call, Wait
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.training.fsdp import FullyShardPolicy
+from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import driven, labels, language_model, layer, program, tensor
 
 HERE = Path(__file__).parent

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.collective import ITEMSIZE
-from sim.program import Call
-from sim.program.check import PROVED, check
-from sim.program.libraries import Libraries
-from sim.program.roles import roles
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.layout import Layout, LayoutError
-from sim.training.memory import find_optimizer
-from sim.training.mesh import DATA, FOLDS, Mesh
-from sim.training.parallel.advice import peak_nbytes
-from sim.training.parallel.decoder import parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.program import Writing
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.workload.decoder import Decoder, Experts
-from sim.workload.devices import device
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.program import Call
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.roles import roles
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.mesh import DATA, FOLDS, Mesh
+from ringside.sim.training.parallel.advice import peak_nbytes
+from ringside.sim.training.parallel.decoder import parts_of_decoder
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.workload.decoder import Decoder, Experts
+from ringside.sim.workload.devices import device
 
 GPU = device("a100")
 MIXTURE = Decoder(

@@ -7,27 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program import Call, Program
-from sim.program.check import PROVED, check
-from sim.program.libraries import Libraries
-from sim.program.roles import roles
-from sim.training.ddp.job import Costs, DataParallel
-from sim.training.ddp.simulate import simulate_step
-from sim.training.fsdp import FullyShard
-from sim.training.groups import process_group
-from sim.training.layout import Layout
-from sim.training.memory import find_optimizer, memory
-from sim.training.parallel.decoder import decoder_workload, parts_of_decoder
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.parts import Parts, parts_of, seconds_of
-from sim.training.parallel.program import Writing
-from sim.training.parallel.simulate import simulate_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.training.pipeline.passes import Commanded
-from sim.workload.architecture import workload
-from sim.workload.decoder import Decoder
-from sim.workload.devices import device
-from sim.workload.models import find_model
+from ringside.sim.program import Call, Program
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.roles import roles
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.fsdp import FullyShard
+from ringside.sim.training.groups import process_group
+from ringside.sim.training.layout import Layout
+from ringside.sim.training.memory import find_optimizer, memory
+from ringside.sim.training.parallel.decoder import decoder_workload, parts_of_decoder
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.parts import Parts, parts_of, seconds_of
+from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.pipeline.passes import Commanded
+from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.devices import device
+from ringside.sim.workload.models import find_model
 
 GPU = device("a100")
 SMALL = Decoder(

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.program import Program, Recv, Send, Together
-from sim.program.check import HANGS, PROVED, check
-from sim.program.given import simulate_given
-from sim.training.layers import RankLayer, Work
-from sim.training.mesh import Communicators, Mesh
-from sim.training.pipeline.actions import Action, Kind, read_tables, write_tables
-from sim.training.pipeline.lowering import lower
-from sim.training.pipeline.messages import Messages
-from sim.training.pipeline.placement import Placement
-from sim.training.pipeline.program import RUNTIMES, find_runtime, pipeline, prepare
-from sim.training.pipeline.schedules import SCHEDULES, placement, tables
-from sim.training.rank import RankList
-from sim.training.sharing import Unshared
-from sim.training.stage import Stage
+from ringside.sim.program import Program, Recv, Send, Together
+from ringside.sim.program.check import HANGS, PROVED, check
+from ringside.sim.program.given import simulate_given
+from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, write_tables
+from ringside.sim.training.pipeline.lowering import lower
+from ringside.sim.training.pipeline.messages import Messages
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.program import RUNTIMES, find_runtime, pipeline, prepare
+from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables
+from ringside.sim.training.rank import RankList
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import Stage
 
 MAKESPANS = json.loads(Path(__file__).with_name("makespans.json").read_text(encoding="utf-8"))["rows"]
 NBYTES = 1 << 20

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from ringside.searched import _job, find_layouts
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.layout import Layout
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.simulate import play_parallel, simulate_parallel
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.search import SLOWER, Bounds, Candidate, search
+from ringside.sim.workload.devices import device
 from ringside.space import Budget, layouts, spelled
-from sim.program.libraries import Libraries
-from sim.training.layout import Layout
-from sim.training.parallel.job import ParallelJob
-from sim.training.parallel.simulate import play_parallel, simulate_parallel
-from sim.training.parallel.step import ParallelStep
-from sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
-from sim.training.search import SLOWER, Bounds, Candidate, search
-from sim.workload.devices import device
-from validation.questions.laid_out import LaidOut, LayoutWords, laid_out
-from validation.questions.question import Question
-from validation.questions.training import Training
+from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
+from ringside.validation.questions.question import Question
+from ringside.validation.questions.training import Training
 
 MODEL = "gpt2:256"
 QUESTION = Question(training=Training(model=MODEL), cluster="dgx-a100:1", library="nccl")

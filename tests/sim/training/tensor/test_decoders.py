@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.training.layers import Exchange, Pass, RankLayer, Work
-from sim.training.tensor import (
+from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.tensor import (
     Activations,
     Cut,
     Numerics,
@@ -21,9 +21,9 @@ from sim.training.tensor import (
     rank_layers,
     replicated_parameters,
 )
-from sim.training.utilization import Utilization
-from sim.workload.decoder import DECODERS, Decoder, decoder
-from sim.workload.devices import Roofline, device
+from ringside.sim.training.utilization import Utilization
+from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
+from ringside.sim.workload.devices import Roofline, device
 
 PACE = Roofline(1e12, 1e12, 2)
 TINY = Decoder(

@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.training.layers import Exchange, Pass, RankLayer, Work
-from sim.training.tensor import ExpertParallel, Numerics, TensorParallel, rank_layers, replicated_parameters
-from sim.workload.decoder import Decoder, Experts, Latent, decoder
-from sim.workload.devices import Roofline
+from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.tensor import (
+    ExpertParallel,
+    Numerics,
+    TensorParallel,
+    rank_layers,
+    replicated_parameters,
+)
+from ringside.sim.workload.decoder import Decoder, Experts, Latent, decoder
+from ringside.sim.workload.devices import Roofline
 
 PACE = Roofline(1e12, 1e12, 2)
 MIXTURE = Decoder(

@@ -14,15 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sim.program import Program
-from sim.program.given import simulate_given
-from sim.program.timeline import ProgramTimeline
-from sim.training.layers import RankLayer, Work
-from sim.training.pipeline.actions import Table
-from sim.training.pipeline.placement import Placement
-from sim.training.pipeline.program import find_runtime, pipeline
-from sim.training.pipeline.schedules import PassTimes, tables, zb_2p
-from validation.published.training.judged import Judged, TrainingTable
+from ringside.sim.program import Program
+from ringside.sim.program.given import simulate_given
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.pipeline.actions import Table
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.program import find_runtime, pipeline
+from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
+from ringside.validation.published.training.judged import Judged, TrainingTable
 
 HERE = Path(__file__).parent
 

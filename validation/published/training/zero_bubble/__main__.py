@@ -1,7 +1,7 @@
-"""``python -m validation.published.training.zero_bubble`` compares with the paper's figures."""
+"""``python -m ringside.validation.published.training.zero_bubble`` compares with the paper's figures."""
 
-from validation.published.training.judged import lines
-from validation.published.training.zero_bubble import TABLE, bubble, profiled
+from ringside.validation.published.training.judged import lines
+from ringside.validation.published.training.zero_bubble import TABLE, bubble, profiled
 
 
 def main() -> None:
