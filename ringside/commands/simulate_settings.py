@@ -89,9 +89,9 @@ def _of_nccl(
         return f"{key} has no effect: every link is the same without it"
     inside = ("nvlink",) if figures["nvlink"] else ("pcie", "socket")
     used = [name for name in (("nic", "pcie") if one.nodes > 1 else inside) if name != key and figures[name]]
-    if not used:
-        return f"{key} has no effect"
-    limit = min(used, key=figures.__getitem__)
+    limit = min(used, key=figures.__getitem__, default=key)
+    if figures[limit] >= figures[key]:
+        return f"{key} has no effect: NCCL's tuner takes as long without it"
     return f"{key} has no effect: {limit} at {format_rate(figures[limit], 4)} limits"
 
 

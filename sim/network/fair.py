@@ -66,6 +66,8 @@ class FairNetwork:
         self._deliveries: list[tuple[int, int, int, Message]] = []
         self._count = 0
         self._origin = 0
+        self._young = 0
+        """The latest origin of what was put on the links: a share of the time since then is no time."""
         self._next = inf
 
     def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
@@ -123,7 +125,8 @@ class FairNetwork:
             return
         self._next = -inf
         time = self._time(tick)
-        simultaneous = min(time * SIMULTANEOUS, AT_MOST_S)
+        age = seconds(max(tick - self._young, 0))
+        simultaneous = min(age * SIMULTANEOUS, AT_MOST_S)
         until = tick + ticks(simultaneous)
         if self._sharing.next_end <= time + simultaneous:
             for number in self._sharing.ending:
@@ -146,7 +149,8 @@ class FairNetwork:
                     self._carry(stream, message.at)
             else:
                 break
-        self._sharing.settle(self._time(tick))
+        time = self._time(tick)
+        self._sharing.settle(time, time - seconds(tick - self._young))
         self._next = inf
         for heap in (self._starts, self._deliveries):
             if heap:
@@ -158,6 +162,7 @@ class FairNetwork:
         """Put a stream's first message on its links; one that has no bytes is through at once."""
         message = stream.waiting[0]
         stream.since = time
+        self._young = max(self._young, message.origin)
         if message.nbytes and stream:
             if self._sharing.is_idle:
                 self._origin = message.origin

@@ -179,13 +179,13 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
                     end[flow] = now + left[flow] / least
 
 
-def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
+def _next_ends(state: _State, num_on: int, ending: Any, origin: float) -> tuple[float, int]:
     """When the next flow ends, and how many do so then: the first streams of ``ending``."""
     end, on, first = state.end, state.on, inf
     for each in range(num_on):
         if end[on[each]] < first:
             first = end[on[each]]
-    until, count = first + min(first * SIMULTANEOUS, AT_MOST_S), 0
+    until, count = first + min(max(first - origin, 0.0) * SIMULTANEOUS, AT_MOST_S), 0
     for each in range(num_on):
         if end[on[each]] <= until:
             ending[count] = on[each]
@@ -195,7 +195,7 @@ def _next_ends(state: _State, num_on: int, ending: Any) -> tuple[float, int]:
 
 def _settle(
     state: _State, links: Any, narrow: Any, flows: Any, ended: Any, num_ended: int, begun: Any, begin: Any,
-    nbytes: Any, num_begun: int, time: float, num_on: int,
+    nbytes: Any, num_begun: int, time: float, origin: float, num_on: int,
 ) -> tuple[int, int, float, int]:  # fmt: skip
     """End flows, begin flows, and give all that this concerns their rates.
 
@@ -205,7 +205,7 @@ def _settle(
     num_on, count = _change(state, links, ended, num_ended, begun, begin, nbytes, num_begun, num_on)
     count, filled = _gather(state, links, count)
     _fill(state, links, count, filled, narrow, time)
-    next_end, ending = _next_ends(state, num_on, flows)
+    next_end, ending = _next_ends(state, num_on, flows, origin)
     return num_on, filled, next_end, ending
 
 
@@ -293,8 +293,8 @@ class Sharing:
         state = self._state
         return {int(stream): float(state.rate[stream]) for stream in state.on[: self._num_on]}
 
-    def settle(self, time: float) -> None:
-        """Let what began and ended have done so at ``time``."""
+    def settle(self, time: float, origin: float = 0.0) -> None:
+        """Let what began and ended have done so at ``time``, some time after ``origin``."""
         pays = self._filled > MUCH or _compiled.cache_info().currsize
         if pays and self._settle is _settle and available():
             self._hold(_compiled())
@@ -307,7 +307,7 @@ class Sharing:
             begin = np.array(begin, np.float64)
         self._num_on, filled, self.next_end, ending = self._settle(
             self._state, self._links, self._narrow, self._flows,
-            ended, len(ended), begun, begin, nbytes, len(begun), time, self._num_on,
+            ended, len(ended), begun, begin, nbytes, len(begun), time, origin, self._num_on,
         )  # fmt: skip
         self._filled += filled
         self.ending = [int(stream) for stream in self._flows[:ending]]

@@ -15,6 +15,7 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Topology, load
 from ringside.topologies.catalogue import split
+from ringside.topologies.graph import ranks
 from ringside.topologies.load import counts
 from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
 from ringside.topologies.words import one_of
@@ -150,8 +151,11 @@ class Libraries:
         return seconds, {part: share for part, share in parts.items() if part in ends}
 
     def _scheduled(self, hosts: tuple[int, ...]) -> Library:
-        here = len(hosts)
-        graph = self.graph if hosts == tuple(range(here)) else place(self.graph, hosts)
+        """The library of the first ranks, numbered anew; others relay, as they do for messages."""
+        here, graph = len(hosts), self.graph
+        if hosts != tuple(range(here)):
+            others = set(range(len(ranks(graph)))).difference(hosts)
+            graph = place(graph, [*hosts, *sorted(others)])
         options = Options(network=self.network, placement=NUMBERED)
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 

@@ -288,6 +288,10 @@ SHAPE = ("layers", "width", "heads", "key_value_heads", "hidden", "vocabulary", 
 """What of a decoder may be another number."""
 
 
+MOST, MOST_ELSE = {"layers": 5_000}, 10**9
+"""What a number of a shape may be. More layers would take minutes to simulate."""
+
+
 def decoder(text: str) -> Decoder:
     """The decoder that ``llama3-8b`` names; ``llama3-8b:4096,layers=16`` has other tokens, or another shape.
 
@@ -299,13 +303,18 @@ def decoder(text: str) -> Decoder:
         raise ValueError(f"{name!r} is no known decoder; write {one_of(DECODERS, name)}")
     known = DECODERS[name]
     numbers: dict[str, Any] = {}
-    for word in said.split(",") if said else ():
+    for word in said.split(",") if text != name else ():
         key, given, number = word.rpartition("=")
         key = key if given else "sequence"
-        if not number.isdecimal() or int(number) < 1:
-            raise ValueError(f"{text!r}: {number!r} is not a number of tokens; write for example {name}:2048")
         if key not in ("sequence", *SHAPE):
             raise ValueError(f"{text!r}: {key!r} is no part of a shape; write {one_of(SHAPE, key)}")
+        if key in numbers:
+            raise ValueError(f"{text!r} says {key} twice; write it once")
+        most = MOST.get(key, MOST_ELSE)
+        if not (number.isascii() and number.isdecimal()) or not 1 <= int(number[:20]) <= most:
+            example = f"{key}={getattr(known, key)}" if given else f"{name}:2048"
+            what = f"{key} is {number!r}" if given else f"{number!r} is not a number of tokens"
+            raise ValueError(f"{text!r}: {what}; write for example {example}, {most} at most")
         numbers[key] = int(number)
     if "heads" in numbers and known.key_value_heads == known.heads:
         numbers.setdefault("key_value_heads", numbers["heads"])

@@ -64,6 +64,16 @@ class Roofline:
         return max(flops / self.flops_per_s, elements * self.itemsize / self.bytes_per_s)
 
 
+LEAST_SHARE = 1e-6
+"""Of a peak: nothing that trains reaches less."""
+
+
+def check_share(what: str, share: float, most: float = 1.0) -> None:
+    """Refuse what is no share of a peak."""
+    if not LEAST_SHARE <= share <= most:
+        raise ValueError(f"{what} of {share}; write a share from {LEAST_SHARE:g} to {most:g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
@@ -92,6 +102,10 @@ class Device:
             )
         return self.flops_per_s[precision]
 
+    def check_efficiency(self, what: str, share: float) -> None:
+        """Refuse what is no share of its peak that ``what`` could reach."""
+        check_share(f"{what} efficiency", share, self.narrower)
+
     @property
     def mixed(self) -> str:
         """What torch.autocast is told to compute in on it."""
@@ -106,9 +120,8 @@ class Device:
         """What it reaches in ``precision`` with these shares of its peaks, or the usual ones."""
         computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
         streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
-        for what, share, most in (("compute", computes, self.narrower), ("memory", streams, 1.0)):
-            if not 0 < share <= most:
-                raise ValueError(f"a {what} efficiency of {share}; write a share above 0 and up to {most:g}")
+        self.check_efficiency("a compute", computes)
+        check_share("a memory efficiency", streams)
         return Roofline(
             self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]]
         )

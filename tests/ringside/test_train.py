@@ -148,7 +148,7 @@ BAD = [
     (("--measured", "fast"), "write RATE@RANKS, for example 2616img/s@1"),
     (("--measured", "100img/s@0"), "write RATE@RANKS"),
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
-    (("--model", "vgg16", "--compute-efficiency", "2"), "write a share above 0 and up to 1"),
+    (("--model", "vgg16", "--compute-efficiency", "2"), "write a share from 1e-06 to 1"),
     (("--compute-efficiency", "0.4"), "timed and typed already"),
     (("--model", "resnet50", "--seq", "128"), "whose sample is an image of 224 x 224; leave --seq out"),
     (("--global-batch", "33"), "write 4 or a multiple of it"),

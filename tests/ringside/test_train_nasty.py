@@ -85,6 +85,7 @@ MODULES = [  # lines after the imports, and what is said of them
 R = "--model resnet50 --cluster dgx-h100:2"
 N = "--model resnet50 --cluster dgx-h100"
 S = "--model vgg16 --cluster star:4"
+SHARDED = "--strategy fsdp --batch 1 --cluster dgx-h100:2"
 WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --batch 0", "write 1 or more samples"),
     (f"{R} --batch -3", "write 1 or more samples"),
@@ -117,9 +118,28 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{R} --measured 2616img/s@100000000", "a training on 100000000 ranks; write 1 to 4194304"),
     (f"{R} --measured 100@9999999999999999999", "as many for every machine"),
     (f"{R} --measured 2616img/s@1", ""),
-    (f"{R} --compute-efficiency 0", "write a share above 0"),
-    (f"{R} --compute-efficiency nan", "write a share above 0"),
-    (f"{R} --compute-efficiency 1e-300", "write 0 to 1000000000, or a smaller batch"),
+    (f"{R} --compute-efficiency 0", "write a share from 1e-06 to"),
+    (f"{R} --compute-efficiency nan", "write a share from 1e-06 to"),
+    (f"{R} --compute-efficiency 1e-300", "a compute efficiency of 1e-300; write a share from 1e-06"),
+    (f"{SHARDED} --model llama2-7b --compute-efficiency 1e-310", "write a share from 1e-06 to 2"),
+    (
+        f"{SHARDED} --model llama2-7b --attention-efficiency 1e-300",
+        "an attention efficiency of 1e-300; write",
+    ),
+    (
+        f"{SHARDED} --model llama2-7b --attention-efficiency 0",
+        "an attention efficiency of 0.0; write a share",
+    ),
+    (f"{SHARDED} --model llama2-7b:9999999999999999,longest=9999999999999999", "not a number of tokens"),
+    (
+        f"{SHARDED} --model llama2-7b:2048,layers=1000000000",
+        "layers is '1000000000'; write for example layers=32, 5000 at most",
+    ),
+    (f"{SHARDED} --model llama2-7b:2048,layers=0", "layers is '0'; write for example layers=32"),
+    (f"{SHARDED} --model llama2-7b:2048,layers=2,layers=3", "says layers twice; write it once"),
+    (f"{SHARDED} --model llama2-7b:2048,width={'9' * 185},heads=1", "write for example width=4096"),
+    (f"{SHARDED} --model llama2-7b:٣", "not a number of tokens"),
+    (f"{SHARDED} --model llama2-7b:", "not a number of tokens"),
     (f"{R} --precision fp8", "write one of float32"),
     (f"{R} --precision ''", "write one of float32"),
     (f"{R} --dtype int64", "no type of gradients; write one of float32"),

@@ -191,7 +191,7 @@ def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
         device("b100")
     with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write one of float32, float16"):
         workload(model, device("v100"), 1, "bfloat16")
-    with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share above 0 and up to 1"):
+    with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share from 1e-06 to 1"):
         workload(model, device("v100"), 1, compute_efficiency=2)
     with pytest.raises(ValueError, match="a batch of 0; write 1 to"):
         workload(model, device("v100"), 0)

@@ -97,6 +97,8 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
 def numerics(training: Training, gpu: Device, precision: str) -> Numerics:
     """How a decoder's attention is computed."""
     share = training.attention_efficiency
+    if share is not None:
+        gpu.check_efficiency("an attention", share)
     return Numerics(
         fused=training.attention != "written", causal=training.attention == "causal",
         attention=None if share is None else gpu.roofline(precision, share),

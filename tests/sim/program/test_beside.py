@@ -174,3 +174,29 @@ def test_a_job_may_gain_where_another_holds_up_what_it_can_wait_for(
     other = Job(record(sends_of(nbytes), len(others)), others)
     assert makespans(libraries, [job]) == pytest.approx([alone], rel=2e-3)
     assert makespans(libraries, [job, other])[0] == pytest.approx(beside, rel=2e-3)
+
+
+@pytest.mark.parametrize("hosts", [(1, 2, 9, 0, 3, 10), (0, 9), (11, 3, 8)])
+def test_a_collective_takes_as_long_whatever_else_the_program_says(hosts: tuple[int, ...]) -> None:
+    """Ranks of one machine relay to each other's rails, whether or not anything may meet on the way."""
+
+    def moves(dist: Any) -> None:
+        dist.all_gather(786_432)
+
+    def waits(dist: Any) -> None:
+        dist.all_gather(786_432, async_op=True).wait()
+
+    def also_sends(dist: Any) -> None:
+        moves(dist)
+        if dist.get_rank() == 0:
+            dist.send(4, 1)
+        elif dist.get_rank() == 1:
+            dist.recv(4, 0)
+
+    libraries = Libraries("gloo", "dgx-h100:2", {}, 16)
+    times = [
+        simulate([Job(record(main, len(hosts), "gloo"), hosts)], libraries)[0].makespan_s
+        for main in (moves, waits, also_sends)
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert 0 < times[2] - times[0] < 10e-6  # the message's own way
