@@ -67,7 +67,9 @@ class Stage:
 
     def _end(self, number: int, *, last: bool) -> None:
         layer = self.layers[number]
-        self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes)
+        # a pass that takes no time is no operation: what came before it on the stream is over then
+        *_, place = (-1, *self.rank.last())
+        self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes, place)
         self.sharing.after_backward(number, last=last)
 
     def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> None:

@@ -43,7 +43,10 @@ def test_no_name_has_another_meaning_for_type_checkers() -> None:
     import ast
 
     tree = ast.parse((TOP / "ringside/__init__.py").read_text(encoding="utf-8"))
-    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    (branch,) = (
+        node for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )  # fmt: skip
     seen = {
         alias.asname or alias.name: f"{statement.module}:{alias.name}"
         for statement in branch.body

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
@@ -81,6 +81,13 @@ MESHES = st.builds(Mesh, shard=st.integers(1, 4), replicate=st.integers(1, 2), t
 
 @settings(max_examples=60, deadline=None)
 @given(models(), FULLY_SHARD | FLAT_SHARD, MESHES, st.integers(1, 3), st.booleans())
+@example(
+    [
+        layer("first", tensor("weight", 1), backward=0.0, wrapped=False),
+        layer("second", backward=0.0, wrapped=False),
+    ],
+    FullyShardPolicy(reshard_after_backward=False, max_input_buffers=1), Mesh(shard=2), 1, False,
+)  # fmt: skip
 def test_every_step_ends_gives_back_what_it_takes_and_is_no_shorter_than_its_parts(
     layers: list[RankLayer], policy: Policy, mesh: Mesh, micro_batches: int, clips: bool
 ) -> None:
