@@ -33,8 +33,8 @@ class RankList:
     def compute(
         self, seconds: float, name: str, kind: str, *, lane: str = STREAM, after: tuple[int, ...] = ()
     ) -> None:
-        """Compute on a lane; zero seconds of work are no operation."""
-        if seconds:
+        """Compute on a lane; zero seconds of work for which nothing was taken are no operation."""
+        if seconds or self._taken:
             self.post(Compute(seconds), name, kind, lane, after)
 
     def call(

@@ -88,6 +88,10 @@ MESHES = st.builds(Mesh, shard=st.integers(1, 4), replicate=st.integers(1, 2), t
     ],
     FullyShardPolicy(reshard_after_backward=False, max_input_buffers=1), Mesh(shard=2), 1, False,
 )  # fmt: skip
+@example(
+    [layer("only", tensor("weight", 1), forward=0.0, backward=0.0, wrapped=False)],
+    FullyShardPolicy(reshard_after_backward=False, max_input_buffers=1), Mesh(shard=2), 1, False,
+)  # fmt: skip
 def test_every_step_ends_gives_back_what_it_takes_and_is_no_shorter_than_its_parts(
     layers: list[RankLayer], policy: Policy, mesh: Mesh, micro_batches: int, clips: bool
 ) -> None:
