@@ -88,9 +88,11 @@ def _of_nccl(
     if figures.get(key) == getattr(other.comm.system, key, None):
         return f"{key} has no effect: every link is the same without it"
     inside = ("nvlink",) if figures["nvlink"] else ("pcie", "socket")
-    used = [name for name in (("nic", "pcie") if one.nodes > 1 else inside) if name != key and figures[name]]
-    limit = min(used, key=figures.__getitem__, default=key)
-    if figures[limit] >= figures[key]:
+    used = ("nic", "pcie") if one.nodes > 1 else inside
+    limit = min(
+        (name for name in used if name != key and figures[name]), key=figures.__getitem__, default=key
+    )
+    if limit == key or (key in used and figures[limit] >= figures[key]):
         return f"{key} has no effect: NCCL's tuner takes as long without it"
     return f"{key} has no effect: {limit} at {format_rate(figures[limit], 4)} limits"
 

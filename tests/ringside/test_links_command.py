@@ -118,6 +118,10 @@ def test_a_number_of_links_without_links_is_refused():
             ["nic has no effect: pcie at 24 GB/s limits"],
         ),
         ("dgx-a100:2 --set nic=20GB/s", []),
+        (
+            "dgx-h100:2 --set nic=25GB/s --algorithm tree",
+            ["nic has no effect: NCCL's tuner takes as long without it"],
+        ),
         ("dgx-a100:2 --set nic=20GB/s --library ideal --algorithm ring", []),
         ("dgx-h100:1 --set nic=20GB/s", ["nic has no effect: nvlink at 370.8 GB/s limits"]),
         (
