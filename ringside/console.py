@@ -105,10 +105,14 @@ def print_wrapped(text: str, onward: str = "    ") -> None:
 def spelled(inputs: Mapping[str, Any]) -> str:
     """Inputs as one line, those that say nothing left out."""
     return ", ".join(
-        f"{key} {' '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
-        for key, value in inputs.items()
-        if value and value not in ("auto", "none")
+        f"{key} {_spelled(value)}" for key, value in inputs.items() if value and value not in ("auto", "none")
     )
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={one}" for key, one in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:

@@ -1,28 +1,19 @@
 """What disturbs the answer of a command: its words, the draws that are played, how the answer is told."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ringside import console
-from ringside.sim.disturbance import (
-    Disturbance,
-    Draw,
-    Drawn,
-    Empirical,
-    Jitter,
-    Lognormal,
-    OsNoise,
-    Outcome,
-    SlowLink,
-)
+from ringside.sim.disturbance import Disturbance, Draw, Drawn, Outcome
 from ringside.sim.disturbance import study as draw_all
 from ringside.sim.disturbance.waiting import waits
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, timeline
+from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies.disk import write_file
-from ringside.topologies.units import format_duration, parse_duration
+from ringside.topologies.units import format_duration
 
 DRAWS = 100
 """Of a question that does not say."""
@@ -32,51 +23,12 @@ QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 MOST_BLAMED = 5
 """Ranks that a table names; JSON has them all."""
 
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisturbanceWords:
-    """The words of the command line; None is not said."""
-
-    straggler: Sequence[str] | None = None
-    slow_link: Sequence[str] | None = None
-    jitter: str | None = None
-    os_noise: str | None = None
-    late: Sequence[str] | None = None
-    draws: int | None = None
-    seed: int | None = None
-
-    def meant(self) -> Disturbance | None:
-        """The disturbance that is meant; None where nothing is said."""
-        found = Disturbance(
-            slow_ranks=slow_ranks(self.straggler or ()),
-            slow_links=tuple(map(_slow_link, self.slow_link or ())),
-            jitter=_jitter(self.jitter) if self.jitter else None,
-            noise=_noise(self.os_noise) if self.os_noise else None,
-            late=_by_rank(self.late or (), "late rank", "3=20us", "--late", parse_duration),
-        )
-        for option, value in (("--draws", self.draws), ("--seed", self.seed)):
-            if value is not None and not found.is_random:
-                raise ValueError(
-                    f"{option} {value}: nothing is left to chance; add --jitter lognormal:0.1 or "
-                    "--os-noise 1ms=25us, or leave it out"
-                )
-        return None if found == Disturbance() else found
-
-    def said(self) -> str:
-        """Them as they were written."""
-        many = {"straggler": self.straggler, "slow-link": self.slow_link, "late": self.late}
-        found = [f"--{name} {one}" for name, values in many.items() for one in values or ()]
-        found += [f"--jitter {self.jitter}"] if self.jitter else []
-        return ", ".join([*found, *([f"--os-noise {self.os_noise}"] if self.os_noise else [])])
-
 
 @dataclass(frozen=True, slots=True)
 class Disturbed:
     """An answer that was disturbed: ``drawn`` are all draws, ``typical`` is the one nearest the median."""
 
-    words: DisturbanceWords
+    question: Disturbances
     drawn: Drawn
     typical: ProgramTimeline | None = None
 
@@ -84,7 +36,7 @@ class Disturbed:
         """As JSON has it."""
         drawn = self.drawn
         return {
-            "said": self.words.said(),
+            "said": self.question.disturbed_by(),
             "draws": len(drawn.times_s),
             "seed": drawn.seed,
             "undisturbed_s": drawn.undisturbed_s,
@@ -104,7 +56,7 @@ class Disturbed:
         times = ", ".join(
             f"{name} {format_duration(drawn.quantile(share), 4)}" for name, share in QUANTILES.items()
         )
-        first = f"disturbed ({self.words.said()}; {of}): "
+        first = f"disturbed ({self.question.disturbed_by()}; {of}): "
         first += times if many else format_duration(drawn.median_s, 4)
         if drawn.undisturbed_s:
             first += (
@@ -123,7 +75,7 @@ class Disturbed:
     def headline(self, what: str) -> str:
         """How long it takes, in a sentence."""
         drawn = self.drawn
-        said = f"With {self.words.said()} {what} takes {format_duration(drawn.median_s, 4)}"
+        said = f"With {self.question.disturbed_by()} {what} takes {format_duration(drawn.median_s, 4)}"
         if len(drawn.times_s) > 1:
             late = format_duration(drawn.quantile(QUANTILES["p95"]), 4)
             said += f" in the median of {len(drawn.times_s)} draws, {late} at the 95th percentile"
@@ -153,20 +105,20 @@ class Disturbed:
 
 
 def drawn(
-    words: DisturbanceWords, disturbance: Disturbance, once: Callable[[Draw], Outcome], undisturbed_s: float
+    question: Disturbances, disturbance: Disturbance, once: Callable[[Draw], Outcome], undisturbed_s: float
 ) -> Disturbed:
     """Play the draws of a question; ``once`` plays one."""
-    draws = DRAWS if words.draws is None else words.draws
+    draws = DRAWS if question.draws is None else question.draws
     with console.simulating("drawing", draws if disturbance.is_random else 1) as bar:
         found = draw_all(
-            disturbance, once, undisturbed_s, draws=draws, seed=words.seed or 0,
+            disturbance, once, undisturbed_s, draws=draws, seed=question.seed or 0,
             on_draw=lambda: bar.done("drawn"),
         )  # fmt: skip
-    return Disturbed(words, found)
+    return Disturbed(question, found)
 
 
 def drawn_program(
-    words: DisturbanceWords,
+    question: Disturbances,
     disturbance: Disturbance,
     play: Callable[[Draw], Simulation],
     undisturbed_s: float,
@@ -177,77 +129,6 @@ def drawn_program(
         simulation = play(draw)
         return Outcome(simulation.makespan_s, waits(simulation))
 
-    found = drawn(words, disturbance, once, undisturbed_s).drawn
+    found = drawn(question, disturbance, once, undisturbed_s).drawn
     typical = play(Draw(disturbance, found.seed, found.typical))
-    return Disturbed(words, found, timeline(typical))
-
-
-def slow_ranks(texts: Sequence[str]) -> Mapping[int, float]:
-    """The factors of ``3=1.5`` texts, by rank."""
-    return _by_rank(texts, "straggler", "3=1.5", "--straggler", float)
-
-
-def _by_rank(
-    texts: Sequence[str], what: str, example: str, option: str, value_of: Callable[[str], Value]
-) -> dict[int, Value]:
-    found: dict[int, Value] = {}
-    kind = "RANK=FACTOR" if value_of is float else "RANK=DURATION"
-    for text in texts:
-        rank, _, value = text.partition("=")
-        try:
-            number, own = int(rank), value_of(value)
-        except ValueError:
-            raise ValueError(f"{text!r} is no {what}; write {kind}, for example {example}") from None
-        if number in found:
-            raise ValueError(f"rank {number} is a {what} twice; write {option} {text} alone")
-        found[number] = own
-    return found
-
-
-def _slow_link(text: str) -> SlowLink:
-    """The link of ``gpu0-switch=4``, or of ``gpu0->switch=4``, one direction alone."""
-    ends, _, factor = text.rpartition("=")
-    both = "->" not in ends
-    a, _, b = ends.partition("-" if both else "->")
-    try:
-        slower = float(factor)
-    except ValueError:
-        slower = 0.0
-    if not (a.strip() and b.strip() and slower):
-        raise ValueError(
-            f"{text!r} is no slow link; write A-B=FACTOR with two ends that a cable joins, for example "
-            "gpu0-switch=4, or A->B=FACTOR for one direction"
-        )
-    return SlowLink(a.strip(), b.strip(), slower, both)
-
-
-def _jitter(text: str) -> Jitter:
-    """The jitter of ``lognormal:SIGMA``, or of a file of measured steps."""
-    kind, colon, sigma = text.partition(":")
-    if kind == "lognormal":
-        try:
-            return Lognormal(float(sigma))
-        except ValueError as error:
-            if colon and str(error).startswith("a lognormal"):
-                raise
-            raise ValueError(f"{text!r} is no jitter; write lognormal:SIGMA, for example 0.1") from None
-    if Path(text).suffix not in (".json", ".jsonl") and not Path(text).is_file():
-        raise ValueError(
-            f"{text!r} is no jitter; write lognormal:SIGMA, for example lognormal:0.1, or a file of measured "
-            "steps (ringside measure ddp -o)"
-        )
-    return Empirical(factors_of(Path(text)), text)
-
-
-def factors_of(path: Path) -> tuple[float, ...]:
-    """By what factors the passes of measured steps differ: each rank's, over the median of its own."""
-    from ringside.sim.training.ddp.record import read
-
-    return read(path).jitter()
-
-
-def _noise(text: str) -> OsNoise:
-    period, equals, taken = text.partition("=")
-    if not equals:
-        raise ValueError(f"{text!r} is no noise; write PERIOD=DURATION, for example 1ms=25us")
-    return OsNoise(parse_duration(period), parse_duration(taken))
+    return Disturbed(question, found, timeline(typical))

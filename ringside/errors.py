@@ -16,6 +16,7 @@ What a user's own model raises is turned into a ``ValueError`` where the model i
 """
 
 import opcode
+import re
 from collections.abc import Iterator
 
 OPTIONAL = {
@@ -55,12 +56,20 @@ def message(error: Exception) -> str:
         case MemoryError():
             return "this machine has not the memory; write a smaller size, fewer ranks or a smaller file"
     if exit_code(error) != DEFECT:
-        return str(error) or type(error).__name__
+        return _FIELD.sub(_as_option, str(error)) or type(error).__name__
     return (
         f"this is a defect of Ringside, not of what you wrote: {type(error).__name__}: {error}\n"
         "please report it with the command line, the files that it read and what it prints "
         "with RINGSIDE_DEBUG=1 in its environment"
     )
+
+
+_FIELD = re.compile(r"`([a-z][a-z_]*)`")
+"""How messages write a question's field."""
+
+
+def _as_option(field: re.Match[str]) -> str:
+    return f"--{field[1].replace('_', '-')}"
 
 
 def _package(error: ModuleNotFoundError) -> str:

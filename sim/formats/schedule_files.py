@@ -51,6 +51,7 @@ class ScheduleFile(NamedTuple):
     It is meant for ``sizes``: the least and the most bytes, if there is a most.
     """
 
+    path: Path
     name: str
     kind: str
     ranks: int
@@ -74,4 +75,4 @@ def holds_schedule(name: str) -> bool:
 def read(path: Path) -> ScheduleFile:
     """The schedule in MSCCL's XML; raise `FormatError` that says on which line something is wrong."""
     found = msccl_read.loads(text_of(path), str(path))
-    return ScheduleFile(found.name, found.kind, found.ranks, msccl_schedule.build(found), found.sizes)
+    return ScheduleFile(path, found.name, found.kind, found.ranks, msccl_schedule.build(found), found.sizes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ringside.sim.calibration import Calibration, CalibrationError
 from ringside.sim.collective import Collective
@@ -9,9 +10,18 @@ from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.measured.messages import Task
+from ringside.sim.questions.anchor import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.fallback import as_run
 from ringside.validation.measured.observed import choose, is_observable, observed
+from ringside.validation.readers import read
+
+
+def read_anchor(text: str) -> Anchor:
+    """Return the measurements in a log as an anchor."""
+    path = Path(text)
+    records = read(path).records
+    return Anchor(path, lambda calibration, machine, values: anchored(calibration, records, machine, values))
 
 
 def anchored(

@@ -8,9 +8,9 @@ import typer
 from ringside import console, options
 from ringside.commands.program import check as program_check
 from ringside.commands.program import source as program_source
-from ringside.disturbed import DisturbanceWords
 from ringside.real.program.job import COMPUTE
 from ringside.sim.engine.effort import forced
+from ringside.sim.questions.disturbances import Disturbances
 
 Script = Annotated[
     Path | None,
@@ -115,9 +115,9 @@ def command(
                 every, library or program_source.library_of(every), cluster, settings or [],
                 eager=eager, placement=placement or [], network=network, calibration=calibration,
                 fold=fold, plot=plot, trace=trace, export=export, as_json=json,
-                disturbances=DisturbanceWords(
-                    straggler=straggler, slow_link=slow_link, jitter=jitter, os_noise=os_noise, late=late,
-                    draws=draws, seed=seed,
+                disturbances=Disturbances(
+                    straggler=straggler or (), slow_link=slow_link or (), jitter=jitter,
+                    os_noise=os_noise, late=late or (), draws=draws, seed=seed,
                 ),
             )  # fmt: skip
         return

@@ -7,7 +7,7 @@ from typing import Any
 from ringside import console
 from ringside.commands.program.check import told
 from ringside.commands.program.source import Asked, exported, print_exported, schedules_of
-from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
+from ringside.disturbed import Disturbed, drawn_program
 from ringside.pictures.style import check_format
 from ringside.sim.calibration import find_calibration
 from ringside.sim.disturbance import Disturbance, Draw
@@ -21,6 +21,7 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.roles import roles
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
@@ -56,10 +57,10 @@ def run(
     trace: Path | None,
     export: Path | None,
     as_json: bool,
-    disturbances: DisturbanceWords,
+    disturbances: Disturbances,
 ) -> None:
     """Record, prove, simulate and print."""
-    disturbance = disturbances.meant()
+    disturbance = disturbances.disturbance()
     files = [*(str(job.file) for job in jobs), cluster]
     check_format(plot)
     check_outputs((plot, trace), files)
@@ -107,15 +108,17 @@ def run(
     console.print_json("program", told_of | exported(export, lost))
 
 
-def _check_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
+def _check_many(disturbances: Disturbances, *, drawn: bool) -> None:
     """Refuse of several jobs what only one has."""
     if drawn:
         raise ValueError(
             "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
             "--export out"
         )
-    if disturbances.meant():
-        raise ValueError(f"{disturbances.said()}: what disturbs is of one job; ask for one, or leave it out")
+    if disturbances.disturbance():
+        raise ValueError(
+            f"{disturbances.disturbed_by()}: what disturbs is of one job; ask for one, or leave it out"
+        )
 
 
 def _libraries(
@@ -164,7 +167,7 @@ def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimel
 
 
 def _disturbed(
-    words: DisturbanceWords, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
+    words: Disturbances, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
 ) -> Disturbed:
     """Draws of a job, all of whose ranks are played."""
     there = libraries_under(libraries, disturbance)

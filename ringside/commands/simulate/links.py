@@ -1,6 +1,5 @@
 """``ringside simulate --links``: which links a collective loads, and what waits for them."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from ringside import console
 from ringside.sim.libraries.library import Library, Prediction
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.load import Load, counted
+from ringside.sim.questions.collective_time import CollectiveTime
 from ringside.topologies.units import format_size
 
 HEADS = (
@@ -26,14 +26,14 @@ class Links:
     note: str
 
 
-def links_of(library: Library, fresh: Callable[[], Library], prediction: Prediction, engine: str) -> Links:
-    """Simulate once more what a library answered, on a fresh one that knows no answers yet, and count."""
+def links_of(question: CollectiveTime, library: Library, prediction: Prediction) -> Links:
+    """Simulate a prediction again, on a fresh library that has no answers yet, and count."""
     collective = prediction.collective
     if prediction.engine != "simpy":
         said = f"engine {prediction.engine} counts no links; add --engine simpy to see them"
         return Links(prediction, None, said)
     with counted() as loads:
-        fresh().time(collective, library.choose(collective), engine)
+        question.bound().time(collective, library.choose(collective), question.engine)
     load = max(loads, key=lambda one: one.time_s, default=None)
     if load is None or not load.links():
         return Links(prediction, load, "no link carries anything")

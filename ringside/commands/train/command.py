@@ -18,13 +18,13 @@ from ringside.commands.train.disturbed import disturbed_step
 from ringside.commands.train.parallel import ParallelAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer, said_words
 from ringside.commands.train.words import measured_rate, sweep_of, whole_nodes, with_tokens
-from ringside.disturbed import DisturbanceWords, slow_ranks
 from ringside.hooks import caps_of, hook_of
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.sim.engine.effort import forced
 from ringside.sim.libraries.library import Library
+from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
@@ -67,7 +67,7 @@ class Asked:
     sweep: str | None
     global_batch: int | None
     reserve: int | None
-    disturbances: DisturbanceWords = field(default_factory=DisturbanceWords)
+    disturbances: Disturbances = field(default_factory=Disturbances)
 
     @property
     def read(self) -> list[str]:
@@ -188,10 +188,10 @@ def command(
     layout = what.words
     if not layout.is_parallel:
         # a straggler of plain data parallelism is in the answer itself, and so in every draw
-        what = replace(what, training=replace(what.training, slowdown=slow_ranks(straggler or ())))
-    disturbances = DisturbanceWords(
-        straggler=straggler if layout.is_parallel else None, slow_link=slow_link, jitter=jitter,
-        os_noise=os_noise, late=late, draws=draws, seed=seed,
+        what = replace(what, training=replace(what.training, slowdown=parse_stragglers(straggler or ())))
+    disturbances = Disturbances(
+        straggler=(straggler or ()) if layout.is_parallel else (), slow_link=slow_link or (), jitter=jitter,
+        os_noise=os_noise, late=late or (), draws=draws, seed=seed,
     )  # fmt: skip
     asked = Asked(
         question=what, settings=tuple(settings or ()), calibration=calibration, anchor=anchor, sweep=sweep,
@@ -248,7 +248,7 @@ def run(asked: Asked, *, plot: Path | None, trace: Path | None) -> Answer:
     question = asked.question
     training, cluster, ddp = question.training, question.cluster, question.training.ddp
     parameter, values = _checked(asked, ddp)
-    disturbance = asked.disturbances.meant()
+    disturbance = asked.disturbances.disturbance()
     _check_outputs(plot, trace, asked.sweep, asked.read)
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [question.bound(one) for one in counted]
@@ -316,7 +316,7 @@ def _checked(asked: Asked, ddp: DataParallel) -> tuple[str | None, list[float]]:
         asked.question.ranks is not None or split(asked.question.cluster)[1] is not None
     ):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if parameter and (said := asked.disturbances.said()):
+    if parameter and (said := asked.disturbances.disturbed_by()):
         raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; leave one of them out")
     bucketing = ddp.bucketing
     if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):

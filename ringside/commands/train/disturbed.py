@@ -1,10 +1,11 @@
 """``ringside train`` with what disturbs a step: how long it takes in most draws, and who waits."""
 
-from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
+from ringside.disturbed import Disturbed, drawn_program
 from ringside.sim.disturbance import Disturbance
 from ringside.sim.disturbance.networks import libraries_under, library_under
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
+from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.groups import process_group
@@ -14,7 +15,7 @@ from ringside.validation.questions.trained import Trained
 
 
 def disturbed_step(
-    words: DisturbanceWords,
+    words: Disturbances,
     disturbance: Disturbance,
     what: Trained,
     library: Library,
@@ -31,7 +32,7 @@ def disturbed_step(
 
 
 def disturbed_layout(
-    words: DisturbanceWords,
+    words: Disturbances,
     disturbance: Disturbance,
     job: ParallelJob,
     libraries: Libraries,

@@ -9,8 +9,9 @@ from typing import Any
 from ringside import console
 from ringside.commands.train.answer import computing, fitting, gib, room, unfit
 from ringside.commands.train.disturbed import disturbed_layout
-from ringside.disturbed import QUANTILES, DisturbanceWords, Disturbed
+from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
+from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.parallel.advice import advice
@@ -237,14 +238,14 @@ class ParallelAnswer:
 def run(
     question: Question,
     inputs: Mapping[str, Any],
-    disturbances: DisturbanceWords,
+    disturbances: Disturbances,
     *,
     reserve: int | None,
     plot: Path | None,
     trace: Path | None,
 ) -> ParallelAnswer:
     """Simulate the step."""
-    disturbance = disturbances.meant()
+    disturbance = disturbances.disturbance()
     what, job = question.laid_out, question.job
     with console.simulating("simulating", 1) as bar:
         step = simulate_parallel(job, what.libraries)

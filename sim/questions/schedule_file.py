@@ -1,24 +1,12 @@
-"""``ringside simulate FILE.xml``: a schedule that somebody else wrote, in place of a collective's name."""
+"""A schedule from a file, which stands where a question names a collective."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from ringside.sim.calibration import Calibration
-from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
+from ringside.sim.formats.schedule_files import ScheduleFile
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.given import Given
 from ringside.sim.libraries.scheduled import Scheduled
-
-
-def file_of(collective: str, library: str | None) -> ScheduleFile | None:
-    """The file that stands where a collective is named, if it is one."""
-    if not holds_schedule(collective):
-        return None
-    if library is not None:
-        raise ValueError(
-            f"--library {library}: {collective} says how it is carried out; leave one or the other out"
-        )
-    return read(Path(collective))
 
 
 def given(
@@ -30,7 +18,7 @@ def given(
     options: Options,
     calibration: Calibration | str | None = None,
 ) -> Given:
-    """The file's schedule on the first ranks of a cluster, with the links' own figures."""
+    """Return the file's schedule on the first ranks of a cluster, uncalibrated."""
     if ranks not in (None, file.ranks):
         raise ValueError(f"-g {ranks}, but the file has {file.ranks} ranks; leave -g out")
     if options.algorithm != "auto":

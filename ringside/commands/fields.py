@@ -1,0 +1,72 @@
+"""Makes a command of a question: an option for each field, with its help, default and name."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args
+
+import typer
+
+import ringside.parsers  # noqa: F401  (registers them)
+from ringside.sim.questions.question import Question, option_of, types_of
+
+Command = Callable[..., None]
+
+
+def asks(question: type[Question]) -> Callable[[Command], Command]:
+    """Give a command the fields of a question in place of its first parameter, ``question``."""
+    types = types_of(question)
+
+    def decorate(run: Command) -> Command:
+        _, *others = inspect.signature(run, eval_str=True).parameters.values()
+        rest = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
+        asked = [_parameter(one, types[one.name]) for one in fields(question)]
+        names = {one.name for one in asked}
+
+        def command(**given: Any) -> None:
+            values = {name: given.pop(name) for name in names & given.keys()}
+            run(question(**{name: value for name, value in values.items() if value is not None}), **given)
+
+        parameters = sorted([*asked, *rest], key=lambda one: not _is_argument(one))
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__doc__ = run.__doc__
+        return command
+
+    return decorate
+
+
+def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
+    """Return the command's parameter for a field; None stands for an option that is not given."""
+    how = option_of(one)
+    settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
+    if how.minimum is not None:
+        settings["min"] = how.minimum
+    if how.default_text:
+        settings["show_default"] = how.default_text
+    is_required = one.default is MISSING and one.default_factory is MISSING
+    default = inspect.Parameter.empty if is_required else None
+    if one.default is not MISSING:
+        default = one.default
+    annotation: Any
+    kind: Any = list[str] if how.repeats else str if how.parse else _plain_type(hint)
+    if how.is_argument:
+        annotation = Annotated[kind, typer.Argument(**settings)]
+    else:
+        flags = how.flags or ((f"--{one.name.replace('_', '-')}",) if kind is bool else ())
+        annotation = Annotated[kind if is_required else kind | None, typer.Option(*flags, **settings)]
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _plain_type(hint: Any) -> Any:
+    """Return the type that the command line reads: a field's own, or text where there are several."""
+    kinds = (
+        [kind for kind in get_args(hint) if kind is not NoneType] if isinstance(hint, UnionType) else [hint]
+    )
+    return kinds[0] if len(kinds) == 1 else str
+
+
+def _is_argument(one: inspect.Parameter) -> bool:
+    how = getattr(one.annotation, "__metadata__", (None,))[0]
+    return isinstance(how, typer.models.ArgumentInfo)

@@ -1,0 +1,247 @@
+"""How long a collective takes on a cluster."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ringside.sim.calibration import Calibration
+from ringside.sim.collective import Collective, kind_of
+from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
+from ringside.sim.libraries.find import as_mpi, as_nccl
+from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
+from ringside.sim.questions.counts import parse_counts, without_count
+from ringside.sim.questions.disturbances import Disturbances
+from ringside.sim.questions.fields import ByLibrary, BySize, OfType, choices
+from ringside.sim.questions.idle_settings import idle_rates
+from ringside.sim.questions.question import QuestionError, argument, option
+from ringside.sim.questions.schedule_file import given
+from ringside.sim.questions.splits import read_splits
+from ringside.topologies.placement import in_words, placement_told
+
+if TYPE_CHECKING:
+    from ringside.sim.libraries.nccl.library import Nccl
+
+
+def _collective_of(text: str) -> "str | ScheduleFile":
+    return read(Path(text)) if holds_schedule(text) else kind_of(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
+    """How long a collective takes: a row for each node count and size.
+
+    ``collective`` is a name, or a schedule that was read from a file. ``splits`` are the elements that each
+    rank has for each other in an uneven all_to_all.
+    """
+
+    schema: ClassVar[str] = "simulate"
+
+    collective: str | ScheduleFile = argument(
+        "all_reduce, all_gather, ..., or MSCCL's XML (.xml).", parse=_collective_of
+    )
+    nodes: tuple[int, ...] | None = option(
+        "Counts of machines, or of ranks: a row for each.",
+        metavar="N,N,...",
+        default=None,
+        parse=parse_counts,
+    )
+    splits: str | None = option(
+        "Uneven all_to_all: elements from each rank to each, 4,1;1,4", metavar="LIST|FILE", default=None
+    )
+    engine: str = option(
+        "How it is answered; auto says what it took.", metavar=choices(ENGINES), default="auto"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.splits is not None and (sized := self.changed("size", "begin", "end", "factor")):
+            raise QuestionError(f"`splits` says how much goes where; leave `{sized[0]}` out")
+        if isinstance(self.collective, ScheduleFile):
+            self._check_file(self.collective)
+        if self.nodes is not None and self.ranks is not None:
+            counts = ",".join(map(str, self.nodes))
+            raise QuestionError(
+                f"`ranks` {self.ranks}, but `nodes` {counts} counts, and takes all ranks; leave one or the "
+                "other out"
+            )
+
+    def _check_file(self, file: ScheduleFile) -> None:
+        if self.library is not None:
+            raise QuestionError(
+                f"`library` {self.library}: {file.path} says how it is carried out; leave `library` out"
+            )
+        if self.nodes:
+            counts = ",".join(map(str, self.nodes))
+            raise QuestionError(f"`nodes` {counts}: the file has {file.ranks} ranks; leave `nodes` out")
+
+    @property
+    def kind(self) -> str:
+        """The collective's name."""
+        return self.collective.kind if isinstance(self.collective, ScheduleFile) else self.collective
+
+    def bound(self, settings: Mapping[str, str] | None = None) -> Library:
+        """Return the library, or the file's schedule, on the cluster; `ByLibrary.bound`."""
+        if not isinstance(self.collective, ScheduleFile):
+            return super().bound(settings)
+        return given(
+            self.collective, self.cluster, self.settings if settings is None else settings, ranks=self.ranks,
+            options=self.options, calibration=self._calibration() if settings is None else None,
+        )  # fmt: skip
+
+    def by_nodes(self) -> "dict[int | None, CollectiveTime]":
+        """Return the question on each count of nodes; without counts it is itself."""
+        if self.nodes is None:
+            return {None: self}
+        name = without_count(self.cluster, self.nodes)
+        return {count: replace(self, cluster=f"{name}:{count}", nodes=None) for count in self.nodes}
+
+    def ask(
+        self, *, traced: bool = False, on_size: Callable[[str], None] = lambda _: None
+    ) -> "CollectiveTimes":
+        """Predict each size; ``traced`` keeps timelines, and ``on_size`` is called with each one done."""
+        questions = self.by_nodes()
+        return CollectiveTimes(
+            self, {count: one._predicted(traced, on_size) for count, one in questions.items()}
+        )
+
+    def _predicted(self, traced: bool, on_size: Callable[[str], None]) -> "Predicted":
+        start = perf_counter()
+        library = self.bound()
+        predictions = []
+        for collective in self._collectives(library.ranks):
+            predictions.append(answer(library, collective, self.engine, traced=traced))
+            on_size(f"simulated {collective.nbytes} B")
+        if library.name != "nccl" and not isinstance(self._calibration(), Calibration):
+            check_growth([one for one in predictions if one.engine != "measured"])
+        idle: Sequence[str] = ()
+        if self.settings:
+            collectives = [one.collective for one in predictions]
+            idle = idle_rates(
+                library, self.bound, self.settings, collectives, self.engine, perf_counter() - start
+            )
+        return Predicted(library, predictions, idle)
+
+    def _collectives(self, ranks: int) -> list[Collective]:
+        """Return one collective of each size, or the one that the splits define."""
+        if self.splits is None:
+            return [
+                Collective(self.kind, ranks, size, dtype=self.dtype, redop=self.redop) for size in self.sizes
+            ]
+        if self.kind != "all_to_all":
+            raise QuestionError(f"`splits` of {self.kind}; only all_to_all has them, leave them out")
+        return [Collective.uneven(read_splits(self.splits, ranks), self.dtype)]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The sizes predicted on one cluster; ``idle`` names settings without effect, a sentence each."""
+
+    library: Library
+    predictions: Sequence[Prediction]
+    idle: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CollectiveTimes:
+    """The answer: what was predicted on each count of nodes, None where the question has no counts."""
+
+    question: CollectiveTime
+    by_nodes: Mapping[int | None, Predicted]
+
+    @property
+    def first(self) -> Predicted:
+        """What was predicted on the first count of nodes."""
+        return next(iter(self.by_nodes.values()))
+
+    @property
+    def predictions(self) -> list[Prediction]:
+        """All predictions, in the order of rows."""
+        return [prediction for one in self.by_nodes.values() for prediction in one.predictions]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood: the library and its release, the ranks and where they are."""
+        question, library = self.question, self.first.library
+        inputs = question.inputs() | {"collective": question.kind, "library": library.name}
+        if isinstance(question.collective, ScheduleFile):
+            inputs["file"] = f"{question.collective.name}.xml"
+        if question.nodes is None:
+            inputs["ranks"] = library.ranks
+        if nccl := as_nccl(library):
+            inputs["nccl_version"] = nccl.version
+        return inputs | {"placed": in_words(library.placed)}
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any time rests on measurements."""
+        return any(one.engine == "measured" for one in self.predictions)
+
+    @property
+    def basis(self) -> str:
+        """What the times rest on; empty where a schedule's links say it all."""
+        if nccl := as_nccl(self.first.library):
+            return _basis_of_nccl(nccl, self.question.engine, is_measured=self.is_measured)
+        mpi = as_mpi(self.first.library)
+        return mpi.note(self.question.engine) if mpi else ""
+
+    @property
+    def idle(self) -> list[str]:
+        """Settings without effect on any row, a sentence each."""
+        return [one for one in self.first.idle if all(one in other.idle for other in self.by_nodes.values())]
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before the times are believed, a sentence each."""
+        placed = placement_told(self.question.ranks, self.question.placement, self.first.library.placed)
+        caveats = dict.fromkeys(one.caveat for one in self.predictions if one.caveat)
+        return [*placed, *caveats, *self.idle]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each node count and size: seconds, bytes, GB/s."""
+        return [
+            ({} if count is None else {"num_nodes": count}) | _row(one.library, prediction)
+            for count, one in self.by_nodes.items()
+            for prediction in one.predictions
+        ]
+
+
+def _basis_of_nccl(library: "Nccl", engine: str, *, is_measured: bool) -> str:
+    from ringside.sim.libraries.nccl.library import LAUNCH_S
+
+    if library.calibrated and is_measured:
+        note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
+    else:
+        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
+        whose = "the engine's" if engine in ("simpy", "fast") else clock
+        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+    return "; ".join((note, *library.notes))
+
+
+def _row(library: Library, prediction: Prediction) -> dict[str, Any]:
+    row = {
+        "size_bytes": prediction.collective.nbytes,
+        "time_s": prediction.time_s,
+        "time_lo_s": prediction.time_lo_s,
+        "time_hi_s": prediction.time_hi_s,
+        "algbw_GBps": prediction.algbw / 1e9,
+        "busbw_GBps": prediction.busbw / 1e9,
+        "algorithm": prediction.algorithm,
+        "protocol": prediction.protocol,
+        "engine": prediction.engine,
+        **({"caveat": prediction.caveat} if prediction.caveat else {}),
+    }
+    if library.name == "nccl":
+        candidates = library.candidates(prediction.collective)
+        row |= {
+            "channels": prediction.channels,
+            "tuner_us": prediction.belief_us,
+            "choices_us": {
+                f"{one.algorithm}/{one.protocol}": one.belief_us
+                for one in candidates
+                if one.algorithm not in ("p2p", "none")
+            },
+        }
+    return row
