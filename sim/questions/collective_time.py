@@ -81,21 +81,24 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         """The collective's name."""
         return self.collective.kind if isinstance(self.collective, ScheduleFile) else self.collective
 
-    def bound(self, settings: Mapping[str, str] | None = None) -> Library:
-        """Return the library, or the file's schedule, on the cluster; `ByLibrary.bound`."""
+    def bound_to(
+        self, cluster: str, settings: Mapping[str, str], calibration: Calibration | str | None
+    ) -> Library:
+        """Return the library, or the file's schedule, as `ByLibrary.bound_to`."""
         if not isinstance(self.collective, ScheduleFile):
-            return super().bound(settings)
+            return super().bound_to(cluster, settings, calibration)
         return given(
-            self.collective, self.cluster, self.settings if settings is None else settings, ranks=self.ranks,
-            options=self.options, calibration=self._calibration() if settings is None else None,
+            self.collective, cluster, settings, ranks=self.ranks, options=self.options,
+            calibration=calibration,
         )  # fmt: skip
 
     def by_nodes(self) -> "dict[int | None, CollectiveTime]":
-        """Return the question on each count of nodes; without counts it is itself."""
+        """Return the question on each count of nodes, its calibration read."""
+        resolved = replace(self, calibration=self.read_calibration(), anchor=None)
         if self.nodes is None:
-            return {None: self}
+            return {None: resolved}
         name = without_count(self.cluster, self.nodes)
-        return {count: replace(self, cluster=f"{name}:{count}", nodes=None) for count in self.nodes}
+        return {count: replace(resolved, cluster=f"{name}:{count}", nodes=None) for count in self.nodes}
 
     def ask(
         self, *, traced: bool = False, on_size: Callable[[str], None] = lambda _: None
@@ -113,15 +116,16 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         for collective in self._collectives(library.ranks):
             predictions.append(answer(library, collective, self.engine, traced=traced))
             on_size(f"simulated {collective.nbytes} B")
-        if library.name != "nccl" and not isinstance(self._calibration(), Calibration):
+        if library.name != "nccl" and not isinstance(self.calibration, Calibration):
             check_growth([one for one in predictions if one.engine != "measured"])
         idle: Sequence[str] = ()
         if self.settings:
             collectives = [one.collective for one in predictions]
             idle = idle_rates(
-                library, self.bound, self.settings, collectives, self.engine, perf_counter() - start
-            )
-        return Predicted(library, predictions, idle)
+                library, lambda changed: self.bound_to(self.cluster, changed, None), self.settings, collectives,
+                self.engine, perf_counter() - start,
+            )  # fmt: skip
+        return Predicted(self, library, predictions, idle)
 
     def _collectives(self, ranks: int) -> list[Collective]:
         """Return one collective of each size, or the one that the splits define."""
@@ -138,6 +142,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
 class Predicted:
     """The sizes predicted on one cluster; ``idle`` names settings without effect, a sentence each."""
 
+    question: CollectiveTime
     library: Library
     predictions: Sequence[Prediction]
     idle: Sequence[str]

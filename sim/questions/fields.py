@@ -26,6 +26,10 @@ from ringside.topologies.placement import EVEN, SPREADS
 from ringside.topologies.units import format_size, parse_size
 
 
+def _parse_sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(parse_size, text.split(",")))
+
+
 def choices(names: Iterable[str]) -> str:
     """Return a metavar that lists what may be written."""
     return "|".join(names)
@@ -93,16 +97,19 @@ class ByLibrary(OnCluster):
             self.placement,
         )  # fmt: skip
 
-    def bound(self, settings: Mapping[str, str] | None = None) -> Library:
-        """Return the library on the cluster; with other ``settings`` it is uncalibrated."""
-        values = self.settings if settings is None else settings
-        calibration = self._calibration() if settings is None else None
-        return find_library(
-            self.library, self.cluster, values, ranks=self.ranks, options=self.options,
-            calibration=calibration,
-        )  # fmt: skip
+    def bound(self) -> Library:
+        """Return the library on the cluster, calibrated."""
+        return self.bound_to(self.cluster, self.settings, self.read_calibration())
 
-    def _calibration(self) -> Calibration | str | None:
+    def bound_to(
+        self, cluster: str, settings: Mapping[str, str], calibration: Calibration | str | None
+    ) -> Library:
+        """Return the library on another cluster, with other settings or another calibration."""
+        return find_library(
+            self.library, cluster, settings, ranks=self.ranks, options=self.options, calibration=calibration
+        )
+
+    def read_calibration(self) -> Calibration | str | None:
         """Return the calibration, scaled by the anchor's rows where there is one."""
         text = self.calibration
         calibration = find_calibration(text, self.cluster) if isinstance(text, str) else text
@@ -127,22 +134,23 @@ class OfType(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class BySize(Question):
-    """Of which sizes: one, or a sweep from ``begin`` to ``end`` bytes by ``factor``."""
+    """Of which sizes: those listed, or a series from ``begin`` to ``end`` bytes by ``factor``."""
 
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)
     factor: int = option(
         "From one size to the next, 2 or more.", "-f", "--factor", metavar="FACTOR", default=2, minimum=2
     )
-    size: int | None = option(
-        "One size in place of -b, -e and -f.", metavar="SIZE", default=None, parse=parse_size
-    )
+    size: tuple[int, ...] | None = option(
+        "One size, or several, in place of -b, -e and -f.",
+        metavar="SIZE,...", default=None, parse=_parse_sizes,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size is not None and self.changed("begin", "end", "factor"):
             raise QuestionError(
-                "`size` is one size, `begin`, `end` and `factor` are several; leave one or the other out"
+                "`size` lists sizes, `begin`, `end` and `factor` make a series; leave one or the other out"
             )
         begin, end = format_size(self.begin), format_size(self.end)
         if self.begin > self.end:
@@ -154,7 +162,7 @@ class BySize(Question):
     def sizes(self) -> list[int]:
         """The sizes in bytes, in ascending order."""
         if self.size is not None:
-            return [self.size]
+            return list(self.size)
         sizes = [self.begin]
         while sizes[-1] * self.factor <= self.end:
             sizes.append(sizes[-1] * self.factor)

@@ -58,12 +58,11 @@ def command(
     with forced(force):
         with console.simulating("simulating") as bar:
             answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
-        library, prediction = answer.first.library, answer.first.predictions[0]
         comments = outputs.write(answer)
-        busiest = links_of(question, library, prediction) if links else None
+        busiest = links_of(answer.first) if links else None
         disturbed = _disturbed(question, disturbance, answer, plot) if disturbance else None
     if plot and busiest:
-        draw_links(busiest, library, plot)
+        draw_links(busiest, answer.first.library, plot)
     elif plot and not disturbed:
         draw_curves(answer, plot)
     _show(answer, comments, busiest, disturbed, top=top, as_json=json)

@@ -8,7 +8,7 @@ from ringside import console
 from ringside.sim.libraries.library import Library, Prediction
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.load import Load, counted
-from ringside.sim.questions.collective_time import CollectiveTime
+from ringside.sim.questions.collective_time import Predicted
 from ringside.topologies.units import format_size
 
 HEADS = (
@@ -26,8 +26,9 @@ class Links:
     note: str
 
 
-def links_of(question: CollectiveTime, library: Library, prediction: Prediction) -> Links:
-    """Simulate a prediction again, on a fresh library that has no answers yet, and count."""
+def links_of(predicted: Predicted) -> Links:
+    """Simulate the first prediction again, on a fresh library that has no answers yet, and count."""
+    question, library, prediction = predicted.question, predicted.library, predicted.predictions[0]
     collective = prediction.collective
     if prediction.engine != "simpy":
         said = f"engine {prediction.engine} counts no links; add --engine simpy to see them"

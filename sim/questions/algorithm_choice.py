@@ -1,0 +1,153 @@
+"""Which algorithm wins at each size and node count."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar
+
+from ringside.sim.collective import kind_of
+from ringside.sim.libraries.find import as_mpi, check_pickable, default_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
+from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
+from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches
+from ringside.sim.libraries.nccl.library import CLOCKS, Nccl
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
+from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, times_of
+from ringside.sim.questions.counts import parse_counts, without_count
+from ringside.sim.questions.fields import ByLibrary, BySize, OfType, choices
+from ringside.sim.questions.question import QuestionError, argument, option
+from ringside.topologies.catalogue import split
+from ringside.topologies.placement import placement_told
+from ringside.topologies.units import parse_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmChoice(BySize, OfType, ByLibrary):
+    """Which algorithm wins at each size and node count, and by how much.
+
+    ``nodes`` defaults to the cluster's own count. ``by`` ``algorithm`` lets each algorithm compete with its
+    fastest protocol.
+    """
+
+    schema: ClassVar[str] = "pick"
+
+    collective: str = argument("all_reduce, all_gather, reduce_scatter, broadcast, ...", parse=kind_of)
+    nodes: tuple[int, ...] | None = option(
+        "Counts of machines, or of ranks.",
+        metavar="N,N,...", default=None, default_text="as --cluster NAME:COUNT", parse=parse_counts,
+    )  # fmt: skip
+    begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="1K", parse=parse_size)
+    end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="1G", parse=parse_size)
+    by: str = option(
+        "What competes; algorithm: by the best protocol of each.", metavar=choices(BY), default=BY[0]
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cluster, count = without_count(self.cluster, self.nodes), split(self.cluster)[1]
+        if count is None and self.nodes is None:
+            raise QuestionError(
+                f"how many machines? write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8"
+            )
+        object.__setattr__(self, "cluster", cluster)
+        object.__setattr__(self, "nodes", self.nodes or (count,))
+
+    def ask(self) -> "AlgorithmPicks":
+        """Time all candidates; raise ValueError where there is nothing to pick."""
+        name = self.library or default_library(self.cluster, self.options)
+        check_pickable(name)
+        is_one = self.algorithm != "auto" and not {",", "^"} & set(self.algorithm)
+        if name in ("ideal", "mpi") and is_one:
+            raise QuestionError(
+                f"`algorithm` {self.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
+                "leave it out"
+            )
+        calibration = self.read_calibration()
+        libraries = {
+            count: self.bound_to(f"{self.cluster}:{count}", self.settings, calibration)
+            for count in self.nodes or ()
+        }
+        if name == "nccl":
+            check_function(self.collective)
+            self._check_several(libraries)
+        return AlgorithmPicks(self, name, libraries)
+
+    def _check_several(self, libraries: Mapping[int, Library]) -> None:
+        """Refuse one rank alone, which has nothing to choose."""
+        for nodes, library in libraries.items():
+            if library.ranks == 1:
+                raise QuestionError(
+                    f"{self.cluster} on {nodes} node is one rank with nothing to choose; write more nodes"
+                )
+
+
+@dataclass(frozen=True)
+class AlgorithmPicks:
+    """The answer: the winners, by the library on each count of nodes."""
+
+    question: AlgorithmChoice
+    library: str
+    libraries: Mapping[int, Library]
+
+    @cached_property
+    def picks(self) -> list[Pick]:
+        """The winner for each node count and size, node counts outer."""
+        return self.picked(list(self.libraries), self.question.sizes)
+
+    def picked(self, nodes: Sequence[int], sizes: Sequence[int]) -> list[Pick]:
+        """Return the winners at other counts of nodes and sizes."""
+        question, of = self.question, self.libraries.__getitem__
+        elements = question.collective, question.dtype, question.redop
+        default = default_of(of, *elements) if self.library != "ideal" else None
+        return pick(
+            times_of(of, *elements), nodes, sizes, error=doubt_of(of, *elements), default=default,
+            by=question.by,
+        )  # fmt: skip
+
+    @property
+    def calibrations(self) -> list[str]:
+        """The measurements that the times rest on, by name; empty where on none."""
+        return [one.measured_by for one in self.libraries.values() if one.measured_by]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood: the library, and for NCCL its release and whose times."""
+        inputs = self.question.inputs() | {"library": self.library}
+        if self.library == "nccl":
+            clock = "measured" if self.calibrations else CLOCKS[0]
+            inputs |= {"times": self.question.times or clock, "nccl_version": self.release}
+        return inputs
+
+    @property
+    def notes(self) -> list[str]:
+        """Where the ranks are and what the times rest on, a sentence each."""
+        question = self.question
+        placed = [placement_told(question.ranks, question.placement, one.placed) for one in self.libraries.values()]
+        return list(dict.fromkeys([*chain.from_iterable(placed), *self.basis]))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each node count and size: seconds, bytes, fractions."""
+        return [_row(one) for one in self.picks]
+
+
+def _row(one: Pick) -> dict[str, Any]:
+    return {
+        "num_nodes": one.nodes,
+        "size_bytes": one.nbytes,
+        "algorithm": one.algorithm,
+        "protocol": one.protocol,
+        "time_s": one.time_s,
+        "next_best": "/".join(one.next_best) if one.next_best else None,
+        "margin": one.margin if math.isfinite(one.margin) else None,
+        "too_close_to_call": one.too_close,
+        "default": "/".join(one.default) if one.default else None,
+        "default_loss": one.loss,
+        "margin_error": one.error,
+        "default_loss_error": one.loss_error,
+    }
