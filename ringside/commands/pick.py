@@ -14,15 +14,13 @@ from ringside.anchor import calibration_of
 from ringside.pictures.style import check_format
 from ringside.sim.collective import kind_of
 from ringside.sim.engine.effort import forced
-from ringside.sim.libraries.find import Options, as_mpi, check_pickable, default_library, find_library
+from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
 from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
 from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches
-from ringside.sim.libraries.nccl.library import CLOCKS, Nccl
-from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.library import CLOCKS
 from ringside.sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, ranges, times_of
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
@@ -136,16 +134,14 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     kind, counts = kind_of(request.collective), console.counts(request.nodes)
     sizes = console.sizes(*request.sweep)
     libraries = _libraries(request, name, counts, options)
-    if csv and name != "nccl":
-        whose = "MPI's" if name == "mpi" else "the textbook's"
-        raise ValueError(f"NCCL's tuner does not know {whose} algorithms; write --library nccl")
+    entry, bound = LIBRARIES[name], next(iter(libraries.values()))
+    if csv and not bound.has_tuner:
+        raise ValueError(f"NCCL's tuner does not know {entry.title}'s algorithms; write --library nccl")
     words = kind, request.dtype, request.redop
-    comms, default = {}, None
-    if name == "nccl":
-        check_function(kind)
-        comms = _communicators(request, libraries)
-    if name != "ideal":
-        default = default_of(libraries.__getitem__, *words)
+    for one in libraries.values():
+        one.check_pick(kind)
+    comms = _communicators(request, libraries)
+    default = default_of(libraries.__getitem__, *words) if entry.by_default else None
     times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)
 
     def picked(nodes: list[int], asked: list[int]) -> list[Pick]:
@@ -155,16 +151,15 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
         picks = picked(counts, sizes)
     by_own = True
     if csv:
-        by_own = all(not one.calibrated for one in libraries.values() if isinstance(one, Nccl))
+        by_own = not any(one.measurements for one in libraries.values())
         write_file(csv, _rules(request, comms, sizes, picked, by_own=by_own, json=csv.suffix == ".json"))
     placed = (placement_told(request.ranks, request.placement, one.placed) for one in libraries.values())
     notes = dict.fromkeys([*chain.from_iterable(placed), *_notes(libraries)])
-    version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
     if plot:
         from ringside.pictures.picks import draw_picks
 
-        draw_picks(picks, _title(kind, request, libraries, name, version), plot)
-    _print(request, name, version, picks, list(notes), as_json=as_json)
+        draw_picks(picks, _title(kind, request, libraries), plot)
+    _print(request, bound, picks, list(notes), as_json=as_json)
     if csv and not by_own and not as_json:
         console.print_comments(_followed(csv, picks))
 
@@ -206,44 +201,31 @@ def _followed(csv: Path, picks: list[Pick]) -> list[str]:
     return found
 
 
-def _title(kind: str, request: PickRequest, libraries: Mapping[int, Library], name: str, version: str) -> str:
+def _title(kind: str, request: PickRequest, libraries: Mapping[int, Library]) -> str:
     """What the map shows: whose choice, of which release, by which times."""
-    whose, times = name, "simulated"
-    if name == "nccl":
-        whose = f"NCCL {version}"
-        measured = any(isinstance(one, Nccl) and one.calibrated for one in libraries.values())
-        times = f"{request.times or ('measured' if measured else 'tuner')} times"
-    elif name == "mpi":
-        whose = "MPI"
-        times = "measured times" if any("as measured" in one for one in _notes(libraries)) else times
-    return f"{kind} on {request.cluster}: {whose}, {times}"
+    bound = next(iter(libraries.values()))
+    whose = " ".join(filter(None, (LIBRARIES[bound.name].title, bound.version)))
+    is_measured = any(one.measurements for one in libraries.values())
+    times = request.times or ("measured" if is_measured else "tuner" if bound.has_tuner else "simulated")
+    return f"{kind} on {request.cluster}: {whose}, {times} times"
 
 
 def _notes(libraries: Mapping[int, Library]) -> list[str]:
     """On what the times rest."""
     found = []
     for library in libraries.values():
-        if isinstance(library, Nccl) and library.calibrated:
-            found.append(f"times as measured ({library.calibrated.name})")
-        if isinstance(library, Nccl):
-            found += library.notes
-        elif (mpi := as_mpi(library)) and mpi.measured:
-            found.append(f"times as measured ({mpi.measured[1]})")
+        if library.measurements:
+            found.append(f"times as measured ({library.measurements})")
+        found += library.notes
     return found
 
 
 def _libraries(request: PickRequest, name: str, counts: list[int], options: Options) -> dict[int, Library]:
-    """The library on each count of machines, or of ranks."""
+    """The library on each count of machines, or of ranks; one way alone is refused, if not of protocols."""
     check_pickable(name)
-    is_one = request.algorithm != "auto" and not {",", "^"} & set(request.algorithm)
-    if name in ("ideal", "mpi") and is_one:
-        raise ValueError(
-            f"--algorithm {request.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
-            "leave it out"
-        )
     values = parse_settings(list(request.settings))
     found = calibration_of(request.calibration, request.anchor, request.cluster, values)
-    return {
+    libraries = {
         count: find_library(
             name,
             f"{request.cluster}:{count}",
@@ -254,11 +236,18 @@ def _libraries(request: PickRequest, name: str, counts: list[int], options: Opti
         )
         for count in counts
     }
+    is_one = request.algorithm != "auto" and not {",", "^"} & set(request.algorithm)
+    if is_one and not libraries[counts[0]].has_tuner:
+        raise ValueError(
+            f"--algorithm {request.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
+            "leave it out"
+        )
+    return libraries
 
 
 def _communicators(request: PickRequest, libraries: Mapping[int, Library]) -> dict[int, Communicator]:
-    """NCCL's communicators; one rank alone is refused."""
-    found = {nodes: library.comm for nodes, library in libraries.items() if isinstance(library, Nccl)}
+    """What a tuner chooses for, if there is one; one rank alone is refused."""
+    found = {nodes: library.comm for nodes, library in libraries.items() if library.has_tuner}
     for nodes, comm in found.items():
         if comm is None:
             raise ValueError(
@@ -268,15 +257,15 @@ def _communicators(request: PickRequest, libraries: Mapping[int, Library]) -> di
 
 
 def _print(
-    request: PickRequest, library: str, version: str, picks: list[Pick], notes: list[str], *, as_json: bool
+    request: PickRequest, library: Library, picks: list[Pick], notes: list[str], *, as_json: bool
 ) -> None:
-    inputs = asdict(request) | {"library": library, "nccl_graph": str(request.nccl_graph or "")}
+    inputs = asdict(request) | {"library": library.name, "nccl_graph": str(request.nccl_graph or "")}
     inputs["anchor"] = str(request.anchor or "")
     is_measured = any(note.startswith("times as measured") for note in notes)
-    if library == "nccl":
+    if library.has_tuner:
         inputs |= {
             "times": request.times or ("measured" if is_measured else CLOCKS[0]),
-            "nccl_version": version,
+            "nccl_version": library.version,
         }
         del inputs["network"]
     del inputs["sweep"]
@@ -311,7 +300,7 @@ def _print(
             default, best = _named(one.default or ("-", "auto")), _named(one.pair)
             where = f"{one.nodes} nodes, {format_size(one.nbytes)}"
             sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
-            whose = "NCCL" if library == "nccl" else "Open MPI"
+            whose = LIBRARIES[library.name].title
             losses.append(
                 f"{where}: {whose}'s default {default} takes {one.loss:.1%} longer than {best}{sure}"
             )

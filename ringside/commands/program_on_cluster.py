@@ -124,8 +124,8 @@ def _libraries(
 ) -> Libraries:  # fmt: skip
     """The library on ``count`` ranks that are spread so, or on the cluster's for jobs placed there."""
     figures, found = parse_settings(settings), find_calibration(calibration, cluster)
-    if library == "nccl" and spread is None:
-        count = max(count, find_library("nccl", cluster, figures, calibration=found).ranks)
+    if spread is None and library in LIBRARIES and LIBRARIES[library].by_machines:
+        count = max(count, find_library(library, cluster, figures, calibration=found).ranks)
     return Libraries(library, cluster, figures, count, network, found, spread or NUMBERED)
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,15 +24,12 @@ from ringside.sim.collective import Collective, kind_of
 from ringside.sim.disturbance import Disturbance
 from ringside.sim.engine.effort import forced
 from ringside.sim.formats.schedule_files import write
-from ringside.sim.libraries.find import Options, as_mpi, as_nccl, find_library
+from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Library, Prediction, answer, check_growth
 from ringside.splits import read_splits
 from ringside.topologies import parse_settings
 from ringside.topologies.disk import write_file
 from ringside.topologies.placement import EVEN, in_words, placement_told
-
-if TYPE_CHECKING:
-    from ringside.sim.libraries.nccl.library import Nccl
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
@@ -174,7 +171,7 @@ def _answered(
     begun = perf_counter()
     library = find()
     predictions = _predictions(request, library, _collectives(request, library, kind, sizes))
-    if library.name != "nccl" and not isinstance(found, Calibration):
+    if not library.has_tuner and not isinstance(found, Calibration):
         check_growth([one for one in predictions if one.engine != "measured"])
     idle = []
     if values:
@@ -267,18 +264,15 @@ def _show(
     band = BAND if is_measured else ()
     heads = [*SIZE, *WAY, *band]
     cells = [(*_cells(row), row["engine"], *_band(row)[: len(band)]) for row in rows]
-    if nccl := as_nccl(library):
-        note = _note(nccl, request.engine, is_measured=is_measured)
-        comments += [note, *([FACTOR_WORDS] if is_measured else ()), *WORDS]
+    if note := library.note(request.engine, is_measured=is_measured):
+        comments.append(note)
         content = {"inputs": inputs, "note": note, **content}
+    if library.has_tuner:
+        comments += [*([FACTOR_WORDS] if is_measured else ()), *WORDS]
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
         heads = [*SIZE, *NCCL_WAY, *([FACTOR] if is_measured else ()), *WEIGHED, *band]
         heads += [(pair, "(us)") for pair in ("tuner", *pairs)]
         cells = [_weighed(row, pairs, is_measured=is_measured) for row in rows]
-    if mpi := as_mpi(library):
-        note = mpi.note(request.engine)
-        comments.append(note)
-        content = {"inputs": inputs, "note": note, **content}
     if disturbed:  # of one size alone
         late = disturbed.columns()
         heads = [*heads[:2], *((name, "(us)") for name in late), *heads[2:]]
@@ -296,25 +290,12 @@ def _show(
             show(links, request.top)
 
 
-def _note(library: "Nccl", engine: str, *, is_measured: bool) -> str:
-    """On what the times rest."""
-    from ringside.sim.libraries.nccl.library import LAUNCH_S
-
-    if library.calibrated and is_measured:
-        note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
-    else:
-        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
-        whose = "the engine's" if engine in ("simpy", "fast") else clock
-        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
-    return "; ".join((note, *library.notes))
-
-
 def _inputs(request: SimulateRequest, library: Library, kind: str) -> dict[str, Any]:
     """What was asked for, as understood."""
     file = {"file": request.collective} if library.name == "file" else {}
     ours = {"collective": kind, **file, "library": library.name, "ranks": library.ranks}
-    if nccl := as_nccl(library):
-        ours["nccl_version"] = nccl.version
+    if library.version:
+        ours["nccl_version"] = library.version
     rest = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(request).items()}
     left = ("disturbances", "placement", "sweep", "trace", "timeline", "links", "top", "plot", "export")
     for key in (*left, *(name for name in ("splits", "nodes") if rest[name] is None)):
@@ -337,7 +318,7 @@ def _row(library: Library, p: Prediction) -> dict[str, Any]:
         "engine": p.engine,
         **({"caveat": p.caveat} if p.caveat else {}),
     }
-    if library.name == "nccl":
+    if library.has_tuner:
         weighed = [one for one in library.candidates(p.collective) if one.algorithm not in ("p2p", "none")]
         row |= {
             "channels": p.channels,

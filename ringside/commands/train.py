@@ -83,7 +83,7 @@ class Asked:
             "sweep": self.sweep, "global_batch": self.global_batch, "reserve": self.reserve,
             **asdict(asked.training), "device": asked.gpu.name, **more,
         }  # fmt: skip
-        if library == "nccl":
+        if LIBRARIES[library].by_machines:
             del found["network"]  # it has times of its own
         return found
 
