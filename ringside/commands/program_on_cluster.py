@@ -13,7 +13,7 @@ from ringside.sim.calibration import find_calibration
 from ringside.sim.disturbance import Disturbance, Draw
 from ringside.sim.disturbance.networks import libraries_under
 from ringside.sim.formats.program_files import check_export, write
-from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program import Program
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.jobs import Job, placed, play, simulate

@@ -23,6 +23,7 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.sim.engine.effort import forced
+from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel

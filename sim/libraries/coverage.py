@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
+from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.library import Library, answer
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.proof import prove
@@ -48,7 +48,7 @@ def coverage(
     """
     graph = cluster
     for name in libraries:
-        by_name = LIBRARIES[name].by_machines and default_library(cluster) == name
+        by_name = models(name, cluster)
         if isinstance(graph, str) and not by_name:
             graph = load(graph, ranks=ranks)
         find = _Finder(cluster if by_name else graph, ranks, name, placement)

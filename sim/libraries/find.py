@@ -152,6 +152,11 @@ def default_library(cluster: "str | Topology", options: Options | None = None) -
     return "nccl" if is_machine(cluster) else "ideal"
 
 
+def models(name: str, cluster: "str | Topology") -> bool:
+    """Whether a library, of the table or not, has a model of the cluster's machines."""
+    return name in LIBRARIES and LIBRARIES[name].by_machines and default_library(cluster) == name
+
+
 def find_library(
     name: str | None,
     cluster: "str | Topology",

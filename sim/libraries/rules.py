@@ -24,6 +24,6 @@ NCCL = Rules("nccl", workers=1, on_stream=True)
 RULES = {rules.name: rules for rules in (GLOO, NCCL)}
 
 
-def rules_of(backend: str) -> Rules:
-    """The rules of a traced backend: Gloo's, or NCCL's, which those of other GPUs share."""
-    return RULES.get(backend, NCCL)
+def rules_of(backend: str | None) -> Rules:
+    """The rules of a backend that ran: Gloo's, or NCCL's, which every other one is taken to share."""
+    return RULES.get(backend or "", NCCL)
