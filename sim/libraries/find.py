@@ -4,7 +4,7 @@ NCCL's rooms are opened for who asks for NCCL.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -89,13 +89,14 @@ class Room(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A library as the table has it; ``module`` is imported when somebody asks for the library.
+    """A library as the table has it; ``module`` is imported when the library is asked for.
 
     ``title`` is its name in sentences. ``options`` are those of `Options` that it takes beside `COMMON`.
     ``rules`` are those of the programs that it carries, if it carries any; ``on_cpu``: its ranks compute on
-    CPUs. ``picks``: it has several ways of a collective, and ``by_default`` takes one by rules of its own.
-    ``by_machines``: it is bound to a number of known machines and not to a graph. ``overlaps``: its
-    schedules may be simulated beside each other in a training.
+    CPUs. ``picks``: it has several ways of a collective; ``by_default``: it chooses by rules of its own.
+    ``knows``: whether its model knows a cluster's machines, which mean this library where none is named; it
+    is then bound to a number of machines and not to a graph. ``overlaps``: its schedules may be simulated
+    beside each other in a training.
     """
 
     module: str
@@ -105,13 +106,24 @@ class Entry:
     on_cpu: bool = False
     picks: bool = True
     by_default: bool = True
-    by_machines: bool = False
+    knows: "Callable[[str | Topology], bool] | None" = None
     overlaps: bool = False
+
+    @property
+    def by_machines(self) -> bool:
+        """Whether it is bound to a number of machines."""
+        return self.knows is not None
 
     @property
     def room(self) -> Room:
         """The module."""
         return cast(Room, import_module(self.module))
+
+
+def _has_nvidia(cluster: "str | Topology") -> bool:
+    from ringside.sim.libraries.nccl.cluster import is_machine
+
+    return is_machine(cluster)
 
 
 LIBRARIES = {
@@ -124,7 +136,7 @@ LIBRARIES = {
         overlaps=True,
     ),
     "nccl": Entry(
-        module="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, by_machines=True,
+        module="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
         options=("protocol", "nccl_version", "nccl_graph", "times"),
     ),
     "mpi": Entry(module="ringside.sim.libraries.mpi.bind", title="Open MPI", options=("protocol",)),
@@ -147,14 +159,13 @@ def default_library(cluster: "str | Topology", options: Options | None = None) -
     """
     if options and options.nccl_graph:
         return "nccl"
-    from ringside.sim.libraries.nccl.cluster import is_machine
-
-    return "nccl" if is_machine(cluster) else "ideal"
+    return next((name for name in LIBRARIES if models(name, cluster)), "ideal")
 
 
 def models(name: str, cluster: "str | Topology") -> bool:
     """Whether a library, of the table or not, has a model of the cluster's machines."""
-    return name in LIBRARIES and LIBRARIES[name].by_machines and default_library(cluster) == name
+    knows = LIBRARIES[name].knows if name in LIBRARIES else None
+    return knows is not None and knows(cluster)
 
 
 def find_library(
@@ -175,8 +186,9 @@ def find_library(
     options = options or Options()
     if name is None:
         name = default_library(cluster, options)
+        by_machines = LIBRARIES[name].by_machines
         why = "a graph file of NCCL's" if options.nccl_graph else "machines with GPUs of NVIDIA's"
-        log.info("library %s: %s", name, why if name == "nccl" else "no machines that NCCL's model knows")
+        log.info("library %s: %s", name, why if by_machines else "no machines that NCCL's model knows")
     if name not in LIBRARIES:
         raise ValueError(f"{name!r} is no known library; write {one_of(LIBRARIES, name)}")
     if ranks is not None and ranks < 1:
