@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from ringside.real.backends import ON_GPU
 from ringside.real.machine import machine_fingerprint
 
 
@@ -22,7 +23,7 @@ def fingerprint() -> dict[str, str]:
 
 def own_device(backend: str) -> torch.device:
     """What this rank computes on, as one of torchrun's: with NCCL the GPU of its number on the machine."""
-    if backend != "nccl":
+    if backend not in ON_GPU:
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)

@@ -13,8 +13,7 @@ from ringside.sim.goodput.formulas import best_interval
 from ringside.sim.goodput.job import LongJob
 from ringside.sim.goodput.published import published
 from ringside.sim.goodput.study import Goodput, study
-from ringside.sim.libraries.find import Options, check_pickable, default_library, find_library
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, default_library, find_library
 from ringside.sim.pick import Pick, default_of, doubt_of, times_of
 from ringside.sim.record import Record
 from ringside.sim.training.parallel.step import ParallelStep
@@ -68,9 +67,9 @@ def pick(
         for count in nodes
     }
     default = None
-    if name == "nccl":
-        check_function(kind)
-    if name != "ideal":
+    for bound in libraries.values():
+        bound.check_pick(kind)
+    if LIBRARIES[name].by_default:
         default = default_of(libraries.__getitem__, kind, dtype, redop)
     words = kind, dtype, redop
     times, doubt = times_of(libraries.__getitem__, *words), doubt_of(libraries.__getitem__, *words)

@@ -8,10 +8,8 @@ from typing import Any
 from ringside.api import train
 from ringside.sim.calibration import AUTO
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.engine.bounds import busy
-from ringside.sim.libraries.find import Options, as_mpi, as_nccl, default_library, find_library
+from ringside.sim.libraries.find import Options, default_library, find_library
 from ringside.sim.libraries.library import Candidate, Library
-from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.training.step import TrainingStep
 from ringside.topologies import described, load
 from ringside.topologies.catalogue import MAKERS, split
@@ -164,7 +162,7 @@ def _collective(change: str, asked: Asked, calibration: str | None) -> Changed:
     candidate = library.choose(collective)
     found = library.time(collective, candidate)
     limit, share = _limit(library, collective, candidate, found.time_s)
-    needs = _needs(library, collective, candidate)
+    needs = library.busy(collective, candidate)
     part = max(needs, key=lambda one: needs[one], default="")
     way = found.algorithm if candidate.protocol == "auto" else f"{found.algorithm}/{candidate.protocol}"
     return Changed(
@@ -191,16 +189,6 @@ def _limit(
     return ("latency", 1 - grows) if grows < FELT else ("bandwidth", grows)
 
 
-def _needs(library: Library, collective: Collective, candidate: Candidate) -> dict[str, float]:
-    """For how many seconds what carries bytes is busy, by name."""
-    if isinstance(library, Scheduled):
-        plan = library.schedule(collective, candidate)
-        links = busy(plan, library.graph, library.routes)
-        return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
-    nccl = as_nccl(library)
-    return dict(nccl.busy(collective, candidate)) if nccl else {}
-
-
 def _training(change: str, asked: Asked, calibration: str | None) -> Changed:
     name = asked.library or default_library(asked.cluster)
     step = train(
@@ -220,12 +208,7 @@ def _training(change: str, asked: Asked, calibration: str | None) -> Changed:
 
 def _measured(library: Library) -> str | None:
     """On which measurements a library's times rest."""
-    if library.ranks == 1:
-        return None
-    if nccl := as_nccl(library):
-        return nccl.calibrated.name if nccl.calibrated else ""
-    mpi = as_mpi(library)
-    return mpi.measured[1] if mpi and mpi.measured else ""
+    return None if library.ranks == 1 else library.measurements
 
 
 def _limit_of(step: TrainingStep) -> tuple[str, float]:

@@ -32,6 +32,9 @@ VERSION = 2
 READABLE = (1, 2)
 """2 (2026-11) holds NCCL's measured model as well; 1 had none."""
 
+OPTIONAL = ("mpi", "settings")
+"""Fields that a file has only where they hold something."""
+
 AUTO, NONE, FAMILY = "auto", "none", "family:"
 """What stands for a calibration: the machine's own; the bare belief; another machine's."""
 
@@ -126,7 +129,7 @@ class Calibration:
 
     def content(self) -> dict[str, Any]:
         """What the file holds."""
-        found = {key: value for key, value in asdict(self).items() if key not in ("mpi", "settings") or value}
+        found = {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value}
         return {"calibration": VERSION, **_plain(found)}
 
     def write(self, path: Path) -> None:

@@ -14,7 +14,9 @@ from ringside.validation.fallback import as_run
 from ringside.validation.fit import NAMES, fit
 from ringside.validation.machines import check_one_cluster
 from ringside.validation.measured.calibrate import calibrate_nccl, report_nccl
+from ringside.validation.measured.observed import is_of_nccl
 from ringside.validation.mpi.calibrate import calibrate_mpi, report_mpi
+from ringside.validation.mpi.observed import is_of_mpi
 from ringside.validation.rows import Row, rows
 
 MIN_ROWS = 4
@@ -36,10 +38,10 @@ def calibrate(
     few.
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
-    of_nccl = [record for record in records if record.library == "nccl"] if is_machine(cluster) else []
+    of_nccl = [record for record in records if is_of_nccl(record)] if is_machine(cluster) else []
     ran = as_run(of_nccl, cluster, settings or {})
     nccl = calibrate_nccl(ran, split(cluster)[0], settings or {}) if ran else None
-    of_mpi = [record for record in records if record.library == "mpi"]
+    of_mpi = [record for record in records if is_of_mpi(record)]
     mpi = calibrate_mpi(of_mpi, cluster, settings or {}) if of_mpi else None
     apart = {id(record) for record in (*of_nccl, *of_mpi)}
     others = [record for record in records if id(record) not in apart]

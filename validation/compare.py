@@ -7,7 +7,8 @@ import numpy as np
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.engine.laws import check_band
-from ringside.sim.libraries.find import shipped_for
+from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.libraries.nccl.cluster import is_machine
 from ringside.sim.network.message import check_network
 from ringside.sim.record import Record, digest
@@ -16,7 +17,7 @@ from ringside.validation.fallback import as_run
 from ringside.validation.machines import check_one_cluster
 from ringside.validation.measured.observed import is_observable
 from ringside.validation.measured.predict import Libraries
-from ringside.validation.mpi.observed import algorithm_of
+from ringside.validation.mpi.observed import algorithm_of, is_of_mpi
 from ringside.validation.mpi.predict import predictions
 from ringside.validation.rows import Row, rows
 
@@ -62,7 +63,7 @@ class Compared:
     def way(self) -> str:
         """What carried the collective out: a schedule, or a library of its own accord or as it was told."""
         record = self.record
-        if record.library == "ideal":
+        if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
             return record.algorithm
         if record.algorithm == record.protocol == "auto":
             return f"{record.library}'s own"
@@ -120,12 +121,10 @@ def compare(
     ran = as_run(records, cluster, settings)
     is_measured = model is not None and is_machine(cluster)
     of_nccl = [is_measured and is_observable(record) for record in ran]
-    of_mpi = predictions(
-        [record for record in records if record.library == "mpi"], cluster, settings, calibration
-    )
+    of_mpi = predictions([record for record in records if is_of_mpi(record)], cluster, settings, calibration)
     others = iter(
         rows(
-            [r for r, is_one in zip(ran, of_nccl, strict=True) if not is_one and r.library != "mpi"],
+            [r for r, is_one in zip(ran, of_nccl, strict=True) if not (is_one or is_of_mpi(r))],
             cluster,
             settings,
             network,
@@ -139,7 +138,7 @@ def compare(
             choice, found, has_form = libraries.predict(as_it_ran)
             ends = found.time_s, found.time_lo_s, found.time_hi_s
             row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
-        elif record.library == "mpi":
+        elif is_of_mpi(record):
             row = Compared(record, *next(of_mpi), fitted if calibration else "unfitted", algorithm_of(record))
         else:
             row = replace(_textbook(next(others), calibration, fitted), record=record)
@@ -149,7 +148,7 @@ def compare(
 
 def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
     """What is shipped of the machine to the library that made the records."""
-    if any(record.library == "mpi" for record in records):
+    if any(map(is_of_mpi, records)):
         found = shipped(in_catalogue(cluster))
         return found if found and found.mpi else None
     return shipped_for(cluster, settings)[0]

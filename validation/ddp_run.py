@@ -11,6 +11,7 @@ from ringside.real.collective.emulated import Cluster
 from ringside.real.ddp.job import DdpJob
 from ringside.real.ddp.measure import Measured, measure_ddp
 from ringside.sim.libraries.gloo import RENDEZVOUS
+from ringside.sim.libraries.rules import rules_of
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
@@ -74,7 +75,7 @@ def emulated_wires(cluster: Cluster, ranks: int) -> MeasuredNetwork:
 
 def _local_wires(measured: Measured, ranks: int, backend: str) -> MeasuredNetwork:
     """The machine as a star that fits the backend's all-reduce; NCCL's as a ring's."""
-    library, algorithm = ("gloo", "auto") if backend == "gloo" else ("ideal", "ring")
+    library, algorithm = ("ideal", "ring") if rules_of(backend).on_stream else (backend, "auto")
     records = [
         Record(
             source="ringside measure ddp", cluster="this machine", library=library, algorithm=algorithm,

@@ -19,7 +19,7 @@ from ringside.sim.libraries.nccl.tuning.tuner import cost_table
 from ringside.sim.record import Record, collective_of
 from ringside.topologies.catalogue import split
 from ringside.validation.machines import with_nodes
-from ringside.validation.measured.observed import settings_of
+from ringside.validation.measured.observed import is_of_nccl, settings_of
 
 
 def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -> list[Record]:
@@ -54,7 +54,7 @@ def fell_back(records: Sequence[Record], ran: Sequence[Record], cluster: str, us
 
 def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
     """What NCCL_ALGO must say for what ran: the record's own where that is possible."""
-    if record.library != "nccl" or record.algorithm == "auto":
+    if not is_of_nccl(record) or record.algorithm == "auto":
         return record.algorithm
     named = _without_unknown(record.algorithm)
     if record.collective not in FUNCTIONS:  # sends and receives choose nothing

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.cluster import is_machine
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
@@ -105,26 +104,28 @@ def rows(
 
 
 def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str) -> Library | None:
-    """NCCL of the record's own release, where it made the record on a machine that its model knows."""
-    if record.library != "nccl" or not is_machine(cluster):
+    """The record's library, of its own release, where it has a model of the machines."""
+    if not models(record.library, cluster):
         return None
     name = with_nodes(cluster, record.num_nodes)
     release = record.library_version if names_one(record.library_version) else None
     options = Options(record.algorithm, record.protocol, release, network=network)
-    return find_library("nccl", name, settings, ranks=record.ranks, options=options, calibration=None)
+    return find_library(record.library, name, settings, ranks=record.ranks, options=options, calibration=None)
 
 
 def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library:
     """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
-    name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
-    algorithm = "auto" if name == "gloo" else _algorithm(record)
+    entry = LIBRARIES.get(record.library)
+    has_one_way = entry is not None and not entry.picks and record.algorithm in ("auto", "ring")
+    name = record.library if has_one_way else "ideal"
+    algorithm = "auto" if has_one_way else _algorithm(record)
     options = Options(algorithm, network=network, placement=NUMBERED)
     return find_library(name, graph, ranks=record.ranks, options=options, calibration=None)
 
 
 def _algorithm(record: Record) -> str:
     """The record's own, or the textbook's that stands for it."""
-    if record.library == "ideal":
+    if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
         return record.algorithm
     if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):
         return "direct"

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from ringside.real.backends import ON_SOCKETS
 from ringside.real.collective.measure import Measurement, job_of, record_of
 from ringside.real.emulate import Host, Network, emulate
 from ringside.real.emulate.queues import BURST, MTU, SEND_WINDOW
@@ -40,7 +41,7 @@ class Cluster:
         """
         if placement is None:
             placement = spread(what.world.ranks, len(self.network.hosts))
-        if len(placement) != what.world.ranks or what.backend != "gloo":
+        if len(placement) != what.world.ranks or what.backend not in ON_SOCKETS:
             raise ValueError(
                 f"{what.world.ranks} ranks of {what.backend} on hosts {list(placement)}; "
                 f"write one host for each rank, and the backend gloo"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ringside.real.backends import BACKENDS, ON_SOCKETS
 from ringside.real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
 from ringside.real.launch.follow import Row
 from ringside.real.launch.forks import Forks
@@ -16,8 +17,6 @@ from ringside.sim.libraries.mpi.names import TYPES, forced
 from ringside.sim.record import Record
 from ringside.topologies.units import format_size
 from ringside.topologies.words import one_of
-
-BACKENDS = ("gloo", "nccl", "mpi")
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
 """Those that every backend adds, and in which the contributions and their sums are exact."""
@@ -73,9 +72,10 @@ class Measurement:
                 )
             if ":" in plan.algorithm:  # a record says which grid, or which radix, it is of
                 object.__setattr__(self, "algorithm", plan.algorithm)
-        if self.backend == "nccl":
+        backend = BACKENDS[self.backend]
+        if backend.on_gpu:
             check_gpus(self.world.per_node)
-        if self.backend == "mpi":
+        if backend.by_mpirun:
             self._check_mpi()
 
     def _check_mpi(self) -> None:
@@ -104,12 +104,12 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
         keep({**row, "fingerprint": {**row["fingerprint"], "started_by": "fork"}})
 
     if forks:
-        if what.backend != "gloo" or what.world.nodes > 1:
+        if what.backend not in ON_SOCKETS or what.world.nodes > 1:
             raise ValueError(
                 f"ranks of {what.backend} on {what.world.nodes} nodes; only Gloo's on one are forked"
             )
         forks.run_here(job_of(what), what.world.ranks, keep_forked)
-    elif what.backend == "mpi":
+    elif BACKENDS[what.backend].by_mpirun:
         run_mpi(job_of(what), what.world.ranks, keep)
     else:
         run(job_of(what), what.world, keep)
@@ -117,7 +117,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
 
 def job_of(what: Measurement) -> Job:
     """What every rank is told to do."""
-    return (MpiJob if what.backend == "mpi" else Job)(
+    return (MpiJob if BACKENDS[what.backend].by_mpirun else Job)(
         collective=what.collective,
         algorithm=what.algorithm,
         backend=what.backend,
@@ -148,7 +148,7 @@ def check_room(ranks: int, nbytes: int) -> None:
 def warnings(what: Measurement) -> list[str]:
     """What makes this measurement less than it could be."""
     cores = os.cpu_count() or 1
-    if what.backend == "gloo" and what.world.per_node > cores:
+    if what.backend in ON_SOCKETS and what.world.per_node > cores:
         return [
             f"{what.world.per_node} ranks share {cores} cores: times hold waiting for a core "
             f"and say little about the network"
@@ -170,13 +170,12 @@ def record_of(what: Measurement, row: Row) -> Record:
     print_ = row["fingerprint"]
     own = what.algorithm == "library"
     algorithm, protocol = _pinned(what, print_) if own else (what.algorithm, "auto")
-    version = {"nccl": print_.get("nccl", ""), "mpi": print_.get("mpi", "")}.get(what.backend)
     return Record(
         source="ringside measure",
         cluster=print_.get("gpu") or print_["cpu"],
         site=print_["host"],
         library=what.backend if own else "ideal",
-        library_version=print_["torch"] if version is None else version,
+        library_version=print_.get(BACKENDS[what.backend].release, ""),
         backend=what.backend,
         collective=what.collective,
         algorithm=algorithm,
@@ -199,10 +198,11 @@ def record_of(what: Measurement, row: Row) -> Record:
 
 def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
     """What variables fix of a library's own algorithm and protocol, as a record's words for it."""
-    if what.backend == "nccl":
+    backend = BACKENDS[what.backend]
+    if backend.on_gpu:
         algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
         return algorithm, protocol
-    if what.backend == "mpi":
+    if backend.by_mpirun:
         return forced(what.collective, print_), "auto"
     return "auto", "auto"
 

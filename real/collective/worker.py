@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun
 from ringside.real.collective.buffers import Buffers
 from ringside.real.collective.job import PING_PONG, Job, row_of
@@ -43,7 +44,7 @@ def carry_out(order: Path, rows: Path) -> None:
     job = Job.read(order)
     torch.set_num_threads(1)
     device = own_device(job.backend)
-    if job.backend == "gloo":
+    if job.backend in ON_SOCKETS:
         run_first()
     join(job.backend, job.timeout_s, device if device.type == "cuda" else None)
     gun = StartingGun(device)
@@ -96,7 +97,7 @@ def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Pr
     plan = schedule(job.algorithm, collective)
     prove(plan)
     buffers = Buffers(collective, plan.chunks, rank, dtype, device)
-    over = NcclProgram if job.backend == "nccl" else GlooProgram
+    over = NcclProgram if job.backend in ON_GPU else GlooProgram
     return over(plan, rank, buffers), buffers
 
 

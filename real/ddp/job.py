@@ -4,12 +4,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ringside.real.backends import ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import MAX_ITERATIONS, check_timeout
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import GLOO_WORKERS, STEADY
 from ringside.sim.training.ddp.powersgd import PowerSGD
-
-BACKENDS = ("gloo", "nccl")
 
 HOOKS = ("allreduce", "powersgd")
 
@@ -55,8 +54,8 @@ class DdpJob:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(BACKENDS)}")
+        if self.backend not in UNDER_TORCHRUN:
+            raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(UNDER_TORCHRUN)}")
         check_timeout(self.timeout_s)
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
@@ -72,7 +71,7 @@ class DdpJob:
             self._check_powersgd()
 
     def _check_powersgd(self) -> None:
-        if self.backend != "gloo":
+        if self.backend not in ON_SOCKETS:
             raise ValueError(f"PowerSGD is measured over Gloo, and the backend is {self.backend}; write gloo")
         if self.workers < 2:
             raise ValueError("PowerSGD hangs with one worker, which waits for itself; write 2 or more")

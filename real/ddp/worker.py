@@ -24,6 +24,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 from torch.nn.parallel import DistributedDataParallel
 
+from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun, memory_bandwidth, stamps
 from ringside.real.ddp.compressed import Compressed
 from ringside.real.ddp.computing import Computing
@@ -267,7 +268,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
         seen["wrong"] = trainee.wrong()
         if times:
             seen["alone"] = before or trainee.alone(gun)
-            if job.backend == "gloo" and all_reduces:
+            if job.backend in ON_SOCKETS and all_reduces:
                 nbytes, count = _company(seen, all_reduces)
                 seen["beside"] = trainee.beside(nbytes, count, gun, device)
         everybody: list[Any] = [None] * dist.get_world_size()
@@ -294,7 +295,7 @@ def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> 
 
 def _group(job: DdpJob) -> Any:
     """The process group that reduces buckets; Gloo's of so many workers, for which c10d has no word."""
-    if job.backend == "nccl":
+    if job.backend in ON_GPU:
         return dist.group.WORLD
     make: Any = dist.ProcessGroupGloo
     options = make._Options()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ringside.real.backends import ON_SOCKETS
 from ringside.real.clock import StartingGun, stamps
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
@@ -36,7 +37,7 @@ def carry_out(order: Path, rows: Path) -> None:
     torch.set_num_threads(1)
     device = own_device(job.backend)
     compute = computing(job.compute, device)  # measured before ranks that run first take the cores
-    if job.backend == "gloo" and job.compute == "sleep":
+    if job.backend in ON_SOCKETS and job.compute == "sleep":
         run_first()
     join(job.backend, job.timeout_s, device if job.eager else None)
     try:

@@ -9,15 +9,13 @@ from ringside.sim.disturbance.disturbance import Disturbance, Draw
 from ringside.sim.disturbance.study import Outcome
 from ringside.sim.disturbance.waiting import waits
 from ringside.sim.libraries.library import Candidate, Library
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.program import Call, Group, Operation, Program
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.transfers import Transfers
-
-PLAYED = ("ideal", "gloo", "file")
-"""Libraries whose times are those of a schedule played on links."""
 
 NO_LINKS = (
     "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
@@ -29,7 +27,7 @@ def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries
     """The same on the cluster with its slow links; the textbook chooses its algorithms for these."""
     if not disturbance.slow_links:
         return libraries
-    if libraries.name == "nccl":
+    if not libraries.whole.plays_links:
         raise ValueError(NO_LINKS.format("--slow-link", libraries.name))
     if isinstance(libraries.calibration, Calibration):
         raise ValueError("a calibration knows of no link that is slower; write --calibration none")
@@ -40,7 +38,7 @@ def library_under(library: Library, disturbance: Disturbance) -> Library:
     """The same with the cluster's slow links."""
     if not disturbance.slow_links:
         return library
-    if not (isinstance(library, Scheduled) and library.name in PLAYED):
+    if not (isinstance(library, Scheduled) and library.plays_links):
         raise ValueError(NO_LINKS.format("--slow-link", library.name))
     graph = disturbance.links(library.graph)
     return library.on(graph, Candidate(library.algorithm))
@@ -53,7 +51,7 @@ def collective_once(
 
     Times count from the moment at which the first rank comes to that at which the last one leaves.
     """
-    if not (isinstance(library, Scheduled) and library.name in PLAYED):
+    if not (isinstance(library, Scheduled) and library.plays_links):
         raise ValueError(NO_LINKS.format("what disturbs a collective is in its links", library.name))
     if draw.disturbance.noise:
         raise ValueError(
@@ -74,13 +72,13 @@ def collective_once(
 def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simulation:
     """A collective to which ranks come when they do, transfer by transfer."""
     hosts = tuple(range(library.ranks))
-    group = Group("all ranks", hosts, library.name, 1)
+    group = Group("all ranks", hosts, GLOO.name, 1)
     kind = collective.kind
     call = Operation(Call(group, kind, collective), holds=True, name=kind, category=kind)
     env = Clock()
     carrier = Transfers(
         env, make_network(library.network, env, library.graph, library.routes), library.graph, hosts,
-        lambda _: library, alone=False, announced=library.name == "gloo",
+        lambda _: library, alone=False, announced=library.announces,
     )  # fmt: skip
     program = Program(kind, library.ranks, lambda _: (call,))
     simulation = Simulation(env, program, carrier, late=draw.disturbance.late)

@@ -241,7 +241,7 @@ class _Reader:
             root = group.ranks.index(root)
         name = kind
         if kind == "barrier":
-            kind, nbytes = "all_reduce", 4 if self._library == "nccl" else 0
+            kind, nbytes = "all_reduce", 4 if group.rules.on_stream else 0
         try:
             call = self._calls.call(group, name, kind, nbytes, root, "sum")
         except ValueError as error:

@@ -1,19 +1,13 @@
 """Which library answers which collective by which algorithm, and for how many ranks that is proved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.libraries import gloo
-from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
+from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.library import Library, answer
-from ringside.sim.libraries.mpi import library as mpi
-from ringside.sim.libraries.mpi.names import WITHOUT
-from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.proof import prove
-from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology, load
 from ringside.topologies.placement import EVEN
 
@@ -41,23 +35,10 @@ class Cell:
     refused: str = ""
 
 
-def algorithms_of(library: str) -> list[str]:
-    """What may be written for ``--algorithm``, ``auto`` where a library has one way of each collective."""
-    if library == "ideal":
-        return list(ALGORITHMS)
-    if library == "nccl":
-        from ringside.sim.libraries.nccl.names import ALGORITHMS as NCCLS
-
-        return [*NCCLS, "auto"]
-    if library == "mpi":
-        return list(dict.fromkeys(name for names in ROUNDS.values() for name in names))
-    return ["auto"]
-
-
 def coverage(
     cluster: "str | Topology",
     ranks: int | None = None,
-    libraries: Sequence[str] = LIBRARIES,
+    libraries: Iterable[str] = LIBRARIES,
     most: int = 0,
     placement: str = EVEN,
 ) -> Iterator[Cell]:
@@ -67,11 +48,11 @@ def coverage(
     """
     graph = cluster
     for name in libraries:
-        by_name = name == "nccl" and default_library(cluster) == "nccl"
+        by_name = models(name, cluster)
         if isinstance(graph, str) and not by_name:
             graph = load(graph, ranks=ranks)
         find = _Finder(cluster if by_name else graph, ranks, name, placement)
-        for algorithm in algorithms_of(name):
+        for algorithm in LIBRARIES[name].room.algorithms():
             for kind in KINDS:
                 yield _cell(find, algorithm, kind, most)
 
@@ -110,7 +91,7 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
 
 def _taken(library: Library, collective: Collective) -> str:
     """What a library takes; how long that lasts nobody asks of schedules, of which some are long."""
-    if library.name == "mpi" or not isinstance(library, Scheduled):
+    if not (library.plays_links and isinstance(library, Scheduled)):
         return answer(library, collective).algorithm
     candidate = library.choose(collective)
     return library.word(candidate, library.schedule(collective, candidate))
@@ -118,24 +99,16 @@ def _taken(library: Library, collective: Collective) -> str:
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
     """For how many ranks the way that a library takes is proved, from and to; what is wrong is raised."""
-    if library.name == "nccl":
+    entry = LIBRARIES[library.name]
+    if entry.by_machines:
         if library.ranks == 1:
             return None
         prove(library.schedule(collective, library.choose(collective)))
         return library.ranks, library.ranks
-    if library.name == "mpi" and (collective.kind, algorithm) in WITHOUT:
-        return None
     for ranks in range(1, most + 1):
         asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
-        prove(_schedule(library.name, algorithm, asked))
+        schedule = entry.room.build(asked, algorithm)
+        if schedule is None:
+            return None
+        prove(schedule)
     return (1, most) if most else None
-
-
-def _schedule(library: str, algorithm: str, collective: Collective) -> Schedule:
-    """The way of a library that knows no machine."""
-    match library:
-        case "ideal":
-            return schedule(algorithm, collective)
-        case "mpi":
-            return mpi.schedule_of(collective, algorithm)
-    return gloo.schedule(collective)

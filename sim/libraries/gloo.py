@@ -8,12 +8,15 @@ latency and those that follow, as a rule, do not: see `RENDEZVOUS`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ringside.sim.algorithms import direct
 from ringside.sim.collective import Collective
+from ringside.sim.libraries import scheduled
 from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
 from ringside.sim.streams import Streams
@@ -194,10 +197,22 @@ def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
     return BUILDS[collective.kind](collective)
 
 
+def algorithms() -> list[str]:
+    """One way of each collective."""
+    return ["auto"]
+
+
+def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
+    """The schedule of a collective among others, which is the same on any machines."""
+    return schedule(collective, algorithm)
+
+
 class Gloo(Scheduled):
     """Gloo's one way for each collective."""
 
     name = "gloo"
+    announces = True
+    workers = GLOO.workers
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Its own way alone."""
@@ -214,3 +229,10 @@ class Gloo(Scheduled):
     def launch_s(self, collective: Collective) -> float:
         """Until the first message can leave: see `startup_s`."""
         return startup_s(collective, self.graph, self._preset.alpha)
+
+    def barrier_s(self) -> float:
+        """Its rounds of empty messages: see `barrier_latencies`."""
+        return barrier_latencies(self.ranks) * self._preset.alpha
+
+
+bind, build = partial(scheduled.bind, Gloo), schedule

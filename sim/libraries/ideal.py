@@ -1,8 +1,9 @@
 """The textbook: each algorithm exactly as its paper has it; of its own accord it takes the quickest."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from ringside.sim.algorithms import algorithms_for, caveat, named, schedule
+from ringside.sim.algorithms import ALGORITHMS, algorithms_for, caveat, does, named, schedule
 from ringside.sim.algorithms.grid import squarest
 from ringside.sim.collective import Collective
 from ringside.sim.engine.effort import estimate, has_more_than
@@ -51,6 +52,22 @@ def on_machines(name: str, placed: Sequence[int]) -> str:
             f"each, or a grid, for example hierarchical:{rows}x{columns}"
         )
     return name
+
+
+def algorithms() -> list[str]:
+    """What may be written for ``--algorithm``."""
+    return list(ALGORITHMS)
+
+
+def build(collective: Collective, algorithm: str) -> Schedule:
+    """The schedule of an algorithm, whatever the machines."""
+    return schedule(algorithm, collective)
+
+
+def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
+    """The schedule of a collective among others: of the algorithm if it can, else the ring's."""
+    known = algorithm != "auto" and does(algorithm, collective.kind)
+    return schedule(on_machines(algorithm, placed) if known else "ring", collective)
 
 
 class Ideal(Scheduled):
@@ -124,3 +141,6 @@ class Ideal(Scheduled):
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return caveat(candidate.algorithm, collective)
+
+
+bind = partial(scheduled.bind, Ideal)

@@ -1,14 +1,18 @@
 """What every library of collectives is asked, and what it answers: the one door."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.laws import check_band, check_monotone
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.schedule import Schedule
+from ringside.topologies import Topology
 from ringside.topologies.words import one_of
+
+if TYPE_CHECKING:
+    from ringside.sim.libraries.nccl.communicator import Communicator
 
 ENGINES = ("auto", "simpy", "fast", "model")
 
@@ -126,6 +130,58 @@ class Library(Protocol):
         """How many ranks in a row share a machine: 4 and 4 on two machines."""
         ...
 
+    @property
+    def version(self) -> str | None:
+        """The release that is modelled; ``None`` where releases are not told apart."""
+        ...
+
+    @property
+    def has_tuner(self) -> bool:
+        """Whether it chooses by a tuner's times, which answers show beside the choice."""
+        ...
+
+    @property
+    def comm(self) -> "Communicator | None":
+        """What the tuner chooses for; ``None`` for a single rank, or without a tuner."""
+        ...
+
+    @property
+    def plays_links(self) -> bool:
+        """Whether its times are of schedules on links; else they are whole: measured, or believed."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """Thread blocks that a collective occupies on a GPU; 0 where it computes nothing there."""
+        ...
+
+    @property
+    def measurements(self) -> str:
+        """The name of the measurements behind its times; empty without any."""
+        ...
+
+    @property
+    def basis(self) -> str:
+        """What its times rest on, or which unusual network they are of; empty if there is nothing to say."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Assumptions, in sentences."""
+        ...
+
+    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
+        """What the times of an engine rest on, in a sentence; empty for the textbook's."""
+        ...
+
+    def check_pick(self, kind: str) -> None:
+        """Refuse a collective among whose candidates nothing can be picked."""
+        ...
+
+    def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
+        """Seconds for which links, or the busiest of each kind, carry the candidate's bytes, by name."""
+        ...
+
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every way that it weighs; of equals the earlier is taken."""
         ...
@@ -146,6 +202,24 @@ class Library(Protocol):
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
         """How long the candidate takes alone, launch included."""
+        ...
+
+
+@runtime_checkable
+class OnMachines(Library, Protocol):
+    """A library that is bound to a number of machines, each like the others."""
+
+    @property
+    def is_on_fabric(self) -> bool:
+        """Whether it matters on which machines it stands."""
+        ...
+
+    def standing(self, network: Topology, machines: Sequence[int]) -> Self:
+        """The same on other machines of a fabric, by their numbers there."""
+        ...
+
+    def parts(self, collective: Collective) -> Mapping[str, float]:
+        """Seconds for which each kind of link is taken from other collectives."""
         ...
 
 

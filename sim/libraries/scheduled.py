@@ -1,27 +1,28 @@
 """Libraries that are schedules on a network; here alone simulation or closed form is decided."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from ringside.sim import jit
-from ringside.sim.calibration import Calibration, CalibrationError, Fit
+from ringside.sim.calibration import AUTO, Calibration, CalibrationError, Fit
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.engine import fast, maxplus, model
-from ringside.sim.engine.bounds import Bounds, closed_bounds, lower_bounds
+from ringside.sim.engine.bounds import Bounds, busy, closed_bounds, lower_bounds
 from ringside.sim.engine.effort import consider, has_more_than
 from ringside.sim.engine.events import simulate
 from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
+from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import Streams
-from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies import Routes, Topology, load, ranks
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, machines_of, spread_over, stretches
 from ringside.topologies.units import format_size
@@ -151,6 +152,17 @@ class Scheduled:
     """
 
     name: ClassVar[str]
+    has_tuner: ClassVar[bool] = False
+    plays_links: ClassVar[bool] = True
+    announces: ClassVar[bool] = False
+    """Whether a sender holds data back until the receiver has announced room for them."""
+    workers: ClassVar[int] = 1
+    """How many collectives of a training run at once, on one network."""
+    version: ClassVar[str | None] = None
+    comm: ClassVar[None] = None
+    channels: ClassVar[int] = 0
+    measurements = ""
+    notes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -187,6 +199,27 @@ class Scheduled:
         self._scaled: dict[Parameters, Topology] = {}
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
+
+    @property
+    def basis(self) -> str:
+        """The network, if it is not the usual one."""
+        return f"on the {self.network} network" if self.network != "fifo" else ""
+
+    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
+        """Nothing: a schedule's time rests on its links alone."""
+        return ""
+
+    def check_pick(self, kind: str) -> None:
+        """Accept every collective."""
+
+    def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
+        """Seconds for which each link carries the candidate's bytes."""
+        links = busy(self.schedule(collective, candidate), self.graph, self.routes)
+        return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
+
+    def barrier_s(self) -> float | None:
+        """Seconds of a barrier that the library has a way of its own for, else ``None``."""
+        return None
 
     def pinned(self, algorithm: str) -> Self:
         """The same, held to an algorithm."""
@@ -302,3 +335,22 @@ class Scheduled:
                 f"{fitted}; write one of these, or --calibration none"
             )
         return fit
+
+
+def bind(
+    make: type[Scheduled],
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> Scheduled:
+    """A library on a cluster, with the fits of a calibration that was read; nothing is shipped for it."""
+    calibration = None if calibration == AUTO else calibration
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+    graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    return make(
+        graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
+        placement=options.placement,
+    )  # fmt: skip

@@ -60,7 +60,7 @@ def agreement(called: Mapping[int, Action]) -> Agreement:
         return _unequal_parts(called)
     calls = {rank: action for rank, action in called.items() if isinstance(action, Call)}
     group = next(iter(calls.values())).group
-    return (_by_gloo if group.library == "gloo" else _by_nccl)(calls)
+    return (_by_nccl if group.rules.on_stream else _by_gloo)(calls)
 
 
 def _by_gloo(called: Mapping[int, Call]) -> Agreement:
@@ -186,7 +186,7 @@ def needs(call: Action, rank: int) -> frozenset[int]:
     group, _, collective = call
     members = group.members
     root = group.ranks[collective.root]
-    if group.library == "gloo":
+    if not group.rules.on_stream:
         if not collective.nbytes and collective.kind in IDLE and call.name not in BARRIERS:
             return frozenset({rank})
         if collective.kind in ("gather", "scatter"):

@@ -36,7 +36,8 @@ class World:
         """Who carries the bytes of a job on these ranks of the cluster; of its ranks some are played."""
         if self._libraries.is_priced or len(played) < len(hosts):
             return Priced(self._env, self._fluids, self._libraries, hosts, played)
-        graph = self._libraries.graph
+        graph, whole = self._libraries.graph, self._libraries.whole
+        assert isinstance(whole, Scheduled)
         if self._network is None:
             self._network = make_network(self._libraries.network, self._env, graph)
 
@@ -47,7 +48,7 @@ class World:
 
         return Transfers(
             self._env, self._network, graph, tuple(hosts), library_of, job=next(self._jobs),
-            alone=alone, announced=self._libraries.name == "gloo",
+            alone=alone, announced=whole.announces,
         )  # fmt: skip
 
 

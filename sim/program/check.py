@@ -187,7 +187,7 @@ def _dropped(operations: Sequence[Sequence[Operation]]) -> str:
 
 def _overlaps(play: Play) -> bool:
     """Whether some rank calls collectives of more than one of NCCL's communicators."""
-    return any(sum(group.library == "nccl" for group in state.called) > 1 for state in play.ranks)
+    return any(sum(group.rules.on_stream for group in state.called) > 1 for state in play.ranks)
 
 
 def _skipped(operations: Sequence[Sequence[Operation]]) -> str:

@@ -102,7 +102,7 @@ def _in_order(one: Operation) -> bool:
     action = one.action
     if isinstance(action, Send | Recv | Together):
         at_once = not one.after and one.lane is None
-        return action.group.workers == 1 if action.group.library == "nccl" else at_once
+        return action.group.workers == 1 if action.group.rules.on_stream else at_once
     return True
 
 
@@ -145,7 +145,7 @@ class _Meetings:
         """Those of NCCL whose collectives a role calls."""
         actions = (one.action for one in self._lists.lists[int(self._chosen[role])])
         calls = (action for action in actions if isinstance(action, Call))
-        return {call.group for call in calls if call.group.library == "nccl"}
+        return {call.group for call in calls if call.group.rules.on_stream}
 
     def _messages(self, is_chosen: NDArray[np.bool_]) -> None:
         messages = self._lists.messages

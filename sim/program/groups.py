@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.rules import RULES
 from ringside.sim.program.operations import Call, Group, Operation
-
-WORKERS = {"gloo": 2, "nccl": 1}
-"""How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
 
 
 @dataclass(slots=True)
@@ -23,15 +21,15 @@ class Groups:
     _calls: dict[tuple[Group, str, str, int, int, str], Call] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.library not in WORKERS:
-            raise ValueError(f"{self.library!r} carries out no program; write {' or '.join(WORKERS)}")
+        if self.library not in RULES:
+            raise ValueError(f"{self.library!r} carries out no program; write {' or '.join(RULES)}")
         self.world = self.get("world", tuple(range(self.ranks)))
 
     def get(self, name: str, ranks: tuple[int, ...]) -> Group:
         """The group of this name and these ranks."""
         key = (name, ranks)
         if key not in self._made:
-            self._made[key] = Group(name, ranks, self.library, WORKERS[self.library])
+            self._made[key] = Group(name, ranks, self.library, RULES[self.library].workers)
         return self._made[key]
 
     def pair(self, group: Group, one: int, other: int) -> Group:

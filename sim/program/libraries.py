@@ -10,8 +10,8 @@ from typing import Any
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import busy
-from ringside.sim.libraries.find import Options, as_nccl, find_library
-from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.find import LIBRARIES, Entry, Options, find_library
+from ringside.sim.libraries.library import Library, OnMachines
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Topology, load
 from ringside.topologies.catalogue import split
@@ -19,9 +19,6 @@ from ringside.topologies.graph import ranks
 from ringside.topologies.load import counts
 from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
 from ringside.topologies.words import one_of
-
-RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
-"""By whose rules a program moves whose bytes a library carries: the textbook's algorithms wait as Gloo's."""
 
 
 @dataclass(slots=True)
@@ -39,13 +36,14 @@ class Libraries:
     """How many ranks in a row share a machine."""
     _graph: "Topology | None" = None
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
-    _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
+    _shapes: dict[tuple[str, int], OnMachines] = field(default_factory=dict)
     """NCCL's, which cares for machines and how many ranks of each; for which ones on a fabric alone."""
 
     def __post_init__(self) -> None:
-        if self.name not in RULES:
-            raise ValueError(f"{self.name!r} carries out no program; write {one_of(RULES, self.name)}")
-        self.placed = self.of(tuple(range(self.ranks))).placed
+        able = [name for name, entry in sorted(LIBRARIES.items()) if entry.rules]
+        if self.name not in able:
+            raise ValueError(f"{self.name!r} carries out no program; write {one_of(able, self.name)}")
+        self.placed = self.whole.placed
 
     @classmethod
     def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
@@ -63,8 +61,20 @@ class Libraries:
 
     @property
     def rules(self) -> str:
-        """By whose rules the program moves."""
-        return RULES[self.name]
+        """By whose rules a program moves whose bytes the library carries: Gloo's or NCCL's."""
+        rules = self.entry.rules
+        assert rules is not None
+        return rules.name
+
+    @property
+    def entry(self) -> Entry:
+        """What the table says of the library."""
+        return LIBRARIES[self.name]
+
+    @property
+    def whole(self) -> Library:
+        """The library of all ranks."""
+        return self.of(tuple(range(self.ranks)))
 
     @property
     def machine(self) -> int:
@@ -74,12 +84,13 @@ class Libraries:
     @property
     def is_priced(self) -> bool:
         """Whether its times are measured or a belief, and no schedule's."""
-        return self.name == "nccl" or isinstance(self.calibration, Calibration)
+        return not self.whole.plays_links or isinstance(self.calibration, Calibration)
 
     def of(self, hosts: tuple[int, ...]) -> Library:
         """The library of a group that these ranks of the cluster carry, in the group's order."""
         if hosts not in self._known:
-            self._known[hosts] = self._nccl(hosts) if self.name == "nccl" else self._scheduled(hosts)
+            bind = self._on_machines if self.entry.by_machines else self._on_graph
+            self._known[hosts] = bind(hosts)
         return self._known[hosts]
 
     def shares(
@@ -109,18 +120,12 @@ class Libraries:
         seconds: float,
         among: Container[int] | None = None,
     ) -> dict[Hashable, float]:
-        """What a collective of NCCL's keeps busy: which way, which part, and of which rank or machine.
+        """What a collective keeps busy: which way, which part, and of which rank or machine."""
+        from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
 
-        By nccl-tests' bus bandwidth, which counts what a ring moves: what a tree or a switch spares the links
-        another collective does not get.
-        """
-        nccl = as_nccl(self.of(hosts))
-        if nccl is None or nccl.comm is None:
-            return {}
-        from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE, traffic
-
-        algorithm = "p2p" if nccl.choose(collective).algorithm == "p2p" else "ring"
-        needed_s = traffic(nccl.comm, collective, algorithm, "simple")
+        library = self.of(hosts)
+        assert isinstance(library, OnMachines)
+        needed_s = library.parts(collective)
         asked = hosts if among is None else tuple(host for host in hosts if host in among)
         places = {NVLINK: asked, PCIE: asked, CARDS: tuple(self._machines(asked))}
         return {
@@ -128,7 +133,7 @@ class Libraries:
             for part, here in places.items()
             for place in here
             for way in ("in", "out")
-            if needed_s[part]
+            if needed_s.get(part)
         }
 
     def message(self, src: int, dst: int, nbytes: int) -> tuple[float, dict[Hashable, float]]:
@@ -150,7 +155,7 @@ class Libraries:
         parts = self._parts((src, dst), collective, seconds)
         return seconds, {part: share for part, share in parts.items() if part in ends}
 
-    def _scheduled(self, hosts: tuple[int, ...]) -> Library:
+    def _on_graph(self, hosts: tuple[int, ...]) -> Library:
         """The library of the first ranks, numbered anew; others relay, as they do for messages."""
         here, graph = len(hosts), self.graph
         if hosts != tuple(range(here)):
@@ -159,7 +164,7 @@ class Libraries:
         options = Options(network=self.network, placement=NUMBERED)
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
-    def _nccl(self, hosts: tuple[int, ...]) -> Library:
+    def _on_machines(self, hosts: tuple[int, ...]) -> Library:
         """NCCL of a group, which has as many ranks on each of its machines: on a fabric it matters which."""
         options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
@@ -181,13 +186,15 @@ class Libraries:
             cluster = f"{name}:{len(held)}" if counted == "nodes" else self.cluster
         shape = cluster, len(hosts)
         if shape not in self._shapes:
-            self._shapes[shape] = find_library(
-                "nccl", cluster, self.values, ranks=len(hosts), options=options, calibration=self.calibration
-            )
-        found = as_nccl(self._shapes[shape])
-        if self.placed and found and found.comm and found.comm.network is not None:
-            return found.standing(self.graph, tuple(self._machines(hosts)))
-        return self._shapes[shape]
+            library = find_library(
+                self.name, cluster, self.values, ranks=len(hosts), options=options,
+                calibration=self.calibration,
+            )  # fmt: skip
+            assert isinstance(library, OnMachines)
+            self._shapes[shape] = library
+        found = self._shapes[shape]
+        on_fabric = self.placed and found.is_on_fabric
+        return found.standing(self.graph, tuple(self._machines(hosts))) if on_fabric else found
 
     def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:
         """How many of the ranks each machine holds."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.rules import RULES, Rules
 
 ANY = -1
 """The peer of a receive that takes a message from whoever sends one."""
@@ -32,7 +33,7 @@ class Group:
     """An ordered tuple of ranks that communicate by one library: a process group, or a communicator.
 
     Two groups of the same ranks are two groups: each has queues of its own. ``workers`` operations of
-    a member may run at once: one with NCCL, two with Gloo.
+    a member may run at once. ``rules`` are those of the library's process group.
     """
 
     name: str
@@ -40,9 +41,11 @@ class Group:
     library: str
     workers: int
     members: frozenset[int] = field(init=False, repr=False)
+    rules: Rules = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", frozenset(self.ranks))
+        object.__setattr__(self, "rules", RULES[self.library])
 
 
 class Compute(NamedTuple):

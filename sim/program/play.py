@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
+from ringside.sim.libraries.rules import NCCL
 from ringside.sim.program.operations import (
     Call,
     Compute,
@@ -82,7 +83,7 @@ class Play:
         self.ranks = [RankState(program.operations(rank)) for rank in range(program.ranks)]
         self._arrived = arrived
         self._instant = instant
-        self._device = Group("device", (), "nccl", 1) if serial else None
+        self._device = Group("device", (), NCCL.name, 1) if serial else None
         self._agenda: deque[tuple[int, int]] = deque()
         self._hosts = deque(rank for rank in range(program.ranks) if rank not in late)
         self._most = 1 if stepwise else sys.maxsize
@@ -226,7 +227,7 @@ def is_call(action: object) -> bool:
 
 def queue_of(action: object) -> Group | None:
     """The group in whose queue an action stands: Gloo's messages stand in none."""
-    if is_call(action) or (type(action) in _QUEUED and action.group.library == "nccl"):  # type: ignore[attr-defined]
+    if is_call(action) or (type(action) in _QUEUED and action.group.rules.on_stream):  # type: ignore[attr-defined]
         return action.group  # type: ignore[attr-defined,no-any-return]
     return None
 

@@ -91,7 +91,7 @@ class Recorder:
         self._groups = groups
         self._rank = rank
         self._eager = eager
-        self._nccl = groups.library == "nccl"
+        self._nccl = groups.world.rules.on_stream
         self._made = 0
         self._unwaited: dict[int, None] = {}
         """Gloo's messages for which the rank has not waited."""

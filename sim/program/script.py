@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from ringside.sim.libraries.rules import RULES
 from ringside.sim.program.distributed import Distributed, Main, record
 from ringside.sim.program.operations import Operation, Program
 from ringside.topologies.disk import regular
@@ -28,7 +29,7 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
 
     A rank's operations raise `ScriptError` where its script cannot be run.
     """
-    if eager and library != "nccl":
+    if eager and not (library in RULES and RULES[library].on_stream):
         raise ScriptError(f"eager is NCCL's, and {library} makes its groups at once; leave it out")
     if path.is_dir():
         raise ScriptError(f"{path} is a folder; write a file with def main(dist): ...")

@@ -17,11 +17,9 @@ from ringside.sim.engine.effort import consider
 from ringside.sim.engine.events import Execution
 from ringside.sim.engine.laws import ROUNDING
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.gloo import barrier_latencies
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network
-from ringside.sim.parameters import preset_of
 from ringside.sim.program.carry import Meeting, Parcel, Signal
 from ringside.sim.program.operations import Call, Group
 from ringside.sim.program.shapes import BARRIERS
@@ -152,7 +150,7 @@ class _Parts:
         self._came: list[int] = []
         self._execution: Execution | None = None
         call = meeting.call
-        self._barrier = call.name in BARRIERS and self._library.name == "gloo"
+        self._barrier = call.name in BARRIERS and self._library.barrier_s() is not None
         if not self._barrier and owner.alone and call.collective.kind in EVEN:
             later(owner.env, 0.0, self._begin)
         elif not self._barrier:
@@ -228,13 +226,12 @@ class _RoutesOf(Routes):
 
 
 def time_of(library: Library, call: Call) -> float:
-    """Seconds that a collective takes alone, by the library's own choice; Gloo's barrier in its own way."""
-    if call.name in BARRIERS and library.name == "gloo":
-        assert isinstance(library, Scheduled)
-        alpha: float = preset_of(library.graph).alpha
-        return barrier_latencies(library.ranks) * alpha
-    seconds: float = library.time(call.collective, library.choose(call.collective)).time_s
-    return seconds
+    """Seconds that a collective takes alone, by the library's own choice; a barrier in its own way."""
+    if call.name in BARRIERS and isinstance(library, Scheduled):
+        seconds = library.barrier_s()
+        if seconds is not None:
+            return seconds
+    return library.time(call.collective, library.choose(call.collective)).time_s
 
 
 def _ahead(timeline: Timeline | None) -> list[float]:

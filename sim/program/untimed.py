@@ -95,7 +95,7 @@ class Untimed:
             return False
         states = self.play.ranks
         hosts = all(s.held_by is None and s.posted == len(s.operations) for s in states)
-        left_alone = not self._strict and all(group.library == "gloo" for s in states for group in s.queues)
+        left_alone = not self._strict and not any(group.rules.on_stream for s in states for group in s.queues)
         return hosts and (left_alone or all(all(s.ended) for s in states))
 
     def ways(self) -> list[Take | Post]:
@@ -207,7 +207,7 @@ class Untimed:
         group, peer, nbytes, tag = message
         own = Message(rank, place, nbytes)
         if type(message) is Send:
-            if not self._strict and group.library == "nccl" and nbytes <= EAGER:
+            if not self._strict and group.rules.on_stream and nbytes <= EAGER:
                 self._end_part(rank, place)
                 own = own._replace(has_left=True)
             key = (group, peer, tag), rank
@@ -235,7 +235,8 @@ class Untimed:
 
     def _deliver(self, send: Message, receive: Message) -> None:
         sent = self.play.ranks[send.rank].operations[send.place]
-        if send.nbytes > receive.nbytes and sent.action.group.library == "gloo":  # type: ignore[union-attr]
+        on_stream = sent.action.group.rules.on_stream  # type: ignore[union-attr]
+        if send.nbytes > receive.nbytes and not on_stream:
             text = (
                 f"a message of {send.nbytes} bytes from rank {send.rank} ({sent.where}) is more than "
                 f"the {receive.nbytes} bytes that it is received in, which kills the process"
@@ -246,7 +247,7 @@ class Untimed:
             else:
                 self.failed = self.failed or stop
                 return
-        elif send.nbytes != receive.nbytes and sent.action.group.library == "nccl":  # type: ignore[union-attr]
+        elif send.nbytes != receive.nbytes and on_stream:
             return
         if not send.has_left:
             self._end_part(send.rank, send.place)

@@ -1,23 +1,15 @@
 """Which algorithm wins at each size and node count."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any, ClassVar
 
 from ringside.sim.collective import kind_of
-from ringside.sim.libraries.find import as_mpi, check_pickable, default_library
+from ringside.sim.libraries.find import LIBRARIES, check_pickable, default_library
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
-from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
-from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches
-from ringside.sim.libraries.nccl.library import CLOCKS, Nccl
-from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
-from ringside.sim.pick import BY, ERROR, Pair, Pick, default_of, doubt_of, pick, times_of
+from ringside.sim.pick import BY, Pick, default_of, doubt_of, pick, times_of
 from ringside.sim.questions.counts import parse_counts, without_count
 from ringside.sim.questions.fields import ByLibrary, BySize, OfType, choices
 from ringside.sim.questions.question import QuestionError, argument, option
@@ -51,9 +43,7 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
         super().__post_init__()
         cluster, count = without_count(self.cluster, self.nodes), split(self.cluster)[1]
         if count is None and self.nodes is None:
-            raise QuestionError(
-                f"how many machines? write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8"
-            )
+            raise QuestionError(f"how many machines? write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8")
         object.__setattr__(self, "cluster", cluster)
         object.__setattr__(self, "nodes", self.nodes or (count,))
 
@@ -61,29 +51,24 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
         """Time all candidates; raise ValueError where there is nothing to pick."""
         name = self.library or default_library(self.cluster, self.options)
         check_pickable(name)
-        is_one = self.algorithm != "auto" and not {",", "^"} & set(self.algorithm)
-        if name in ("ideal", "mpi") and is_one:
-            raise QuestionError(
-                f"`algorithm` {self.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
-                "leave it out"
-            )
-        calibration = self.read_calibration()
+        calibration, (first, *_) = self.read_calibration(), self.nodes or (1,)
         libraries = {
             count: self.bound_to(f"{self.cluster}:{count}", self.settings, calibration)
             for count in self.nodes or ()
         }
-        if name == "nccl":
-            check_function(self.collective)
-            self._check_several(libraries)
-        return AlgorithmPicks(self, name, libraries)
-
-    def _check_several(self, libraries: Mapping[int, Library]) -> None:
-        """Refuse one rank alone, which has nothing to choose."""
+        is_one = self.algorithm != "auto" and not {",", "^"} & set(self.algorithm)
+        if is_one and not libraries[first].has_tuner:
+            raise QuestionError(
+                f"`algorithm` {self.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
+                "leave it out"
+            )
         for nodes, library in libraries.items():
-            if library.ranks == 1:
+            library.check_pick(self.collective)
+            if library.has_tuner and library.comm is None:
                 raise QuestionError(
                     f"{self.cluster} on {nodes} node is one rank with nothing to choose; write more nodes"
                 )
+        return AlgorithmPicks(self, libraries)
 
 
 @dataclass(frozen=True)
@@ -91,8 +76,12 @@ class AlgorithmPicks:
     """The answer: the winners, by the library on each count of nodes."""
 
     question: AlgorithmChoice
-    library: str
     libraries: Mapping[int, Library]
+
+    @property
+    def library(self) -> Library:
+        """The library on the first count of nodes."""
+        return next(iter(self.libraries.values()))
 
     @cached_property
     def picks(self) -> list[Pick]:
@@ -103,32 +92,41 @@ class AlgorithmPicks:
         """Return the winners at other counts of nodes and sizes."""
         question, of = self.question, self.libraries.__getitem__
         elements = question.collective, question.dtype, question.redop
-        default = default_of(of, *elements) if self.library != "ideal" else None
+        default = default_of(of, *elements) if LIBRARIES[self.library.name].by_default else None
         return pick(
             times_of(of, *elements), nodes, sizes, error=doubt_of(of, *elements), default=default,
             by=question.by,
         )  # fmt: skip
 
     @property
-    def calibrations(self) -> list[str]:
-        """The measurements that the times rest on, by name; empty where on none."""
-        return [one.measured_by for one in self.libraries.values() if one.measured_by]
+    def is_measured(self) -> bool:
+        """Whether any times rest on measurements."""
+        return any(one.measurements for one in self.libraries.values())
+
+    @property
+    def clock(self) -> str:
+        """Whose times the algorithms are picked by."""
+        clock = "measured" if self.is_measured else "tuner" if self.library.has_tuner else "simulated"
+        return self.question.times or clock
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The question as understood: the library, and for NCCL its release and whose times."""
-        inputs = self.question.inputs() | {"library": self.library}
-        if self.library == "nccl":
-            clock = "measured" if self.calibrations else CLOCKS[0]
-            inputs |= {"times": self.question.times or clock, "nccl_version": self.release}
+        """The question as understood: the library, and with a tuner its release and whose times."""
+        inputs = self.question.inputs() | {"library": self.library.name}
+        if self.library.has_tuner:
+            inputs |= {"times": self.clock, "nccl_version": self.library.version}
         return inputs
 
     @property
     def notes(self) -> list[str]:
         """Where the ranks are and what the times rest on, a sentence each."""
-        question = self.question
-        placed = [placement_told(question.ranks, question.placement, one.placed) for one in self.libraries.values()]
-        return list(dict.fromkeys([*chain.from_iterable(placed), *self.basis]))
+        question, notes = self.question, dict[str, None]()
+        for one in self.libraries.values():
+            notes |= dict.fromkeys(placement_told(question.ranks, question.placement, one.placed))
+        for one in self.libraries.values():
+            measured = [f"times as measured ({one.measurements})"] if one.measurements else []
+            notes |= dict.fromkeys([*measured, *one.notes])
+        return list(notes)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

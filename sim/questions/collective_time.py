@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective, kind_of
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
-from ringside.sim.libraries.find import as_mpi, as_nccl
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
 from ringside.sim.questions.counts import parse_counts, without_count
 from ringside.sim.questions.disturbances import Disturbances
@@ -19,9 +19,6 @@ from ringside.sim.questions.question import QuestionError, argument, option
 from ringside.sim.questions.schedule_file import given
 from ringside.sim.questions.splits import read_splits
 from ringside.topologies.placement import in_words, placement_told
-
-if TYPE_CHECKING:
-    from ringside.sim.libraries.nccl.library import Nccl
 
 
 def _collective_of(text: str) -> "str | ScheduleFile":
@@ -116,13 +113,13 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         for collective in self._collectives(library.ranks):
             predictions.append(answer(library, collective, self.engine, traced=traced))
             on_size(f"simulated {collective.nbytes} B")
-        if library.name != "nccl" and not isinstance(self.calibration, Calibration):
+        if not library.has_tuner and not isinstance(self.calibration, Calibration):
             check_growth([one for one in predictions if one.engine != "measured"])
         idle: Sequence[str] = ()
         if self.settings:
             collectives = [one.collective for one in predictions]
             idle = idle_rates(
-                library, lambda changed: self.bound_to(self.cluster, changed, None), self.settings, collectives,
+                library, partial(self.bound_to, self.cluster, calibration=None), self.settings, collectives,
                 self.engine, perf_counter() - start,
             )  # fmt: skip
         return Predicted(self, library, predictions, idle)
@@ -174,8 +171,8 @@ class CollectiveTimes:
             inputs["file"] = f"{question.collective.name}.xml"
         if question.nodes is None:
             inputs["ranks"] = library.ranks
-        if nccl := as_nccl(library):
-            inputs["nccl_version"] = nccl.version
+        if library.version:
+            inputs["nccl_version"] = library.version
         return inputs | {"placed": in_words(library.placed)}
 
     @property
@@ -186,10 +183,7 @@ class CollectiveTimes:
     @property
     def basis(self) -> str:
         """What the times rest on; empty where a schedule's links say it all."""
-        if nccl := as_nccl(self.first.library):
-            return _basis_of_nccl(nccl, self.question.engine, is_measured=self.is_measured)
-        mpi = as_mpi(self.first.library)
-        return mpi.note(self.question.engine) if mpi else ""
+        return self.first.library.note(self.question.engine, is_measured=self.is_measured)
 
     @property
     def idle(self) -> list[str]:
@@ -213,18 +207,6 @@ class CollectiveTimes:
         ]
 
 
-def _basis_of_nccl(library: "Nccl", engine: str, *, is_measured: bool) -> str:
-    from ringside.sim.libraries.nccl.library import LAUNCH_S
-
-    if library.calibrated and is_measured:
-        note = f"time_s as measured ({library.calibrated.name}); four of five lie from time_lo_s to time_hi_s"
-    else:
-        clock = "the closed form's" if library.clock == "pipeline" else "the tuner's"
-        whose = "the engine's" if engine in ("simpy", "fast") else clock
-        note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
-    return "; ".join((note, *library.notes))
-
-
 def _row(library: Library, prediction: Prediction) -> dict[str, Any]:
     row = {
         "size_bytes": prediction.collective.nbytes,
@@ -238,7 +220,7 @@ def _row(library: Library, prediction: Prediction) -> dict[str, Any]:
         "engine": prediction.engine,
         **({"caveat": prediction.caveat} if prediction.caveat else {}),
     }
-    if library.name == "nccl":
+    if library.has_tuner:
         candidates = library.candidates(prediction.collective)
         row |= {
             "channels": prediction.channels,

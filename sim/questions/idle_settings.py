@@ -6,7 +6,6 @@ from contextlib import suppress
 from math import isclose
 
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.find import as_nccl
 from ringside.sim.libraries.library import Library, answer
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Routes, Topology, ranks
@@ -35,8 +34,8 @@ def idle_rates(
     again: then the routes between neighbouring ranks decide.
     """
     rates = list(_rates(values))
-    if as_nccl(library):
-        return [said for key in rates if (said := _of_nccl(find, parted(values)[2], key, collectives))]
+    if library.has_tuner:
+        return [said for key in rates if (said := _of_tuner(find, parted(values)[2], key, collectives))]
     if not isinstance(library, Scheduled) or library.calibration:
         return []
     found = []
@@ -69,7 +68,7 @@ def _same(one: Library, other: Library, collectives: Sequence[Collective], engin
     return all(isclose(a, b, rel_tol=1e-9) for a, b in zip(*times, strict=True))
 
 
-def _of_nccl(
+def _of_tuner(
     find: Callable[[Mapping[str, str]], Library],
     values: Mapping[str, str],
     key: str,
@@ -79,8 +78,8 @@ def _of_nccl(
     if key not in values:
         return None
     changed = {name: value for name, value in values.items() if name != key}
-    one, other = as_nccl(find(values)), as_nccl(find(changed))
-    if not (one and other and one.comm and other.comm):
+    one, other = find(values), find(changed)
+    if not (one.comm and other.comm):
         return None
     if not _same(one, other, collectives, "model"):
         return None

@@ -7,21 +7,20 @@ from typing import Any, Protocol
 
 import simpy
 
-from ringside.sim.algorithms import does, schedule
 from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.effort import consider
 from ringside.sim.engine.events import Execution
-from ringside.sim.libraries import gloo
-from ringside.sim.libraries.gloo import RENDEZVOUS, Gloo
-from ringside.sim.libraries.ideal import on_machines
+from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.gloo import RENDEZVOUS
 from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import preset_of
 from ringside.sim.schedule import Schedule
-from ringside.sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS
+from ringside.sim.training.ddp.job import NCCL_WORKERS
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.placement import machines_of, stretches
 
@@ -116,8 +115,9 @@ class SimulatedGroup:
         object.__setattr__(self, "routes", Routes(self.graph))
         _check(self.ranks, self.workers)
         check_network(self.network)
-        if self.library not in ("ideal", "gloo"):
-            raise ValueError(f"{self.library!r} is not simulated beside others; write ideal or gloo")
+        able = [name for name, entry in LIBRARIES.items() if entry.overlaps]
+        if self.library not in able:
+            raise ValueError(f"{self.library!r} is not simulated beside others; write {' or '.join(able)}")
         if self.ranks > len(ranks(self.graph)):
             raise ValueError(
                 f"{self.ranks} ranks, but {self.graph.graph['name']} has {len(ranks(self.graph))}; "
@@ -127,11 +127,7 @@ class SimulatedGroup:
 
     def schedule(self, collective: Collective) -> Schedule:
         """How the library carries out the collective."""
-        if self.library == "gloo":
-            return gloo.schedule(collective, self.algorithm)
-        known = self.algorithm != "auto" and does(self.algorithm, collective.kind)
-        name = on_machines(self.algorithm, self.placed) if known else "ring"
-        return schedule(name, collective)
+        return LIBRARIES[self.library].room.beside(collective, self.algorithm, self.placed)
 
     def bound(self, collective: Collective) -> float:
         """What the busiest link needs for the collective's bytes, and the launch."""
@@ -171,14 +167,14 @@ def time_alone(group: ProcessGroup) -> CollectiveTime:
 
 
 def process_group(library: Library) -> ProcessGroup:
-    """The group that a library makes: Gloo's collectives, of which two run at once, share one network.
+    """The group that a library makes: collectives that run at once, as two of Gloo's, share one network.
 
-    Those of the others run one after another, so each takes what it takes alone.
+    Those that run one after another take what each takes alone.
     """
-    if isinstance(library, Gloo):
+    if isinstance(library, Scheduled) and library.workers > 1:
         announced_s = RENDEZVOUS * preset_of(library.graph).alpha
         return SimulatedGroup(
-            library.graph, library.ranks, library="gloo", launch_s=announced_s, workers=GLOO_WORKERS,
+            library.graph, library.ranks, library=library.name, launch_s=announced_s, workers=library.workers,
             network=library.network,
         )  # fmt: skip
     return TimedGroup(library.ranks, library_time(library))

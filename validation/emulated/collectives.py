@@ -182,11 +182,11 @@ def _measured(network: Cluster, trial: Case, sizes: Sequence[int], hosts: Sequen
 
 
 def _predicted(trial: Case, nbytes: int, graph: Topology, latency: float) -> float:
-    library, algorithm = ("gloo", "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
+    library, algorithm = (LIBRARY, "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
     collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
     seconds = predict(collective, graph, library=library, algorithm=algorithm, engine="simpy").time_s
     # a schedule's first message waits for its announcement as a library's does, which has that in its launch
-    return seconds if library == "gloo" else seconds + RENDEZVOUS * latency
+    return seconds if library == LIBRARY else seconds + RENDEZVOUS * latency
 
 
 def _cell(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.cluster import communicator_of
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
 from ringside.sim.libraries.nccl.measured.model import Facts
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
@@ -63,9 +64,14 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
     return found
 
 
+def is_of_nccl(record: Record) -> bool:
+    """Whether NCCL made the record."""
+    return record.library == Nccl.name
+
+
 def is_observable(record: Record) -> bool:
     """Whether NCCL made the record of a collective that may have a form."""
-    return record.library == "nccl" and record.collective in KINDS and record.ranks > 1
+    return is_of_nccl(record) and record.collective in KINDS and record.ranks > 1
 
 
 def settings_of(record: Record) -> Settings:

@@ -7,7 +7,7 @@ from inspect import signature
 
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import Port, Task
-from ringside.sim.libraries.mpi.library import port_of
+from ringside.sim.libraries.mpi.library import Mpi, port_of
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.record import Record, RecordError, collective_of
 from ringside.topologies import Routes, Topology, load
@@ -23,9 +23,14 @@ class Observed:
     task: Task
 
 
+def is_of_mpi(record: Record) -> bool:
+    """Whether MPI made the record."""
+    return record.library == Mpi.name
+
+
 def is_observable(record: Record) -> bool:
     """Whether MPI's model has a form for what a record timed."""
-    if record.library != "mpi" or record.ranks < 2 or not record.nbytes:
+    if not is_of_mpi(record) or record.ranks < 2 or not record.nbytes:
         return False
     return algorithm_of(record) in ROUNDS[record.collective]
 

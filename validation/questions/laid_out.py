@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
-from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program.check import FAILS, HANGS, check
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.ddp.job import GLOO_WORKERS, NCCL_WORKERS, Costs
+from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import (
@@ -186,18 +186,19 @@ class LaidOut:
         if layout.tables:
             _check_micro_batches(layout, batch)
         usual = 0.0 if self.precision is None else SPREAD
-        gloo = libraries.name == "gloo"
-        if gloo and layout.strategy == "fsdp1":
+        on_cpu = libraries.entry.on_cpu
+        if on_cpu and layout.strategy == "fsdp1":
             raise LayoutError(
                 "FSDP1 does not run on CPUs, where Gloo is; write --strategy fsdp, or --library nccl"
             )
-        if gloo and layout.strategy == "data_parallel":
+        if on_cpu and layout.strategy == "data_parallel":
             raise LayoutError("data_parallel runs on GPUs, where Gloo is not; write --library nccl")
-        if gloo and training.ddp.compresses:
+        if on_cpu and training.ddp.compresses:
             raise LayoutError(
                 "PowerSGD over Gloo waits in threads, which is known of plain data parallelism alone; leave "
                 "--comm-hook out, or write --library nccl"
             )
+        rules = GLOO if on_cpu else NCCL
         return ParallelJob(
             parts=parts, layout=layout, mesh=mesh, batch=batch, factor=self.factor,
             optimizer=find_optimizer(training.optimizer), ddp=training.ddp,
@@ -208,7 +209,7 @@ class LaidOut:
                 contention=self._contention(mesh),
                 operator_s=OPERATOR_S,
             ),
-            library="gloo" if gloo else "nccl", workers=GLOO_WORKERS if gloo else NCCL_WORKERS,
+            library=rules.name, workers=rules.workers,
         )  # fmt: skip
 
     def _contention(self, mesh: Mesh) -> float:
@@ -324,9 +325,6 @@ def notes(libraries: Libraries, mesh: Mesh) -> list[str]:
     for name in ("tensor", *DATA, *(FOLDS if mesh.expert > 1 else ())):
         group = mesh.together(0, name)
         library = libraries.of(group) if len(group) > 1 else None
-        if isinstance(library, Nccl):
-            basis = (
-                f"as measured ({library.calibrated.name})" if library.calibrated else "as its tuner believes"
-            )
-            found += [f"NCCL of {name} groups {basis}", *library.notes]
+        if library and library.has_tuner:
+            found += [f"{libraries.entry.title} of {name} groups {library.basis}", *library.notes]
     return list(dict.fromkeys(found))

@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 from ringside.sim.calibration import AUTO, Calibration
-from ringside.sim.libraries.find import Options, default_library, find_library
+from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
@@ -146,7 +145,7 @@ class Question:
 
     def trained(self, library: Library) -> Trained:
         """The training under DistributedDataParallel alone, at its pace, by a library that is `bound`."""
-        cluster = split(self.cluster)[0] if isinstance(library, Nccl) else self.cluster
+        cluster = split(self.cluster)[0] if LIBRARIES[library.name].by_machines else self.cluster
         return trained(self.training, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
 
     def step(self) -> TrainingStep | ParallelStep:

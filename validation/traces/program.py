@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.program.groups import WORKERS
+from ringside.sim.libraries.rules import RULES, rules_of
 from ringside.sim.program.operations import Call, Compute, Group, Operation, Program
 from ringside.validation.readers.kineto import Trace, Traced
 from ringside.validation.traces.analysis import Analysis, Meeting, window
@@ -72,7 +72,7 @@ class _Piece(NamedTuple):
 def program_of(analysis: Analysis) -> TracedProgram:
     """The program of what was traced, in groups of the library that was traced: Gloo's, or NCCL's."""
     traces = analysis.traces
-    library = "gloo" if traces[0].backend == "gloo" else "nccl"
+    library = rules_of(traces[0].backend).name
     ranks = _ranks(traces)
     pieces = _shared(analysis, ranks, library) if len(traces) > 1 else _of_one(traces[0], ranks, library)
     shift = analysis.clocks.shift_s if analysis.clocks else {}
@@ -117,7 +117,7 @@ def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Pie
         if collective is None:
             continue
         one = next(iter(meeting.match.members.values()))
-        group = Group(f"{one.group.name or 'world'} {number}", members, library, WORKERS[library])
+        group = Group(f"{one.group.name or 'world'} {number}", members, library, RULES[library].workers)
         call = Call(group, meeting.match.kind or "", collective)
         for rank, traced in meeting.match.members.items():
             met.add(id(traced))
@@ -155,7 +155,7 @@ def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
         if members and collective and max(members) < ranks:
             of = one.group.name, members, one.stream  # each stream has a communicator of its own
             if of not in groups:
-                groups[of] = Group(one.group.name or "world", members, library, WORKERS[library])
+                groups[of] = Group(one.group.name or "world", members, library, RULES[library].workers)
             call = Call(groups[of], one.kind or "", collective)
         transfer = shortest[_alike(trace, one)]
         found.append(_piece(one, call, transfer, (one.duration_s or 0.0) - transfer))

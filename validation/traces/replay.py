@@ -7,7 +7,8 @@ from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.find import default_library
+from ringside.sim.libraries.find import LIBRARIES, default_library
+from ringside.sim.libraries.rules import rules_of
 from ringside.sim.program.given import simulate_given
 from ringside.sim.program.jobs import Job, simulate
 from ringside.sim.program.libraries import Libraries
@@ -87,10 +88,11 @@ def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
     named, why = own_cluster(trace)
     if named is None:
         return None, why
-    if trace.backend == "gloo" or default_library(named) != "nccl":
+    library = default_library(named)
+    if not (rules_of(trace.backend).on_stream and LIBRARIES[library].by_machines):
         return None, f"{named}, {why}; but its library is not modelled"
     try:
-        return replay(traced, named, "nccl"), why
+        return replay(traced, named, library), why
     except ValueError as error:
         return None, f"{named}, {why}; {error}"
 

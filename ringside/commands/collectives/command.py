@@ -7,7 +7,7 @@ import typer
 
 from ringside import console, options
 from ringside.sim.collective import KINDS
-from ringside.sim.libraries.coverage import Cell, algorithms_of, coverage
+from ringside.sim.libraries.coverage import Cell, coverage
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.topologies.placement import EVEN, placement_told
 from ringside.topologies.words import one_of
@@ -32,7 +32,7 @@ def command(
     """List which library answers which collective by which algorithm, and what is proved."""
     if library is not None and library not in LIBRARIES:
         raise ValueError(f"{library!r} is no known library; write {one_of(LIBRARIES, library)}")
-    run(cluster, ranks, placement, (library,) if library else LIBRARIES, prove, as_json=json)
+    run(cluster, ranks, placement, (library,) if library else tuple(LIBRARIES), prove, as_json=json)
 
 
 def run(
@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Ask for each and print a table for each library."""
     cells = []
-    count = len(KINDS) * sum(len(algorithms_of(name)) for name in libraries)
+    count = len(KINDS) * sum(len(LIBRARIES[name].room.algorithms()) for name in libraries)
     with console.simulating("proving", count) as bar:
         # refuses a cluster, or ranks, that there are not
         placed = find_library("ideal", cluster, ranks=ranks, options=Options(placement=placement)).placed

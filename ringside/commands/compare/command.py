@@ -13,13 +13,14 @@ from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.sim.calibration import AUTO, find_calibration
 from ringside.sim.engine.effort import forced
-from ringside.sim.libraries.find import shipped_for
+from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.record import Record, is_ddp_record, is_training_record
 from ringside.topologies import parse_settings
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare import Compared, Summary, compare, summaries
 from ringside.validation.fallback import as_run, fell_back
 from ringside.validation.machines import infer_machine, other_gpus
+from ringside.validation.measured.observed import is_of_nccl
 from ringside.validation.readers import read_all
 
 HEADS = (
@@ -93,7 +94,7 @@ def run(
     records = reading.records
     cluster, comments = _machine(records, cluster)
     found = find_calibration(calibration, cluster)
-    if found == AUTO and any(record.library == "nccl" for record in records):
+    if found == AUTO and any(map(is_of_nccl, records)):
         comments.append(_known(cluster, parse_settings(settings)))
     with console.simulating("predicting"):
         rows = compare(

@@ -13,6 +13,7 @@ from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import in_catalogue
 from ringside.topologies.units import format_size
+from ringside.validation.measured.observed import is_of_nccl
 
 if TYPE_CHECKING:
     from ringside.validation.explain.verdict import Candidate, Family, Told, Verdict
@@ -73,7 +74,7 @@ def run(
     notes = fell_back(records, ran, cluster, "explained")
     family: Family
     with console.simulating("trying causes"):
-        if found.nccl and any(record.library == "nccl" for record in records):
+        if found.nccl and any(map(is_of_nccl, records)):
             family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model)
         else:
             family = ScheduleFamily(ran, cluster, values, found)

@@ -10,8 +10,9 @@ from ringside import console, options
 from ringside.commands.measure import options as words
 from ringside.commands.measure import train_options as layout
 from ringside.hooks import caps_of, hook_of
+from ringside.real.backends import BACKENDS, ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.emulated import measure_emulated
-from ringside.real.collective.measure import BACKENDS, DTYPES, Measurement, check_room, measure, warnings
+from ringside.real.collective.measure import DTYPES, Measurement, check_room, measure, warnings
 from ringside.real.ddp import job as ddp_job
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.training.job import MODELS
@@ -29,7 +30,7 @@ Backend = Annotated[
 ]
 
 DdpBackend = Annotated[
-    str, typer.Option(metavar=options.choices(ddp_job.BACKENDS), help="Gloo on CPUs, NCCL on GPUs.")
+    str, typer.Option(metavar=options.choices(UNDER_TORCHRUN), help="Gloo on CPUs, NCCL on GPUs.")
 ]
 DdpHook = Annotated[
     str | None,
@@ -131,7 +132,7 @@ def ddp(
     job = ddp_job.DdpJob(
         bucketing=Bucketing(bucket_cap_mb, find_unused_parameters, static_graph, bucket_cap_mb_list=caps),
         comm_hook=hook or "allreduce", powersgd=powersgd, backend=backend,
-        gradient_as_bucket_view=gradient_as_bucket_view, workers=1 if backend == "nccl" else workers,
+        gradient_as_bucket_view=gradient_as_bucket_view, workers=1 if backend in ON_GPU else workers,
         iterations=iterations, timeout_s=timeout,
     )  # fmt: skip
     measure_ddp.run(
@@ -246,7 +247,7 @@ def run(
     if torchrun and not emulate:
         raise ValueError("without --emulate torchrun is what starts ranks; leave --torchrun out")
     graph = load(emulate, parse_settings(settings), ranks=per_node) if emulate else None
-    if graph and (nodes > 1 or endpoint or backend != "gloo"):
+    if graph and (nodes > 1 or endpoint or backend not in ON_SOCKETS):
         raise ValueError("an emulated network is this machine's, over Gloo; leave --nnodes and --backend out")
     alone = 2 if graph is None else len(ranks(graph))
     what = Measurement(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ringside import console
 from ringside.pictures.style import check_format
+from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.collective.emulated import cluster
 from ringside.real.collective.measure import check_room
 from ringside.real.ddp.job import DdpJob, is_model
@@ -93,7 +94,7 @@ def _model(text: str, job: DdpJob) -> Workload | str:
         return text
     if text != SLEEPING and not Path(text).exists():
         raise ValueError(f"{text}: no such file; write {SLEEPING}, FILE.py:NAME or a workload's YAML file")
-    if job.backend == "nccl":
+    if job.backend in ON_GPU:
         raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
     workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
     if not workload.parameters:
@@ -128,7 +129,7 @@ def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int 
                 f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star"
             )
         return None
-    if job.backend != "gloo":
+    if job.backend not in ON_SOCKETS:
         raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
     return load(emulate, parse_settings(settings), ranks=ranks)
 

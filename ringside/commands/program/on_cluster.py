@@ -13,7 +13,7 @@ from ringside.sim.calibration import find_calibration
 from ringside.sim.disturbance import Disturbance, Draw
 from ringside.sim.disturbance.networks import libraries_under
 from ringside.sim.formats.program_files import check_export, write
-from ringside.sim.libraries.find import find_library
+from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program import Program
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.jobs import Job, placed, play, simulate
@@ -127,8 +127,8 @@ def _libraries(
 ) -> Libraries:  # fmt: skip
     """The library on ``count`` ranks that are spread so, or on the cluster's for jobs placed there."""
     figures, found = parse_settings(settings), find_calibration(calibration, cluster)
-    if library == "nccl" and spread is None:
-        count = max(count, find_library("nccl", cluster, figures, calibration=found).ranks)
+    if spread is None and library in LIBRARIES and LIBRARIES[library].by_machines:
+        count = max(count, find_library(library, cluster, figures, calibration=found).ranks)
     return Libraries(library, cluster, figures, count, network, found, spread or NUMBERED)
 
 

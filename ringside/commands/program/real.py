@@ -12,6 +12,7 @@ import typer
 
 from ringside import console
 from ringside.commands.program import check as program_check
+from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.emulated import cluster
 from ringside.real.collective.measure import check_gpus, check_room
 from ringside.real.program.job import ProgramJob
@@ -89,15 +90,15 @@ class RealRun:
         """Refuse what cannot be, before anything is done for it."""
         inputs: list[Path | str] = [self.file, *([self.emulate] if self.emulate else [])]
         check_outputs((self.output, self.trace), inputs=inputs)
-        if self.library not in ("gloo", "nccl"):
-            raise ValueError(f"--library {self.library} runs nothing; write gloo or nccl")
+        if self.library not in UNDER_TORCHRUN:
+            raise ValueError(f"--library {self.library} runs nothing; write {' or '.join(UNDER_TORCHRUN)}")
         if self.settings and not self.emulate:
             raise ValueError(
                 f"--set {self.settings[0]} changes an emulated cluster; add --emulate, for example star:4"
             )
-        if self.emulate and self.library != "gloo":
+        if self.emulate and self.library not in ON_SOCKETS:
             raise ValueError(f"--library {self.library} cannot run on an emulated network; write gloo")
-        if self.library == "nccl":
+        if self.library in ON_GPU:
             check_gpus(self.ranks)
         if not self.force:
             check_room(self.ranks, 0)

@@ -94,7 +94,7 @@ def library_of(jobs: Sequence[Asked]) -> str:
 
 def by_default(call: Call) -> Schedule:
     """By which transfers a collective is carried out where no cluster is named: Gloo's own."""
-    if call.group.library != "gloo":
+    if call.group.rules.on_stream:
         raise ValueError(
             f"{call.name}: how {call.group.library} does it depends on the machines; add --cluster NAME"
         )

@@ -7,7 +7,6 @@ from ringside import console
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.training.memory import Memory
 from ringside.sim.training.room import FITS, TIGHT, Room
 from ringside.sim.training.step import TrainingStep, busy
@@ -76,7 +75,7 @@ class Answer:
         """What libraries took on trust, and what stands out in the first step."""
         asked, spread = self.inputs["ranks"], self.inputs["placement"]
         found = placement_told(asked, spread, self.rows[0].library.placed)
-        found += [note for row in self.rows if isinstance(row.library, Nccl) for note in row.library.notes]
+        found += [note for row in self.rows for note in row.library.notes]
         step = self.rows[0].step
         broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
         if broadcasts > WORTH_A_WORD * step.step_s:
@@ -159,8 +158,8 @@ class Answer:
         )
 
     def _content(self) -> dict[str, Any]:
-        calibrations = (row.library.calibrated for row in self.rows if isinstance(row.library, Nccl))
-        measured = list(dict.fromkeys(f"times as measured ({one.name})" for one in calibrations if one))
+        named = dict.fromkeys(row.library.measurements for row in self.rows)
+        measured = [f"times as measured ({name})" for name in named if name]
         content: dict[str, Any] = {
             "inputs": self.inputs,
             "notes": [*measured, *self.notes],
@@ -242,11 +241,8 @@ def room(of: Room, nbytes: int) -> dict[str, int]:
 
 def _caveat(library: Library) -> str:
     """On what a library's times rest, and which network they are of where it is not the usual one."""
-    if isinstance(library, Nccl):
-        if library.calibrated:
-            return f", as measured ({library.calibrated.name})"
-        return ", as its tuner believes, which no measurement has calibrated"
-    return f", on the {library.network} network" if library.network != "fifo" else ""
+    doubt = ", which no measurement has calibrated" if library.has_tuner and not library.measurements else ""
+    return f", {library.basis}{doubt}" if library.basis else ""
 
 
 def _cells(row: Outcome) -> tuple[console.Cell, ...]:

@@ -23,6 +23,7 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.sim.engine.effort import forced
+from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library
 from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.training.ddp.buckets import Bucketing
@@ -84,7 +85,7 @@ class Asked:
             "sweep": self.sweep, "global_batch": self.global_batch, "reserve": self.reserve,
             **asdict(asked.training), "device": asked.gpu.name, **more,
         }  # fmt: skip
-        if library == "nccl":
+        if LIBRARIES[library].by_machines:
             del found["network"]  # it has times of its own
         return found
 

@@ -31,6 +31,7 @@ class Mpi(Scheduled):
     """
 
     name = "mpi"
+    plays_links = False
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Mpi(Scheduled):
         before: "Mpi | None" = None,
     ) -> None:
         super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
+        self.measurements = measured[1] if measured else ""
         if protocol not in PROTOCOLS:
             raise ValueError(f"{protocol!r} is no protocol of MPI's; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
@@ -64,12 +66,17 @@ class Mpi(Scheduled):
         found._busiest = {}
         return found
 
-    def note(self, engine: str = "auto") -> str:
-        """On what the times rest."""
+    @property
+    def basis(self) -> str:
+        """The measurements, else the network."""
+        return f"as measured ({self.measurements})" if self.measurements else super().basis
+
+    def note(self, engine: str = "auto", *, is_measured: bool = True) -> str:
+        """What the times rest on."""
         if engine in ("simpy", "fast"):
             return "time_s is the engine's, with MPI's overhead; it is not calibrated"
         if self.measured and engine == "auto":
-            return f"time_s as measured ({self.measured[1]}); four of five lie from time_lo_s to time_hi_s"
+            return f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
         return "time_s is by closed form with figures that are usual; it is not calibrated"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
@@ -237,3 +244,13 @@ def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
     cards = {routes.route(rank, rank + each) for rank in range(each)}
     narrow = {min(hops, key=lambda hop: graph.edges[hop]["bandwidth"]) for hops in cards}
     return Port(rate, rate * len(narrow), latency, each)
+
+
+def algorithms() -> list[str]:
+    """What may be written for ``--algorithm``."""
+    return list(dict.fromkeys(name for names in ROUNDS.values() for name in names))
+
+
+def build(collective: Collective, algorithm: str) -> Schedule | None:
+    """The schedule of an algorithm, whatever the machines; ``None`` where it has a closed form alone."""
+    return None if (collective.kind, algorithm) in WITHOUT else schedule_of(collective, algorithm)

@@ -16,20 +16,19 @@ from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.closed_form import added_by_fabric, closed_form, has_closed_form
-from ringside.sim.libraries.nccl.device.fabric import shared
+from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from ringside.sim.libraries.nccl.device.p2p import point_to_point
 from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from ringside.sim.libraries.nccl.device.plays import plays
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
-from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, cable_bytes, traffic
+from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, traffic
 from ringside.sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
 from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
-from ringside.sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
+from ringside.sim.libraries.nccl.tuning.tuner import CostTable, check_function, cost_table, launch
 from ringside.sim.libraries.scaling import scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
@@ -76,6 +75,8 @@ class Nccl:
     """
 
     name = "nccl"
+    has_tuner = True
+    plays_links = False
 
     def __init__(
         self,
@@ -102,6 +103,11 @@ class Nccl:
         is_changed = before is not None and before is not comm
         self._before = Nccl(before, calibrated=calibrated, launch=launch) if is_changed else None
 
+    @property
+    def is_on_fabric(self) -> bool:
+        """Whether it matters on which machines it stands."""
+        return self.comm is not None and self.comm.network is not None
+
     def standing(self, network: Topology, machines: Sequence[int]) -> Self:
         """The same on other machines of a fabric, by their numbers there."""
         found = copy(self)
@@ -115,9 +121,40 @@ class Nccl:
         return self.comm.settings.version if self.comm else DEFAULT_VERSION
 
     @property
+    def channels(self) -> int:
+        """One thread block each."""
+        return self.comm.channels if self.comm else 0
+
+    @property
+    def measurements(self) -> str:
+        """The measured model in use."""
+        return self.calibrated.name if self.calibrated else ""
+
+    @property
+    def basis(self) -> str:
+        """Measurements, or the tuner."""
+        if self.calibrated:
+            return f"as measured ({self.calibrated.name})"
+        return "as its tuner believes"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was taken on trust, in sentences."""
         return tuple(filter(None, (self.uncalibrated, *(self.comm.notes if self.comm else ()))))
+
+    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
+        """What the times rest on, and what was taken on trust."""
+        if self.calibrated and is_measured:
+            note = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
+        else:
+            clock = "the closed form's" if self.clock == "pipeline" else "the tuner's"
+            whose = "the engine's" if engine in ("simpy", "fast") else clock
+            note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+        return "; ".join((note, *self.notes))
+
+    def check_pick(self, kind: str) -> None:
+        """Refuse sends and receives, which the tuner does not know."""
+        check_function(kind)
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
@@ -169,6 +206,15 @@ class Nccl:
         if self.comm is None:
             return {}
         return traffic(self.comm, collective, candidate.algorithm, candidate.protocol)
+
+    def parts(self, collective: Collective) -> Mapping[str, Seconds]:
+        """For how long each kind of link carries a collective's bytes, by nccl-tests' bus bandwidth.
+
+        That counts what a ring moves: what a tree or a switch spares the links another collective does not
+        get.
+        """
+        algorithm = "p2p" if self.choose(collective).algorithm == "p2p" else "ring"
+        return self.busy(collective, Candidate(algorithm, "simple"))
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """By which fraction the ratio of two pairs' measured times may be off; ``None`` if one has none."""
@@ -281,31 +327,6 @@ class Nccl:
     def _launch_s(self, collective: Collective, candidate: Candidate) -> Seconds:
         """What the clock adds for the host; measured times have it in them."""
         return 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
-
-
-def on_fabric(
-    comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
-) -> Estimate:
-    """A time with what the fabric adds to it, and where that is narrow; its band is as wide as before.
-
-    One that was ``played`` over wires has it in it already.
-    """
-    if comm.network is None or comm.nodes == 1:
-        return found
-    algorithm, factor = candidate.algorithm, 1.0
-    if algorithm in ("ring", "tree", "nvls_tree"):
-        said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
-        if not played or algorithm == "nvls_tree":
-            more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
-            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
-            factor += more / found.time_s
-    elif cable_bytes(comm, collective, algorithm, candidate.protocol) is None:
-        said = f"what the fabric's switches share out is not in the time of {algorithm}"
-    else:
-        said = ""
-    caveat = "; ".join(filter(None, (found.caveat, said)))
-    time_s, low, high = (end * factor for end in (found.time_s, found.time_lo_s, found.time_hi_s))
-    return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
 
 
 def simulated(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program import Group, Program
 from ringside.sim.training.ddp.plan import StepPlan
 from ringside.sim.training.ddp.sharing import Replicated
@@ -60,8 +61,8 @@ class StepProgram:
 
 def step_program(job: StepPlan, workers: int) -> StepProgram:
     """The step of a plan, in a group of so many workers: NCCL has one stream, Gloo several threads."""
-    library = "nccl" if workers == 1 else "gloo"
-    group = Group("data parallel", tuple(range(job.ranks)), library, free_workers(job, workers))
+    rules = NCCL if workers == 1 else GLOO
+    group = Group("data parallel", tuple(range(job.ranks)), rules.name, free_workers(job, workers))
     steps = {alike: rank_step(job, factor, group) for alike, factor in job.costs.classes(job.ranks).items()}
     of_rank = {rank: step for alike, step in steps.items() for rank in alike}
     role = {rank: alike[0] for alike in steps for rank in alike}

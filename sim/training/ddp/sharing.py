@@ -164,7 +164,7 @@ class Replicated:
             number = len(self._under_way)
             self._under_way.append(self._chain(number))
             self.chains.append(self._under_way[-1])
-            if job.ddp.compresses and self._group.library == "nccl":
+            if job.ddp.compresses and self._group.rules.on_stream:
                 self._wait_until(self._named(f"bucket {number}"), self.chains[-1].finish)
             usage = job.usage()
             if len(self._under_way) == len(job.buckets) and usage:

@@ -1,6 +1,5 @@
 """What a step costs on GPUs where nobody says."""
 
-from ringside.sim.libraries.find import as_nccl
 from ringside.sim.libraries.library import Library
 from ringside.sim.workload.devices import Device
 
@@ -16,6 +15,5 @@ MOST = 0.5
 
 
 def contention(library: Library, gpu: Device) -> float:
-    """Share of a GPU that NCCL's blocks take, one a channel, which no other library runs on it."""
-    found = as_nccl(library)
-    return min(found.comm.channels / gpu.multiprocessors, MOST) if found and found.comm else 0.0
+    """Share of a GPU that a library's thread blocks take, one a channel."""
+    return min(library.channels / gpu.multiprocessors, MOST)

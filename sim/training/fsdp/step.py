@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from ringside.sim.libraries.rules import RULES
 from ringside.sim.program import Operation, Program
 from ringside.sim.training.fsdp.flat import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp.fully_shard import FullyShard
@@ -69,19 +70,20 @@ def fsdp_program(
         raise ValueError(f"{mesh.pipeline} pipeline stages; a step without a pipeline has 1")
     if micro_batches < 1:
         raise ValueError(f"{micro_batches} micro-batches; write 1 or more")
-    if library not in ("nccl", "gloo"):
+    if library not in RULES:
         raise ValueError(f"FSDP on {library!r} is not known; write nccl or gloo")
-    if library == "gloo" and isinstance(policy, FlatPolicy):
+    rules = RULES[library]
+    if not rules.on_stream and isinstance(policy, FlatPolicy):
         raise ValueError("FSDP1 does not run on CPU, where Gloo is; write nccl, or FSDP2's policy")
     if not layers:
         raise ValueError("a model without layers; write one or more")
-    communicators = Communicators(mesh, library, workers=2 if library == "gloo" else 1)
+    communicators = Communicators(mesh, library, workers=rules.workers)
     keeps = find_optimizer(optimizer)
     made: dict[int, list[Operation]] = {}
 
     def operations(number: int) -> list[Operation]:
         if number not in made:
-            rank = RankList(number, communicators, blocks=library == "gloo")
+            rank = RankList(number, communicators, blocks=not rules.on_stream)
             sharing = sharded(rank, layers, policy)
             stage = Stage(rank, layers, sharing)
             sharing.hold(keeps)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.rules import RULES
 from ringside.sim.program import Group, Operation, Program
 from ringside.sim.training.data_parallel import Replica
 from ringside.sim.training.ddp.plan import StepPlan, plan_of_layers
@@ -77,7 +78,7 @@ class Writing:
     def _written(self, rank: int) -> RankStep:
         job = self.job
         # what FSDP asks of Gloo is waited for at once, as PyTorch does on CPU
-        blocks = job.library == "gloo" and job.layout.strategy not in COPIES
+        blocks = not RULES[job.library].on_stream and job.layout.strategy not in COPIES
         made = RankList(rank, self._communicators, blocks=blocks)
         own = job.placement.of(job.mesh.place(rank)["pipeline"])
         layers = {number: self._layers(number) for number in own}

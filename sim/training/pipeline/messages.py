@@ -42,7 +42,7 @@ class Messages:
 
     def batch(self, actions: Sequence[Action]) -> list[int]:
         """Messages that are under way at once, in one call of NCCL's; Gloo takes each on its own."""
-        if self._group.library != "nccl":
+        if not self._group.rules.on_stream:
             return self.one_by_one(actions)
         parts = [self._message(action, self._group) for action in actions]
         place = self.rank.exchange(parts, " ".join(map(str, actions)))
@@ -77,7 +77,7 @@ class Messages:
         return self._group.ranks[self.placement.rank(met(action).stage)]
 
     def _pair(self, action: Action, purpose: str) -> Group:
-        if self._group.library != "nccl" and purpose in _PAIRS:
+        if not self._group.rules.on_stream and purpose in _PAIRS:
             return self._group
         low, high = sorted((self.rank.rank, self._peer(action)))
         return self.rank.communicators.of((low, high), f"pipeline {purpose}")

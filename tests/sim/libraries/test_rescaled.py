@@ -8,7 +8,7 @@ import pytest
 
 from ringside.sim.calibration import Calibration, read, shipped
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.find import as_nccl, find_library
+from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import Candidate, Library, answer
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.nccl.measured.messages import KINDS
@@ -186,12 +186,8 @@ def test_a_calibration_file_keeps_its_settings(tmp_path: Path) -> None:
     found = read(tmp_path / "mine.yaml")
     assert found.settings == {"nic": "25GB/s"}
     slow, own = (
-        as_nccl(find_library("nccl", "dgx-h100:2", values, calibration=found))
-        for values in ({"nic": "200Gb/s"}, {})
+        find_library("nccl", "dgx-h100:2", values, calibration=found) for values in ({"nic": "200Gb/s"}, {})
     )
-    assert slow
-    assert slow.calibrated
-    assert "scaled" not in slow.calibrated.name
-    assert own
-    assert own.calibrated
-    assert own.calibrated.name.endswith("scaled by what the tuner says of nic 50 GB/s")
+    assert slow.measurements
+    assert "scaled" not in slow.measurements
+    assert own.measurements.endswith("scaled by what the tuner says of nic 50 GB/s")

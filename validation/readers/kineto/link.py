@@ -16,6 +16,9 @@ _DEPTH = 32
 _SILENT = ("init", "wait")
 """Calls that move nothing."""
 
+ON_DEVICE = ("nccl", "xccl")
+"""The backends whose collectives kernels carry out, as annotations have them."""
+
 
 class Calls:
     """The calls of communication of a trace, by thread and by External id."""
@@ -146,4 +149,4 @@ def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
 def is_host_backend(call: Event) -> bool:
     """Whether an annotation is that of a collective which the host carries out, as Gloo's."""
     found = annotated(call.name)
-    return found is not None and found[0] not in ("nccl", "xccl")
+    return found is not None and found[0] not in ON_DEVICE

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from ringside.sim.libraries.nccl.device.connect import rings, trees
@@ -26,8 +27,10 @@ from ringside.sim.libraries.nccl.device.schedules import (
     even_pieces,
 )
 from ringside.sim.libraries.nccl.device.shares import shares
+from ringside.sim.libraries.nccl.device.traffic import cable_bytes
 from ringside.sim.libraries.nccl.device.wires import Channel, Wire, channels
 from ringside.sim.libraries.nccl.tuning.figures import hop_us
+from ringside.topologies.units import format_duration
 
 Seconds = float
 Floats = NDArray[np.float64]
@@ -222,3 +225,28 @@ def _behind(channel: Channel, cuts: Chunking) -> Seconds:
 
 def _hop(wire: Wire, nbytes: float) -> Seconds:
     return wire.latency + nbytes / wire.bandwidth
+
+
+def on_fabric(
+    comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+) -> Estimate:
+    """A time with what the fabric adds to it, and where that is narrow; its band is as wide as before.
+
+    One that was ``played`` over wires has it in it already.
+    """
+    if comm.network is None or comm.nodes == 1:
+        return found
+    algorithm, factor = candidate.algorithm, 1.0
+    if algorithm in ("ring", "tree", "nvls_tree"):
+        said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
+        if not played or algorithm == "nvls_tree":
+            more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
+            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
+            factor += more / found.time_s
+    elif cable_bytes(comm, collective, algorithm, candidate.protocol) is None:
+        said = f"what the fabric's switches share out is not in the time of {algorithm}"
+    else:
+        said = ""
+    caveat = "; ".join(filter(None, (found.caveat, said)))
+    time_s, low, high = (end * factor for end in (found.time_s, found.time_lo_s, found.time_hi_s))
+    return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)

@@ -1,0 +1,89 @@
+"""NCCL bound to a cluster: by one of its clocks, or by the measurements of its machine."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
+from ringside.sim.libraries.find import Options, named
+from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.names import ALGORITHMS
+from ringside.sim.libraries.nccl.rescaled import told
+from ringside.topologies import Topology
+from ringside.topologies.catalogue import split
+from ringside.topologies.placement import EVEN
+
+log = logging.getLogger(__name__)
+
+
+def algorithms() -> list[str]:
+    """What may be written for ``--algorithm``."""
+    return [*ALGORITHMS, "auto"]
+
+
+def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
+    """What ``auto`` is to NCCL on a cluster: measurements of its very machine, or why there are none."""
+    if not is_machine(cluster):
+        return None, why_not(split(cluster)[0])
+    return _shipped_of(system_in_use(cluster, values, {}))
+
+
+def bind(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> Nccl:
+    """NCCL by one of its clocks, or as calibrated."""
+    settings, packed = options.settings(), options.placement != EVEN
+    comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
+    if options.times is not None:
+        return Nccl(comm, clock=options.times, network=options.network)
+    before, found, why = _calibrated(comm, cluster, values, options, calibration)
+    log.info("calibration: %s", found.name if found else why or "none")
+    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network, before=before)
+
+
+def _calibrated(
+    comm: Communicator | None,
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> tuple[Communicator | None, Calibrated | None, str]:
+    """The communicator that was measured, and what answers in place of NCCL's belief, or why nothing does."""
+    if comm is None or calibration is None:
+        return None, None, ""
+    fitted = calibration.settings_on(named(cluster)) if isinstance(calibration, Calibration) else {}
+    before = as_measured(comm, cluster, values, fitted, options.nccl_graph)
+    if isinstance(calibration, str):
+        if calibration != AUTO:
+            raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+        found, why = _shipped_of(before.system)
+        if found is None:
+            return None, None, why
+        calibration = found
+    if calibration.nccl is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
+            "write --calibration none, or the library that it was fitted to"
+        )
+    called = calibration.nccl.described
+    if before is not comm:
+        called += f", scaled by what the tuner says of {told(comm.system, before.system)}"
+    return before, Calibrated(calibration.nccl.model, called), ""
+
+
+def _shipped_of(system: System) -> tuple[Calibration | None, str]:
+    """What is shipped of a machine, or why nothing is."""
+    found = shipped(system.name)
+    if found is None:
+        return None, why_not(system.name)
+    if system != SYSTEMS.get(system.name):
+        return None, f"these are not the figures of the {system.name} that was measured"
+    return found, ""

@@ -1,0 +1,29 @@
+"""The process groups of torch.distributed: by which rules a program's operations queue, match and end."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One backend's rules; ``workers`` operations of a member may run at once.
+
+    ``on_stream``: operations, messages too, run one after another on a GPU's stream while the host goes on,
+    as NCCL's; else threads of the host carry them out, as Gloo's.
+    """
+
+    name: str
+    workers: int
+    on_stream: bool
+
+
+GLOO = Rules("gloo", workers=2, on_stream=False)
+"""ProcessGroupGloo has two threads."""
+
+NCCL = Rules("nccl", workers=1, on_stream=True)
+
+RULES = {rules.name: rules for rules in (GLOO, NCCL)}
+
+
+def rules_of(backend: str | None) -> Rules:
+    """The rules of a backend that ran: Gloo's, or NCCL's, which every other one is taken to share."""
+    return RULES.get(backend or "", NCCL)
