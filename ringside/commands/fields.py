@@ -43,6 +43,8 @@ def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
     settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
     if how.minimum is not None:
         settings["min"] = how.minimum
+    if how.maximum is not None:
+        settings["max"] = how.maximum
     if how.default_text:
         settings["show_default"] = how.default_text
     is_required = one.default is MISSING and one.default_factory is MISSING

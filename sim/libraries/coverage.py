@@ -1,6 +1,6 @@
 """Which library answers which collective by which algorithm, and for how many ranks that is proved."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import KINDS, Collective
@@ -41,6 +41,7 @@ def coverage(
     libraries: Iterable[str] = LIBRARIES,
     most: int = 0,
     placement: str = EVEN,
+    values: Mapping[str, str] | None = None,
 ) -> Iterator[Cell]:
     """Every collective of every library by each of its algorithms, asked for on so many ranks of a cluster.
 
@@ -50,8 +51,8 @@ def coverage(
     for name in libraries:
         by_name = models(name, cluster)
         if isinstance(graph, str) and not by_name:
-            graph = load(graph, ranks=ranks)
-        find = _Finder(cluster if by_name else graph, ranks, name, placement)
+            graph = load(graph, values, ranks=ranks)
+        find = _Finder(cluster if by_name else graph, values if by_name else None, ranks, name, placement)
         for algorithm in LIBRARIES[name].room.algorithms():
             for kind in KINDS:
                 yield _cell(find, algorithm, kind, most)
@@ -62,6 +63,7 @@ class _Finder:
     """One library by each of its algorithms; the network under its schedules is drawn once."""
 
     cluster: "str | Topology"
+    values: Mapping[str, str] | None
     ranks: int | None
     name: str
     placement: str
@@ -71,7 +73,9 @@ class _Finder:
         """The library, held to an algorithm."""
         if self._drawn is None:
             options = Options(algorithm, placement=self.placement)
-            found = find_library(self.name, self.cluster, ranks=self.ranks, options=options, calibration=None)
+            found = find_library(
+                self.name, self.cluster, self.values, ranks=self.ranks, options=options, calibration=None
+            )
             if not isinstance(found, Scheduled):
                 return found
             self._drawn = found

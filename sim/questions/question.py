@@ -34,6 +34,7 @@ class Option:
     default_text: str | None = None
     parse: Callable[[Any], Any] | str | None = None
     minimum: int | None = None
+    maximum: int | None = None
     repeats: bool = False
     is_argument: bool = False
 
@@ -120,6 +121,8 @@ def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
         raise QuestionError(f"`{one.name}` {shown(given)}; write {allowed}")
     if how.minimum is not None and isinstance(given, int) and given < how.minimum:
         raise QuestionError(f"`{one.name}` {given}; write {how.minimum} or more")
+    if how.maximum is not None and isinstance(given, int) and given > how.maximum:
+        raise QuestionError(f"`{one.name}` {given}; write {how.maximum} or less")
     return given
 
 

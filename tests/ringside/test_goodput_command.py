@@ -5,10 +5,10 @@ import json
 import pytest
 
 import ringside as package
-from ringside.commands.goodput.job import GoodputRequest, job_of
 from ringside.sim.goodput.job import DAY_S
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.words import parse_causes
+from ringside.sim.questions.job_goodput import JobGoodput
 
 OWN = "goodput --nodes 16 --mtbf 3h --checkpoint 30s --trials 10"
 
@@ -64,16 +64,22 @@ def test_a_job_that_never_fails_is_answered_too(ringside, tmp_path):
 
 def test_nodes_that_lack_are_told_of(ringside):
     _, out, _ = ringside(*"goodput rsc-2 --spares 0 --replica 4 --repair 2d --trials 10".split())
-    assert "# a node is lost every 3.34 d and away for 2 d; the formula takes all of" in out
+    assert "# a node is lost every 3.34 d and away for 2 d; the formula assumes that" in out
     (line,) = [line for line in out.splitlines() if "missing_replicas" in line]
     assert float(line.split()[1]) > 0
 
 
 def test_what_is_written_stands_in_place_of_what_is_published():
-    request = GoodputRequest(
-        name="llama3-405b", nodes=1024, checkpoint="30s", persist="2min", restart="5min", work="7d", spares=0
+    question = JobGoodput(
+        training="llama3-405b",
+        nodes=1024,
+        checkpoint="30s",
+        persist="2min",
+        restart="5min",
+        work="7d",
+        spares=0,
     )
-    job, old = job_of(request), PUBLISHED["llama3-405b"].job
+    job, old = question.job(), PUBLISHED["llama3-405b"].job
     assert (job.nodes, job.work_s, job.spares) == (1024, 7 * DAY_S, 0)
     assert job.mtbf_s == pytest.approx(2 * old.mtbf_s)
     assert (job.checkpoints.write_s, job.checkpoints.persist_s) == (30, 120)

@@ -1,0 +1,88 @@
+"""Which library answers which collective by which algorithm, and what is proved."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ringside.sim.collective import KINDS
+from ringside.sim.libraries.coverage import Cell, coverage
+from ringside.sim.libraries.find import LIBRARIES, Options, find_library
+from ringside.sim.questions.fields import OnCluster, choices
+from ringside.sim.questions.question import option
+from ringside.topologies.placement import placement_told
+from ringside.topologies.words import one_of
+
+
+def _libraries(text: str) -> str:
+    if text not in LIBRARIES:
+        raise ValueError(f"{text!r} is no known library; write {one_of(LIBRARIES, text)}")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage(OnCluster):
+    """Which library answers which collective by which algorithm, and for how many ranks it is proved."""
+
+    schema: ClassVar[str] = "collectives"
+
+    cluster: str = option("On which each is asked for.", metavar="NAME[:COUNT]|FILE", default="dgx-h100:2")
+    library: str | None = option(
+        "One of them alone.",
+        metavar=choices(LIBRARIES), default=None, default_text="all", parse=_libraries,
+    )  # fmt: skip
+    prove: int = option(
+        "Prove schedules that know no machine for 1 to this number of ranks.",
+        default=16,
+        minimum=0,
+        maximum=64,
+    )
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries that are asked."""
+        return (self.library,) if self.library else tuple(LIBRARIES)
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        return len(KINDS) * sum(len(LIBRARIES[name].room.algorithms()) for name in self.libraries)
+
+    def ask(self, *, on_cell: Callable[[Cell], None] = lambda _: None) -> "Covered":
+        """Ask for each collective by each algorithm; ``on_cell`` is called with each one done."""
+        # refuses a cluster, or ranks, that do not exist
+        ideal = find_library(
+            "ideal", self.cluster, self.settings, ranks=self.ranks, options=Options(placement=self.placement)
+        )
+        cells = []
+        for cell in coverage(
+            self.cluster, self.ranks, self.libraries, self.prove, self.placement, self.settings
+        ):
+            cells.append(cell)
+            on_cell(cell)
+        return Covered(self, cells, placement_told(self.ranks, self.placement, ideal.placed))
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The answer: a cell for each library, algorithm and collective."""
+
+    question: Coverage
+    cells: Sequence[Cell]
+    notes: Sequence[str]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return self.question.inputs() | {"libraries": list(self.question.libraries)}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each cell: what was used and for which ranks it is proved, or why it is refused."""
+        return [_row(cell) for cell in self.cells]
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    row = {"library": cell.library, "algorithm": cell.algorithm, "collective": cell.collective}
+    if cell.refused:
+        return row | {"refused": cell.refused}
+    return row | {"taken": cell.taken, "proved_ranks": list(cell.proved) if cell.proved else None}

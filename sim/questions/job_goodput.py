@@ -1,0 +1,210 @@
+"""What failures, checkpoints and restarts leave of a long job's time."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from ringside.sim.goodput.formulas import best_interval, daly, young
+from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
+from ringside.sim.goodput.published import TYPICAL, Published, published
+from ringside.sim.goodput.study import Goodput, around, check_trials, study
+from ringside.sim.goodput.words import parse_causes
+from ringside.sim.questions.question import Question, QuestionError, argument, option
+from ringside.topologies.units import format_span, parse_duration
+
+WORK_S = 30 * DAY_S
+GPUS_PER_NODE = 8
+_BLANK = LongJob(nodes=1, causes=(), work_s=WORK_S, checkpoints=Checkpoints(write_s=0.0), restart=TYPICAL)
+
+
+def _durations(texts: Sequence[str]) -> tuple[float, ...]:
+    return tuple(map(parse_duration, texts))
+
+
+def _duration(help: str, default_text: str | None = None) -> Any:
+    return option(help, metavar="DURATION", default=None, default_text=default_text, parse=parse_duration)
+
+
+def _published_or(seconds: float) -> str:
+    return f"{format_span(seconds)}, or as published"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobGoodput(Question):
+    """What failures, checkpoints and restarts leave of a long job's time; durations are in seconds.
+
+    ``training`` names a published training, whose figures other fields replace. ``interval`` is the training
+    between two checkpoints, the best one by default; with ``step`` it is rounded to whole steps.
+    """
+
+    schema: ClassVar[str] = "goodput"
+
+    training: str | None = argument(
+        "A published training; none: list them.", metavar="[TRAINING]", default=None
+    )
+    nodes: int | None = option("Nodes that the job needs.", default=None)
+    gpus_per_node: int | None = option("GPUs of a node.", default=None, default_text=str(GPUS_PER_NODE))
+    failures: Sequence[str] = option(
+        "gpu=2.4/1000node-days,node-lost or software=1/gpu-year,hang or 8/day; repeat for more.",
+        metavar="[CAUSE=]RATE", default=(), parse=tuple, repeats=True,
+    )  # fmt: skip
+    mtbf: float | None = _duration("Mean time between failures of the whole job: 3h")
+    work: float | None = _duration("Training, were it never disturbed: 54d", _published_or(WORK_S))
+    checkpoint: float | None = _duration("How long training stands still for one: 30s")
+    persist: float | None = _duration("Asynchronous: until a restart could use it: 2min.", "0s")
+    detect: float | None = _duration("Until a failure is noticed.", _published_or(TYPICAL.detect_s))
+    timeout: float | None = _duration(
+        "Until a hanging collective is given up.", _published_or(TYPICAL.timeout_s)
+    )
+    restart: float | None = _duration(
+        "Stop, rendezvous, processes, imports, communicators.",
+        _published_or(TYPICAL.stop_s + TYPICAL.rendezvous_s + TYPICAL.start_s),
+    )
+    load: float | None = _duration("Reading a checkpoint.", _published_or(TYPICAL.load_s))
+    repair: float | None = _duration("Until a lost node is back.", _published_or(TYPICAL.repair_s))
+    spares: int | None = option("Nodes that stand ready beside the job's.", default=None, default_text="0")
+    replica: int | None = option(
+        "Elastic: go on with whole replicas of this many nodes.", metavar="NODES", default=None
+    )
+    interval: Sequence[float] = option(
+        "Between checkpoints; repeat.",
+        metavar="DURATION", default=(), default_text="best", parse=_durations, repeats=True,
+    )  # fmt: skip
+    step: float | None = _duration("A training step: intervals are whole steps.")
+    trials: int = option("Lives to simulate.", default=40)
+    seed: int = option("Seed of the draws.", default=0)
+
+    @property
+    def known(self) -> Published | None:
+        """The published training; None for a job of one's own."""
+        return None if self.training is None else published(self.training)
+
+    def job(self) -> LongJob:
+        """Return the published job with the fields in place of its own, or the job of one's own."""
+        known = self.known
+        if known is None:
+            self._check_complete()
+        old = known.job if known else _BLANK
+        sized = replace(
+            old,
+            nodes=old.nodes if self.nodes is None else self.nodes,
+            spares=old.spares if self.spares is None else self.spares,
+            replica_nodes=old.replica_nodes if self.replica is None else self.replica,
+        )
+        starting = _given(
+            detect_s=self.detect, timeout_s=self.timeout, start_s=self.restart, load_s=self.load,
+            repair_s=self.repair,
+        )  # fmt: skip
+        if self.restart is not None:
+            starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # they are in it
+        return replace(
+            sized,
+            causes=self._causes(sized),
+            checkpoints=replace(old.checkpoints, **_given(write_s=self.checkpoint, persist_s=self.persist)),
+            restart=replace(old.restart, **starting),
+            work_s=old.work_s if self.work is None else self.work,
+        )
+
+    def ask(self, *, curve: int = 0, on_interval: Callable[[float], None] = lambda _: None) -> "JobGoodputs":
+        """Simulate the job with each interval, and with ``curve`` intervals around the best."""
+        check_trials(self.trials, self.seed)
+        job = self.job()
+        if self.step == 0:
+            raise QuestionError("`step` takes no time; write for example 12s")
+        best_s = min(best_interval(job), job.work_s)
+        wanted = [job.check_interval(one) for one in self.interval] or [best_s]
+        intervals = [job.check_interval(self._whole_steps(one)) for one in wanted]
+
+        def lived(interval_s: float) -> Goodput:
+            goodput = study(job, interval_s, trials=self.trials, seed=self.seed)
+            on_interval(interval_s)
+            return goodput
+
+        return JobGoodputs(
+            self, job, [lived(one) for one in intervals],
+            [lived(one) for one in (around(job, best_s, curve) if curve else ())],
+        )  # fmt: skip
+
+    def _whole_steps(self, interval_s: float) -> float:
+        return max(1, round(interval_s / self.step)) * self.step if self.step else interval_s
+
+    def _check_complete(self) -> None:
+        if self.nodes is None:
+            raise QuestionError("how many nodes? write `nodes` 128, or the name of a published training")
+        if self.mtbf is None and not self.failures:
+            raise QuestionError("how often does it fail? write `failures` 6.5/1000node-days, or `mtbf` 8h")
+        if self.checkpoint is None:
+            raise QuestionError(
+                "how long does a checkpoint stop training? write for example `checkpoint` 30s"
+            )
+
+    def _causes(self, job: LongJob) -> tuple[Cause, ...]:
+        gpus = self.gpus_per_node
+        if gpus is None:
+            gpus = self.known.gpus_per_node if self.known else GPUS_PER_NODE
+        if not 1 <= gpus <= 1024:
+            raise QuestionError(f"`gpus_per_node` {gpus}; write 1 to 1024")
+        if self.mtbf is not None and self.failures:
+            raise QuestionError("`mtbf` and `failures` both say how often it fails; leave one of them out")
+        if self.mtbf is not None:
+            return causes_of_mtbf(self.mtbf, job.nodes)
+        return parse_causes(self.failures, job.nodes, gpus) if self.failures else job.causes
+
+
+def _given(**seconds: float | None) -> dict[str, float]:
+    return {name: value for name, value in seconds.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class JobGoodputs:
+    """The answer: ``goodputs`` by interval, and ``curve`` at intervals around the best."""
+
+    question: JobGoodput
+    job: LongJob
+    goodputs: Sequence[Goodput]
+    curve: Sequence[Goodput] = ()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return self.question.inputs()
+
+    @property
+    def best_interval_s(self) -> float:
+        """The best interval, at most the whole work."""
+        return min(best_interval(self.job), self.job.work_s)
+
+    @property
+    def notes(self) -> list[str]:
+        """Where the formula and the simulation differ."""
+        job = self.job
+        lost = sum(cause.per_node_s for cause in job.causes if cause.loses_node) * job.nodes
+        if not lost:
+            return []
+        return [
+            f"a node is lost every {format_span(1 / lost)} and away for {format_span(job.restart.repair_s)}; "
+            "the formula assumes that all nodes are there"
+        ]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each interval: shares of all time, seconds."""
+        return [asdict(one) for one in self.goodputs]
+
+
+def facts(job: LongJob) -> dict[str, Any]:
+    """Return what a job's answer rests on; None where nothing fails."""
+    calm = math.isinf(job.mtbf_s)
+    write = job.checkpoints.write_s
+    return {
+        **{"nodes": job.nodes, "spares": job.spares, "replica_nodes": job.replica_nodes},
+        **{"work_s": job.work_s, "mtbf_s": None if calm else job.mtbf_s, "restart_s": job.restart_s},
+        **{"checkpoint": asdict(job.checkpoints), "restart": asdict(job.restart)},
+        "causes": [
+            {**asdict(cause), "per_1000_node_days": cause.per_node_s * DAY_S * 1000} for cause in job.causes
+        ],
+        "best_interval_s": None if calm else best_interval(job),
+        "young_s": None if calm else young(write, job.mtbf_s),
+        "daly_s": None if calm else daly(write, job.mtbf_s),
+    }
