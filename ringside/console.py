@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from ringside.door import behind, one_line, plain
 from ringside.sim.engine.effort import watched
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import parse_size
+
+if TYPE_CHECKING:
+    from ringside.validation.questions.fields import Measured
 
 Cell = str | int | float
 
@@ -165,6 +168,13 @@ def left_out(rows: int, notes: Iterable[str] = ()) -> None:
     if rows:
         what = "1 row without a usable time was" if rows == 1 else f"{rows} rows without a usable time were"
         print(f"ringside: {what} left out", file=sys.stderr)
+
+
+def warn_of(measured: "Measured") -> None:
+    """Say on stderr what files leave out, and that the GPUs are others than the cluster's."""
+    left_out(measured.skipped, measured.reading_notes)
+    if measured.warning:
+        print(f"ringside: {measured.warning}", file=sys.stderr)
 
 
 @contextmanager

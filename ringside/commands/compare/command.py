@@ -1,27 +1,20 @@
 """``ringside compare``: predicted beside measured, as a table, a picture and a verdict."""
 
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ringside import console, options
+from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
-from ringside.sim.calibration import AUTO, find_calibration
 from ringside.sim.engine.effort import forced
-from ringside.sim.libraries.nccl.bind import shipped_for
-from ringside.sim.record import Record, is_ddp_record, is_training_record
-from ringside.topologies import parse_settings
+from ringside.sim.record import is_ddp_record, is_training_record
 from ringside.topologies.disk import check_outputs
-from ringside.validation.compare import Compared, Summary, compare, summaries
-from ringside.validation.fallback import as_run, fell_back
-from ringside.validation.machines import infer_machine, other_gpus
-from ringside.validation.measured.observed import is_of_nccl
-from ringside.validation.readers import read_all
+from ringside.validation.compare import Compared, Summary, summaries
+from ringside.validation.questions.comparison import Comparison
 
 HEADS = (
     ("size", "(B)"),
@@ -40,88 +33,49 @@ HEADS = (
 )
 
 
+@asks(Comparison)
 def command(
-    files: options.Files,
-    cluster: options.AnyCluster = None,
-    settings: options.Settings = None,
-    network: options.Network = "fifo",
-    calibration: options.CalibrationFile = "auto",
+    question: Comparison,
     plot: options.Plot = None,
     html: options.Html = None,
     max_error: Annotated[
         str | None, typer.Option(metavar="PERCENT", help="Exit 1 where a median error is larger.")
     ] = None,
-    pool_sites: options.PoolSites = False,
     force: options.Force = False,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Lay predictions beside measurements: records and nccl-tests, or measured training steps."""
-    with forced(force):
-        run(
-            files, cluster, settings or [], network, calibration, plot, html, max_error,
-            pool_sites=pool_sites, as_json=json,
-        )  # fmt: skip
-
-
-def run(
-    files: list[Path],
-    cluster: str | None,
-    settings: list[str],
-    network: str,
-    calibration: str,
-    plot: Path | None,
-    html: Path | None,
-    max_error: str | None,
-    *,
-    pool_sites: bool,
-    as_json: bool,
-) -> None:
-    """Compare all records; exit 1 where a set's median error exceeds ``max_error``."""
+    """Compare predictions with measured collectives or training steps."""
     limit = None if max_error is None else percent(max_error)
     check_format(plot)
-    check_outputs([plot], inputs=[*files, calibration])
-    check_page(html, [plot], [*files, calibration])
-    if any(map(is_ddp_record, files)) or any(map(is_training_record, files)):
-        if cluster or settings or network != "fifo" or calibration not in ("auto", "none"):
+    inputs: list[Path | str] = [*question.files, str(question.calibration or "")]
+    check_outputs([plot], inputs=inputs)
+    check_page(html, [plot], inputs)
+    if any(map(is_ddp_record, question.files)) or any(map(is_training_record, question.files)):
+        if question.changed("cluster", "settings", "network", "calibration"):
             raise ValueError(
                 "steps hold the network they ran on; leave --cluster, --set, --network and --calibration out"
             )
-        _compare_steps(files, plot, html, limit, as_json=as_json)
+        _compare_steps(list(question.files), plot, html, limit, as_json=json)
         return
-    reading = read_all(files)
-    console.left_out(reading.skipped, reading.notes)
-    records = reading.records
-    cluster, comments = _machine(records, cluster)
-    found = find_calibration(calibration, cluster)
-    if found == AUTO and any(map(is_of_nccl, records)):
-        comments.append(_known(cluster, parse_settings(settings)))
-    with console.simulating("predicting"):
-        rows = compare(
-            records, cluster, parse_settings(settings), found, network=network, pool_sites=pool_sites
-        )
-    if network != "fifo":
-        comments.append(f"schedules played on the {network} network")
-    ran = as_run(records, cluster, parse_settings(settings))
-    comments += fell_back(records, ran, cluster, "predicted")
-    sums = summaries(rows)
+    with forced(force), console.simulating("predicting"):
+        answer = question.ask()
+    console.warn_of(answer.measured)
     if plot:
         from ringside.pictures.comparison import draw_comparison
 
-        draw_comparison(rows, plot)
-    inputs = {"files": [str(file) for file in files], "cluster": cluster, "network": network,
-              "calibration": calibration}  # fmt: skip
-    summary = {name: asdict(s) for name, s in sums.items()}
-    content = {"inputs": inputs, "notes": comments, "summary": summary, "rows": [_row(r) for r in rows]}
+        draw_comparison(list(answer.compared), plot)
     if html:
-        title = f"Predicted and measured on {cluster}"
-        write_page(compared_page(title, rows, comments, content), html, [*files, calibration, plot])
-    if as_json:
-        console.print_json("compare", content)
+        title = f"Predicted and measured on {answer.measured.cluster}"
+        write_page(
+            compared_page(title, answer.compared, answer.notes, answer.content), html, [*inputs, plot or ""]
+        )
+    if json:
+        console.print_json("compare", answer.content)
     else:
-        console.print_table(comments, HEADS, [cells(row) for row in rows])
-        console.print_comments(summary_lines(sums))
-    over = [name for name, s in sums.items() if limit is not None and not s.median_error <= limit]
+        console.print_table(answer.notes, HEADS, [cells(row) for row in answer.compared])
+        console.print_comments(summary_lines(answer.summaries))
+    over = [name for name, s in answer.summaries.items() if limit is not None and not s.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
 
@@ -175,23 +129,6 @@ def headline(sums: Mapping[str, Summary]) -> str:
     return "There are no rows to judge by."
 
 
-def _known(cluster: str, values: dict[str, str]) -> str:
-    """Whether NCCL's times on a cluster are calibrated, in words."""
-    found, why = shipped_for(cluster, values)
-    return f"times of NCCL as measured ({found.cluster})" if found else f"not calibrated: {why}"
-
-
-def _machine(records: Sequence[Record], cluster: str | None) -> tuple[str, list[str]]:
-    """What the records are predicted on, and what to say of it; other GPUs than its are warned of."""
-    if cluster is None:
-        cluster, why = infer_machine(records)
-        return cluster, [f"machine: {cluster}, {why}"]
-    others = other_gpus(records, cluster)
-    if others:
-        print(f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr)
-    return cluster, []
-
-
 def percent(text: str) -> float:
     """A share from text such as ``10%``."""
     try:
@@ -203,7 +140,7 @@ def percent(text: str) -> float:
     return value
 
 
-def summary_lines(sums: dict[str, Summary]) -> list[str]:
+def summary_lines(sums: Mapping[str, Summary]) -> list[str]:
     """One line a set."""
     return [
         f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
@@ -227,26 +164,3 @@ def cells(row: Compared) -> tuple[console.Cell, ...]:
 def off_by(row: Compared) -> str:
     """How many times the predicted time is too long or too short."""
     return f"{row.factor:.2f}x {'long' if row.error > 0 else 'short'}"
-
-
-def _row(row: Compared) -> dict[str, Any]:
-    r = row.record
-    return {
-        "size_bytes": r.nbytes,
-        "num_nodes": r.num_nodes or None,
-        "ranks": r.ranks,
-        "collective": r.collective,
-        "library": r.library,
-        "algorithm": r.algorithm,
-        "protocol": r.protocol,
-        "choice": row.choice,
-        "measured_s": r.time_s,
-        "spread": r.spread or None,
-        "measured_busbw": r.busbw,
-        "predicted_busbw": row.predicted_busbw,
-        "predicted_s": row.predicted_s,
-        "predicted_lo_s": row.lo_s,
-        "predicted_hi_s": row.hi_s,
-        "error": row.error,
-        "set": row.set,
-    }

@@ -1,22 +1,14 @@
 """``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot tell."""
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringside import console, options
-from ringside.sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
+from ringside.commands.fields import asks
 from ringside.sim.engine.effort import forced
-from ringside.sim.record import RecordError
-from ringside.topologies import parse_settings
-from ringside.topologies.catalogue import split
-from ringside.topologies.load import in_catalogue
 from ringside.topologies.units import format_size
-from ringside.validation.measured.observed import is_of_nccl
-
-if TYPE_CHECKING:
-    from ringside.validation.explain.verdict import Candidate, Family, Told, Verdict
+from ringside.validation.explain.verdict import Candidate, Told, Verdict
+from ringside.validation.questions.explanation import Explanation
 
 HEADS = (
     ("fits best where", ""),
@@ -28,79 +20,38 @@ HEADS = (
 _KIB, _MIB = 2**10, 2**20
 
 
+@asks(Explanation)
 def command(
-    files: options.Files,
-    cluster: options.AnyCluster = None,
-    settings: options.Settings = None,
-    calibration: options.CalibrationFile = "auto",
+    question: Explanation,
     force: options.Force = False,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Say why a log's bus bandwidth is low: which part departs from its family, and what to try."""
-    with forced(force):
-        run(files, cluster, settings or [], calibration, as_json=json)
+    with forced(force), console.simulating("trying causes"):
+        answer = question.ask()
+    measured, verdict = answer.measured, answer.verdict
+    console.warn_of(measured)
+    if json:
+        inputs = question.inputs() | {"cluster": measured.cluster}
+        content = {"inputs": inputs, "machine": measured.cluster, "notes": answer.notes}
+        console.print_json("explain", content | _content(verdict))
+        return
+    comments = [
+        f"machine: {measured.cluster}, {measured.source}; family: {answer.family}",
+        f"rows: {len(verdict.records)} of {len(measured.records)} are judged",
+        *answer.notes,
+    ]
+    console.print_table(comments, HEADS, _table(verdict))
+    console.print_comments(lines(verdict))
 
 
-def run(
-    files: list[Path], cluster: str | None, settings: list[str], calibration: str, *, as_json: bool
-) -> None:
-    """Read, try every cause, print."""
-    from ringside.validation.explain.nccl import NcclFamily
-    from ringside.validation.explain.schedules import ScheduleFamily
-    from ringside.validation.explain.verdict import judge
-    from ringside.validation.fallback import as_run, fell_back
-    from ringside.validation.machines import check_one_cluster, infer_machine, other_gpus
-    from ringside.validation.readers import read_all
-
-    reading, values = read_all(files), parse_settings(settings)
-    console.left_out(reading.skipped, reading.notes)
-    records = reading.records
-    if cluster is None:
-        cluster, why = infer_machine(records)
-    else:
-        why = "as was said"
-        if others := other_gpus(records, cluster):
-            print(
-                f"ringside: measured on {', '.join(others)}, which {cluster} does not have", file=sys.stderr
-            )
-    check_one_cluster(records, cluster, pool_sites=False)
-    found = find_calibration(calibration, cluster)
-    machine = in_catalogue(cluster)
-    found = shipped(machine) if found == AUTO else found
-    if not isinstance(found, Calibration):
-        raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
-    ran = as_run(records, cluster, values)
-    notes = fell_back(records, ran, cluster, "explained")
-    family: Family
-    with console.simulating("trying causes"):
-        if found.nccl and any(map(is_of_nccl, records)):
-            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model)
-        else:
-            family = ScheduleFamily(ran, cluster, values, found)
-        verdict = judge(family)
-    if as_json:
-        inputs = {"files": [str(file) for file in files], "cluster": cluster, "calibration": calibration}
-        console.print_json(
-            "explain", {"inputs": inputs, "machine": cluster, "notes": notes, **_content(verdict)}
-        )
-    else:
-        described = found.nccl.described if found.nccl else f"the calibration of {found.cluster}"
-        comments = [
-            f"machine: {cluster}, {why}; family: {described}",
-            f"rows: {len(verdict.records)} of {len(records)} are judged",
-            *notes,
-        ]
-        console.print_table(comments, HEADS, _table(verdict))
-        console.print_comments(lines(verdict))
-
-
-def lines(verdict: "Verdict") -> list[str]:
+def lines(verdict: Verdict) -> list[str]:
     """The answer in sentences."""
     return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "cannot tell:", *_untold(verdict)]
 
 
-def _answer(verdict: "Verdict") -> list[str]:
+def _answer(verdict: Verdict) -> list[str]:
     if verdict.named:
         several = len(verdict.named) > 1
         perhaps = "" if verdict.clear else "perhaps, for the family leaves these rows wide open: "
@@ -128,12 +79,12 @@ def _answer(verdict: "Verdict") -> list[str]:
     return [f"nothing departs from the family: {how}, within what it leaves open"]
 
 
-def sentence(one: "Candidate") -> str:
+def sentence(one: Candidate) -> str:
     """A cause with its value."""
     return one.cause.sentence(one.value)
 
 
-def _of_bound(verdict: "Verdict") -> list[str]:
+def _of_bound(verdict: Verdict) -> list[str]:
     """The largest size beside what the links can carry."""
     place = max(range(len(verdict.records)), key=lambda row: verdict.records[row].nbytes)
     record = verdict.records[place]
@@ -148,7 +99,7 @@ def _of_bound(verdict: "Verdict") -> list[str]:
     return found
 
 
-def _told(verdict: "Verdict") -> list[str]:
+def _told(verdict: Verdict) -> list[str]:
     told = verdict.told
     if told is None:
         return []
@@ -160,7 +111,7 @@ def _told(verdict: "Verdict") -> list[str]:
     return [f"as the log says, {told.says}: up to {told.factor:.2f}x {usual}, in {where}; {agree}"]
 
 
-def _untold(verdict: "Verdict") -> list[str]:
+def _untold(verdict: Verdict) -> list[str]:
     sizes = [record.nbytes for record in verdict.records]
     found = []
     if max(sizes) < 64 * _MIB:
@@ -179,7 +130,7 @@ def _untold(verdict: "Verdict") -> list[str]:
     return found
 
 
-def _where(verdict: "Verdict", rows: Sequence[int]) -> str:
+def _where(verdict: Verdict, rows: Sequence[int]) -> str:
     sizes = sorted({verdict.records[row].nbytes for row in rows})
     count = f"{len(rows)} of {len(verdict.records)} rows"
     if len(sizes) == 1:
@@ -187,8 +138,8 @@ def _where(verdict: "Verdict", rows: Sequence[int]) -> str:
     return f"{count}, {format_size(sizes[0])} to {format_size(sizes[-1])}"
 
 
-def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
-    def mark(one: "Candidate") -> str:
+def _table(verdict: Verdict) -> list[tuple[console.Cell, ...]]:
+    def mark(one: Candidate) -> str:
         if one in verdict.named:
             return "yes" if verdict.clear else "maybe"
         return "no" if verdict.named or verdict.departs else "-"
@@ -199,7 +150,7 @@ def _table(verdict: "Verdict") -> list[tuple[console.Cell, ...]]:
     ]
 
 
-def _content(verdict: "Verdict") -> dict[str, Any]:
+def _content(verdict: Verdict) -> dict[str, Any]:
     return {
         "departs": verdict.departs,
         "clear": verdict.clear,
@@ -213,7 +164,7 @@ def _content(verdict: "Verdict") -> dict[str, Any]:
     }
 
 
-def _cause(one: "Candidate") -> dict[str, Any]:
+def _cause(one: Candidate) -> dict[str, Any]:
     return {
         "cause": one.cause.key,
         "value": one.value,
@@ -224,13 +175,13 @@ def _cause(one: "Candidate") -> dict[str, Any]:
     }
 
 
-def _told_content(told: "Told | None") -> dict[str, Any] | None:
+def _told_content(told: Told | None) -> dict[str, Any] | None:
     if told is None:
         return None
     return {"says": told.says, "factor": told.factor, "rows": list(told.rows), "shown": told.shown}
 
 
-def _row(verdict: "Verdict", place: int) -> dict[str, Any]:
+def _row(verdict: Verdict, place: int) -> dict[str, Any]:
     record = verdict.records[place]
     return {
         "size_bytes": record.nbytes,

@@ -1,17 +1,17 @@
 """``ringside pairs``: which node or link of a cluster is slow."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from ringside import console, options
+from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
-from ringside.validation.pairs import Matrix, SlowNode, SlowPair, Verdict, judge_files
+from ringside.validation.pairs import Matrix, SlowNode, SlowPair, Verdict
+from ringside.validation.questions.slow_nodes import SlowNodes
 
 HEADS = (
     ("collective", ""),
@@ -28,39 +28,24 @@ HEADS = (
     ("missing", ""),
 )
 
-Logs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="LOGS", help="nccl-tests logs of two nodes each, folders of them, or a CSV table."
-    ),
-]
 
-
+@asks(SlowNodes)
 def command(
-    files: Logs,
-    ranks: Annotated[
-        int, typer.Option("-g", "--ranks", help="Ranks of a run, on both nodes, where a file does not say.")
-    ] = 2,
+    question: SlowNodes,
     plot: options.Plot = None,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Say which node or link is slow, from a measurement between every two nodes."""
-    run(files, ranks, plot, as_json=json)
-
-
-def run(files: list[Path], ranks: int, plot: Path | None, *, as_json: bool) -> None:
-    """Read, judge, draw and print."""
     check_format(plot)
-    check_outputs([plot], inputs=files)
-    verdict = judge_files(files, ranks)
+    check_outputs([plot], inputs=question.files)
+    verdict = question.ask()
     if plot:
         from ringside.pictures.pairs import draw_pairs
 
         draw_pairs(verdict, plot)
-    if as_json:
-        inputs = {"files": [str(file) for file in files], "ranks": ranks}
-        console.print_json("pairs", {"inputs": inputs, **_content(verdict)})
+    if json:
+        console.print_json("pairs", {"inputs": question.inputs(), **_content(verdict)})
     else:
         console.print_table([], HEADS, [_cells(matrix) for matrix in verdict.matrices])
         console.print_comments(lines(verdict))

@@ -1,0 +1,54 @@
+"""A cluster's parameters, fitted to measurements."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ringside.sim.calibration import Calibration
+from ringside.sim.questions.question import option
+from ringside.validation.calibrate import calibrate
+from ringside.validation.questions.fields import Measured, OfRecords
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting(OfRecords):
+    """A cluster's parameters, fitted to measurements."""
+
+    schema: ClassVar[str] = "calibrate"
+
+    cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
+    pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
+
+    def ask(self) -> "Fitted":
+        """Fit; raise RecordError for records that are too few or must not be mixed."""
+        measured = self.measured()
+        calibration = calibrate(
+            measured.records, self.cluster, self.settings, sources_of(self.files), pool_sites=self.pool_sites
+        )
+        return Fitted(self, measured, calibration)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The answer: a calibration of what was measured."""
+
+    question: Fitting
+    measured: Measured
+    calibration: Calibration
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return self.question.inputs()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Where NCCL could not do as told, a sentence each."""
+        return self.measured.fallbacks("fitted")
+
+
+def sources_of(files: Sequence[Path]) -> dict[str, str]:
+    """Return each file's name and the SHA-256 of its content."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
