@@ -1,10 +1,10 @@
-"""What becomes of a collective whose members do not all call the same, and who may leave one early.
+"""How libraries react when members of a group make different calls, and who may leave a collective early.
 
-Gloo tells collectives apart by kind and number: what it carries out alike meets (its reduce_scatter is an
-all_reduce), and what it does not waits for ever. It sends no sizes ahead: who gets more than it has room for
-is killed, who gets less is not told. A ring is cut by each rank as its own size asks, so where sizes differ
-the others' messages come too large, or not at all. NCCL has no barrier: torch's is an all_reduce of four
-bytes.
+Gloo matches collectives by kind and number. Calls of the same kind meet (its reduce_scatter is an
+all_reduce); others wait for ever. Gloo sends no sizes ahead: a rank that receives more than its buffer holds
+is killed, a rank that receives less is not notified. Each rank cuts a ring by its own size, so where sizes
+differ the other ranks' messages are too large or missing. NCCL has no barrier: torch's is an all_reduce of
+four bytes.
 """
 
 from collections.abc import Mapping
@@ -17,29 +17,28 @@ from ringside.sim.program.operations import Action, Call, Join, Send, Together
 from ringside.sim.program.shapes import BARRIERS, ROOTED
 
 EAGER = 16 * 1024
-"""Bytes of a message that NCCL may push into its buffer before anybody receives it: up to here it sends by
-LL (NCCL_P2P_LL_THRESHOLD, src/enqueue.cc)."""
+"""Bytes of a message that NCCL may push into its buffer before the receive is posted: up to this size it
+sends by LL (NCCL_P2P_LL_THRESHOLD, src/enqueue.cc)."""
 
 MOST_FOLLOWED = 64
-"""Ranks of a broadcast up to which it is followed who meets whom; in a larger one all wait for all."""
+"""Largest broadcast, in ranks, whose meetings are followed one by one; in a larger one all wait for all."""
 
 IDLE = ("all_reduce", "reduce", "all_gather", "reduce_scatter")
-"""Collectives that Gloo returns from at once where there is nothing to move."""
+"""Collectives that Gloo returns from at once when there are no bytes to move."""
 
 FITS = {
     "broadcast": lambda size, of_root: size >= of_root,
     "scatter": lambda size, of_root: size >= of_root,
     "gather": lambda size, of_root: size <= of_root,
 }
-"""Whether a member's size goes with that of Gloo's root, which alone it exchanges messages with."""
+"""Whether a member's size matches that of Gloo's root, the only rank it exchanges messages with."""
 
 
 class Agreement(NamedTuple):
-    """What members make of one call of their group.
+    """The outcome of one call of a group.
 
-    ``meets`` where they take part in one collective. ``doubt`` says what is wrong although it ends. Where
-    ``killed`` names a member its library kills it; if that is not ``certain`` the collective may hang
-    instead.
+    ``meets`` is true where the members take part in one collective. ``doubt`` says what is wrong although it
+    ends. The library kills the member ``killed``; unless that is ``certain`` the collective may hang instead.
     """
 
     meets: bool = True
@@ -52,7 +51,7 @@ ALIKE = Agreement()
 
 
 def agreement(called: Mapping[int, Action]) -> Agreement:
-    """What becomes of a call of a group, by what each member that has come does there."""
+    """Decide what happens to a call of a group, given the calls of the members that have arrived."""
     first, *others = called.values()
     if isinstance(first, Join) or all(action is first for action in others):
         return ALIKE
@@ -82,7 +81,7 @@ def _of_one_slot(called: Mapping[int, Call]) -> Agreement:
 
 
 def _slot(call: Call) -> tuple[str, int]:
-    """What Gloo's calls must have in common to meet: the kind that is carried out, and the root."""
+    """Return what Gloo's calls must share to meet: the kind that is carried out, and the root."""
     kind = call.collective.kind
     if call.name in BARRIERS:
         kind = call.name
@@ -99,7 +98,7 @@ def _by_nccl(called: Mapping[int, Call]) -> Agreement:
 
 
 def _told_apart(called: Mapping[int, Call]) -> Agreement:
-    """The doubt about calls that meet although they are not the same."""
+    """Return the doubt about calls that meet although they differ."""
     words = {rank: _word(call) for rank, call in called.items()}
     if len(set(words.values())) == 1:
         return ALIKE
@@ -107,13 +106,13 @@ def _told_apart(called: Mapping[int, Call]) -> Agreement:
     other = next(rank for rank in words if words[rank] != word)
     library = called[first].group.library
     return Agreement(
-        doubt=f"rank {first} calls {word} where rank {other} calls {words[other]}; {library} takes them for "
+        doubt=f"rank {first} calls {word} where rank {other} calls {words[other]}; {library} treats them as "
         "the same and says nothing"
     )
 
 
 def _word(call: Call) -> str:
-    """What tells a call from others that its library takes for the same."""
+    """Describe what distinguishes a call from others that its library treats as the same."""
     collective = call.collective
     if call.name in (*BARRIERS, "reduce_scatter"):
         return call.name
@@ -143,7 +142,7 @@ def _sizes_differ(called: Mapping[int, Call]) -> Agreement:
 
 
 def _unequal_parts(called: Mapping[int, Action]) -> Agreement:
-    """Of Gloo's all-to-alls of which some have unequal parts: each pair of ranks exchanges two messages."""
+    """Decide Gloo's all-to-alls with unequal parts: each pair of ranks exchanges two messages."""
     sent: dict[tuple[int, int], int] = {}
     room: dict[tuple[int, int], int] = {}
     for rank, action in called.items():
@@ -175,10 +174,10 @@ def _unequal_parts(called: Mapping[int, Action]) -> Agreement:
 
 
 def needs(call: Action, rank: int) -> frozenset[int]:
-    """The members that must have come to a call before this one can leave it, as its library carries it out.
+    """Return the members that must arrive before a rank can leave a call, as its library carries it out.
 
-    Gloo's messages wait for who receives them, so both sides of a transfer have come as far as each other.
-    NCCL's root of a small broadcast, and those who send to a small reduce, wait for nobody.
+    Gloo's messages wait for their receiver, so both sides of a transfer have progressed equally far. NCCL's
+    root of a small broadcast, and the senders of a small reduce, wait for no other rank.
     """
     if not isinstance(call, Call):
         assert isinstance(call, Join | Together)
@@ -204,7 +203,7 @@ def needs(call: Action, rank: int) -> frozenset[int]:
 
 @lru_cache(maxsize=1024)
 def _met(ranks: int, root: int) -> tuple[frozenset[int], ...]:
-    """Whom each rank has met at the end of Gloo's broadcast."""
+    """Return the ranks that each rank has met at the end of Gloo's broadcast."""
     met = [frozenset({rank}) for rank in range(ranks)]
     plan = gloo.schedule(Collective("broadcast", ranks, ranks, root=root), "auto")
     for step in plan.steps():

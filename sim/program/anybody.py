@@ -1,8 +1,8 @@
-"""Receives from whoever sends: which of them take all that comes, in whatever order that is.
+"""Receives from any source: which of them take all messages, in any order of arrival.
 
-Let a rank post receives from anybody one after another, with nothing between them that waits for others, as
-many as there are messages left to come. Then each message finds one, and what has been sent follows from the
-set of messages that were taken. So all orders lead to one state, and one of them tells.
+Let a rank post one receive from any source per message still to come, with no operation between them that
+waits for other ranks. Then each message finds a receive, and what has been sent follows from the set of
+messages taken. All orders lead to one state, so one order is enough.
 """
 
 from bisect import bisect_left
@@ -16,16 +16,16 @@ Channel = tuple[Group, int, int]
 
 
 class Anybody:
-    """The receives from anybody of one program, and the messages that can come to them."""
+    """The receives from any source in one program, and the messages that can match them."""
 
     def __init__(self, program: Program) -> None:
         self._places: dict[Channel, list[int]] = defaultdict(list)
-        """Of each channel the places of its receives in its rank's list."""
+        """Places of each channel's receives in its rank's list."""
         self._room: dict[Channel, int] = {}
         self._named: set[Channel] = set()
         self._largest: dict[Channel, int] = defaultdict(int)
         self.messages: dict[Channel, int] = defaultdict(int)
-        """How many messages of each channel there are."""
+        """Number of messages per channel."""
         for rank in range(program.ranks):
             for place, operation in enumerate(program.operations(rank)):
                 action = operation.action
@@ -49,7 +49,7 @@ class Anybody:
         return bool(self._places)
 
     def takes_all(self, channel: Channel, place: int, left: int, state: RankState) -> bool:
-        """Whether the receives from ``place`` on take all messages of a channel that are ``left``."""
+        """Check that the receives from ``place`` on take all messages ``left`` on a channel."""
         if channel in self._named or self._largest[channel] > self._room[channel]:
             return False
         places = self._places[channel]
@@ -57,7 +57,7 @@ class Anybody:
         return len(places) - first >= left and self._runs(places[first : first + left], state)
 
     def _runs(self, places: list[int], state: RankState) -> bool:
-        """Whether nothing between some receives waits for others."""
+        """Check that no operation between some receives waits for other ranks."""
         receives = set(places)
         return all(self._goes_on(state, place, receives) for place in range(places[0], places[-1] + 1))
 

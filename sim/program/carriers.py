@@ -1,10 +1,10 @@
-"""Who carries what: the one place that decides between a library's own time and transfers on a network.
+"""The one place that decides between a library's own time and transfers on a network.
 
-A collective takes its library's own time where the library's times are measured or its belief, as NCCL's,
-and where one rank is played for many; those that are under way at once slow each other by the share of
-its time that each needs of a GPU's links, of a machine's cards, of a link. Collectives of libraries with
-schedules, and their messages, go transfer by transfer on one network that all jobs share; but what nothing
-else can meet on its links takes the library's own time too, if all members come at once.
+A collective takes its library's own time where times are measured or believed, as NCCL's, and where one rank
+is played for many. Concurrent ones slow each other by the share of time that each needs of a GPU's links, a
+machine's NICs or a link. Collectives of libraries with schedules, and their messages, go transfer by transfer
+on one network that all jobs share. A collective that can meet no other traffic on its links takes the
+library's own time too, if all members arrive at once.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -33,7 +33,7 @@ class World:
         self._jobs = count()
 
     def carrier(self, hosts: Sequence[int], *, played: Collection[int], alone: bool) -> Carrier:
-        """Who carries the bytes of a job on these ranks of the cluster; of its ranks some are played."""
+        """Return the carrier of a job on these ranks of the cluster, of which ``played`` are simulated."""
         if self._libraries.is_priced or len(played) < len(hosts):
             return Priced(self._env, self._fluids, self._libraries, hosts, played)
         graph = self._libraries.graph
@@ -52,7 +52,7 @@ class World:
 
 
 class Priced:
-    """Collectives and messages that take their library's time, longer where they share what they need."""
+    """Collectives and messages that take their library's time, longer where they share resources."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Priced:
             self._fluids.start(*self._price(meeting.call), partial(_end, meeting))
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """A library's own time has that in it."""
+        """Do nothing: a library's own time includes it."""
         return Signal()
 
     def send(self, parcel: Parcel) -> None:
@@ -100,7 +100,7 @@ def _end(meeting: Meeting) -> None:
 
 
 def are_alone(programs: Sequence[Program]) -> bool:
-    """Whether nothing can meet on any link: one group calls, one at a time, without messages."""
+    """Check that nothing can meet on any link: one group, one call at a time, no messages."""
     groups: set[Group] = set()
     for program in programs:
         for operation in (one for rank in range(program.ranks) for one in program.operations(rank)):

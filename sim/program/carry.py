@@ -1,4 +1,4 @@
-"""What a simulation of a program hands to whoever carries bytes, and what it is told."""
+"""The interface between a simulated program and the carrier of its bytes."""
 
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
@@ -14,11 +14,11 @@ Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 
 
 class Meeting:
-    """One collective of a group on its way.
+    """One collective of a group under way.
 
-    ``present`` are the played ranks that have come and not left yet, with the operation's place in their
-    lists; ``missing`` counts who has not come. It begins when the last has. Whoever carries it calls
-    ``leave`` for every rank for which it is over.
+    ``present`` are the played ranks that have arrived and not left yet, with the operation's place in their
+    lists; ``missing`` counts the others. It begins when the last rank arrives. The carrier calls ``leave``
+    for every rank that is done.
     """
 
     __slots__ = ("begin", "call", "end", "leave", "missing", "present")
@@ -32,7 +32,7 @@ class Meeting:
 
 
 class Signal:
-    """Something that happens once, and what is to be done then."""
+    """An event that happens once, with actions to run then."""
 
     __slots__ = ("_happened", "_to_do")
 
@@ -41,13 +41,13 @@ class Signal:
         self._to_do: list[Callable[[], None]] = []
 
     def happen(self) -> None:
-        """It happens now."""
+        """Trigger the event now."""
         self._happened = True
         for do in self._to_do:
             do()
 
     def then(self, do: Callable[[], None]) -> None:
-        """Do something when it happens, or now if it has."""
+        """Run an action when the event happens, or now if it has."""
         if self._happened:
             do()
         else:
@@ -55,10 +55,10 @@ class Signal:
 
 
 class Parcel:
-    """One message of a group, which both sides have asked for; ``deliver`` is told when it is there.
+    """One message of a group, posted on both sides; the carrier calls ``deliver`` when it has arrived.
 
-    ``word`` is that of the receive, which the sender hears. Of what its source sends at one moment the
-    smaller ``key`` is first: (connection by first use, place in the source's program).
+    ``word`` is the receive's signal to the sender. Messages that one source sends at the same moment go in
+    order of ``key``: (connection by first use, place in the source's program).
     """
 
     __slots__ = ("deliver", "dst", "group", "key", "nbytes", "src", "word")
@@ -81,39 +81,39 @@ class Parcel:
 
 
 class Carrier(Protocol):
-    """Who carries the bytes of a job, in one simulation."""
+    """The carrier of a job's bytes in one simulation."""
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
-        """A rank has come to a collective just now."""
+        """Handle a rank's arrival at a collective."""
         ...
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """A rank has come to a receive from another just now; what happens when that one hears of it."""
+        """Handle a rank's arrival at a receive from another rank; return the signal that the sender hears."""
         ...
 
     def send(self, parcel: Parcel) -> None:
-        """Both sides of a message have come, the later one just now."""
+        """Handle a message whose later side has just arrived."""
         ...
 
 
 class AtOnce:
-    """Collectives that begin when their last member has come and end on all at once; no messages."""
+    """Collectives that begin when their last member arrives and end on all at once; no messages."""
 
     def __init__(self, env: Clock, carry: Carry) -> None:
         self._env = env
         self._carry = carry
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
-        """Begin with the last."""
+        """Begin with the last member."""
         if not meeting.missing:
             self._env.process(self._run(meeting))
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """There are none."""
+        """Refuse: there are no messages."""
         raise NotImplementedError
 
     def send(self, parcel: Parcel) -> None:
-        """There are none."""
+        """Refuse: there are no messages."""
         raise NotImplementedError
 
     def _run(self, meeting: Meeting) -> Generator[simpy.Event, Any, None]:

@@ -1,15 +1,14 @@
 """The proof of a program: it is played without time until all has ended or nothing can move.
 
-A program that ends when every collective and every message waits for all that take part ends whatever the
-library does: it is *proved*. One that does not is played again, with what the libraries really wait for:
-if it ends then it is *unsafe*, else it *hangs*. It *fails* where a library raises an error or kills the
-process.
+A program that ends when every collective and message waits for all participants ends whatever the library
+does: it is *proved*. Otherwise it is played again with what the libraries really wait for: it is *unsafe* if
+it ends, else it *hangs*. It *fails* where a library raises an error or kills the process.
 
-A receive from whoever sends is matched only when nothing else can move (Vakkalanka et al., Dynamic
-verification of MPI programs with reductions in presence of split operations and relaxed orderings, 2008), but
-then in every way that can happen: with each message that waits, on each rank that has such a receive, before
-or behind each receive that names its sender. What is proved ends in every way; what ends in some of them only
-is unsafe. Ways that lead to one state are followed once.
+A receive from any source is matched only when nothing else can move (Vakkalanka et al., Dynamic verification
+of MPI programs with reductions in presence of split operations and relaxed orderings, 2008), but then in
+every possible way: with each waiting message, on each rank with such a receive, before or behind each receive
+that names its sender. A proved program ends in every way; one that ends only in some is unsafe. Ways that
+lead to one state are followed once.
 """
 
 from collections.abc import Sequence
@@ -24,10 +23,10 @@ from ringside.sim.program.story import failure, story
 from ringside.sim.program.untimed import Post, Take, Untimed
 
 FOLDED = 32
-"""Ranks from which it is tried whether one of each role tells."""
+"""Ranks from which playing one rank per role is tried first."""
 
 MOST_PLAYED = 1_000_000
-"""Operations of all plays together after which no further ways of receiving from anybody are tried."""
+"""Operations of all plays together after which no further matches of receives from any source are tried."""
 
 ONE_KERNEL = (
     "it ends only where the GPU runs kernels of several communicators at once, which NCCL does not promise; "
@@ -51,9 +50,9 @@ TOO_MANY_ORDERS = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is true of a program, and why, in sentences; ``operations`` counts those of all ranks.
+    """The outcome of a proof and its reasons, in sentences; ``operations`` counts those of all ranks.
 
-    ``outcomes`` are those of `ENDS`, `HANGS` and `FAILS` that a run can have, as far as that is known.
+    ``outcomes`` are those of `ENDS`, `HANGS` and `FAILS` that a run can have, as far as known.
     """
 
     verdict: str
@@ -105,17 +104,17 @@ def _checked(program: Program) -> Found:
 
 
 def _never_ends(strict: "_Explored", loose: "_Explored", outcomes: set[str]) -> Found:
-    """The verdict on what ends in no way; that all wait for all is told more simply than who leaves early."""
+    """Return the verdict on a program that ends in no way, by the simpler story in which all wait for all."""
     told = strict if bool(strict.stuck) == bool(loose.stuck) else loose
     other = [FAILS_IN_OTHER_ORDERS] if loose.stuck and loose.failed else []
     return HANGS if loose.stuck else FAILS, [*told.story(), *other], outcomes
 
 
 class _Explored:
-    """A program played in all ways of receiving from anybody; the first play that ended, got stuck or failed.
+    """A program played in all ways of receiving from any source: the first play that ended, hung and failed.
 
-    It is over, and ``whole``, where all ways were followed, or so many that the verdict is known: strictly
-    one that does not end, else one that ends and one that does not.
+    It is complete, and ``whole``, when all ways were followed or enough to know the verdict: in strict plays
+    one that does not end, otherwise one that ends and one that does not.
     """
 
     def __init__(self, program: Program, *, strict: bool, anybody: Anybody | None) -> None:
@@ -137,7 +136,7 @@ class _Explored:
                 break
 
     def story(self) -> list[str]:
-        """What is wrong in the ways that do not end."""
+        """Return what is wrong in the ways that do not end."""
         if self.stuck:
             return list(story(self.stuck.play, self.stuck))
         assert self.failed
@@ -146,7 +145,7 @@ class _Explored:
         return list(failure(self.failed.play, stop))
 
     def _follow(self, play: Untimed, path: list[Take | Post]) -> None:
-        """Go a way to its end, and keep in mind those that branch off; stop where one has been before."""
+        """Follow a way to its end, queue those that branch off, and stop at a state seen before."""
         for way in path:
             play.go(way)
         while ways := play.ways():
@@ -172,7 +171,7 @@ class _Explored:
 
 
 def _dropped(operations: Sequence[Sequence[Operation]]) -> str:
-    """What is wrong where a rank lets go of messages without having waited; else nothing."""
+    """Return what is wrong where a rank drops messages without waiting, or nothing."""
     for rank, own in enumerate(operations):
         if own and isinstance(own[-1].action, Drop):
             first, *others = own[-1].action.messages
@@ -186,12 +185,12 @@ def _dropped(operations: Sequence[Sequence[Operation]]) -> str:
 
 
 def _overlaps(play: Play) -> bool:
-    """Whether some rank calls collectives of more than one of NCCL's communicators."""
+    """Check whether a rank calls collectives of more than one NCCL communicator."""
     return any(sum(group.library == "nccl" for group in state.called) > 1 for state in play.ranks)
 
 
 def _skipped(operations: Sequence[Sequence[Operation]]) -> str:
-    """What is wrong where not all ranks call new_group alike, though nothing waits for it; else nothing."""
+    """Return what is wrong where ranks differ in new_group though nothing waits for it, or nothing."""
     calls = [[one for one in own if isinstance(one.action, NewGroup)] for own in operations]
     most = max(range(len(calls)), key=lambda rank: len(calls[rank]))
     for rank, own in enumerate(calls):

@@ -1,8 +1,8 @@
-"""What a program says of its ranks' roles, checked on the representatives and on those whom they meet.
+"""Declared roles, checked on representatives and their peers.
 
-To find roles every rank's list is made. A program that names them (`Program.role`) is believed but for what
-can be seen from few lists: each representative, everybody whom it exchanges messages with, and one more of
-each role in each of its groups must do what their representatives do, and meet the same roles there.
+Finding roles needs every rank's list. A program that declares them (`Program.role`) is trusted except for
+what few lists can show: each representative, all its message peers, and one more rank of each role in each of
+its groups must do what their representatives do, and meet the same roles.
 """
 
 from collections import Counter
@@ -25,7 +25,10 @@ from ringside.sim.program.shapes import root, shape
 
 
 def claimed(program: Program) -> tuple[int, ...]:
-    """For each rank the first that says it has its role; raise `ValueError` where a list says otherwise."""
+    """Return for each rank the first rank of its declared role.
+
+    Raise `ValueError` where a list contradicts it.
+    """
     assert program.role is not None
     first: dict[Hashable, int] = {}
     found = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
@@ -37,7 +40,7 @@ def claimed(program: Program) -> tuple[int, ...]:
 
 
 class _Claims:
-    """The lists that have been made, and what they show."""
+    """The lists made so far, and what they show."""
 
     def __init__(self, program: Program, found: tuple[int, ...]) -> None:
         self._program = program
@@ -47,7 +50,7 @@ class _Claims:
         self._checked: set[int] = set()
 
     def witnesses(self, representative: int) -> set[int]:
-        """Whom it meets: all in messages, the first other rank of each role in groups."""
+        """Return a representative's peers: all of its messages', and the first of each role in groups."""
         met: set[int] = set()
         groups: set[Group] = set()
         for one in self._program.operations(representative):
@@ -79,7 +82,7 @@ class _Claims:
         return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"
 
     def _list(self, rank: int) -> list[tuple[object, Operation]]:
-        """What a rank does, in words that are the same for all of a role."""
+        """Describe a rank's list in terms that are equal for all ranks of a role."""
         if rank not in self._seen:
             self._seen[rank] = list(self._told_of(rank))
         return self._seen[rank]
@@ -110,7 +113,7 @@ class _Claims:
             )
 
     def _mix(self, group: Group) -> tuple[tuple[int, int], ...]:
-        """How many of each role are in a group."""
+        """Count the ranks of each role in a group."""
         if group not in self._mixes:
             counts = Counter(self._found[rank] for rank in group.ranks)
             self._mixes[group] = tuple(sorted(counts.items()))
@@ -118,6 +121,6 @@ class _Claims:
 
 
 def _peers(action: Any) -> list[int]:
-    """Who is at the other ends of an action's messages."""
+    """Return the peers of an action's messages."""
     parts = action.parts if isinstance(action, Together) else (action,)
     return [part.peer for part in parts if isinstance(part, Send | Recv) and part.peer != ANY]

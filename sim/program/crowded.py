@@ -1,4 +1,4 @@
-"""Collectives that take the cores that ranks compute on, as Gloo's do: both are slower beside each other."""
+"""Collectives that use the cores that ranks compute on, as Gloo's do: each slows the other."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from ringside.sim.program.stretch import Units, Work
 
 
 class Crowded:
-    """Collectives of known times, which those under way at once share, slower while a rank computes.
+    """Collectives of known times that share capacity, and are slower while a rank computes.
 
     ``crowding`` is the share of its pace that a collective then loses. There are no messages.
     """
@@ -23,13 +23,13 @@ class Crowded:
         self._works: list[Work] = []
 
     def watch(self, units: Sequence[Units]) -> None:
-        """These are the ranks beside whose work collectives are slower."""
+        """Set the ranks whose compute slows collectives."""
         self._units = units
         for one in units:
             one.watchers.append(self._go_on)
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
-        """Begin with the last."""
+        """Begin with the last member."""
         if meeting.missing:
             return
 
@@ -44,11 +44,11 @@ class Crowded:
         self._go_on()
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """There are none."""
+        """Refuse: there are no messages."""
         raise NotImplementedError
 
     def send(self, parcel: Parcel) -> None:
-        """There are none."""
+        """Refuse: there are no messages."""
         raise NotImplementedError
 
     def _go_on(self) -> None:

@@ -1,9 +1,9 @@
-"""A job written as one function of torch.distributed, recorded as a `Program`.
+"""A job written as a function of torch.distributed, recorded as a `Program`.
 
 ``main(dist)`` is called once for each rank with a `Distributed` in place of ``torch.distributed``: the same
-names and arguments, but that a number of bytes stands where torch has a tensor. It is what one rank puts in:
-its own part of an all_gather or a gather, all parts of a reduce_scatter or an all_to_all, the part that it
-gets from a scatter.
+names and arguments, except that a number of bytes stands where torch has a tensor. It is what one rank puts
+in: its own part of an all_gather or a gather, all parts of a reduce_scatter or an all_to_all, and the part it
+receives from a scatter.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +34,9 @@ Main = Callable[["Distributed"], Any]
 def record(
     main: Main, ranks: int, library: str = "gloo", *, eager: bool = False, name: str = "program"
 ) -> Program:
-    """The program of ``main`` on so many ranks; each rank's list is made when it is asked for.
+    """Return the program of ``main`` on ``ranks`` ranks; each rank's list is made on demand.
 
-    Raise whatever ``main`` raises, other than what torch.distributed itself would have refused.
+    Raise whatever ``main`` raises, except for calls that torch.distributed itself refuses.
     """
     groups = Groups(ranks, library)
 
@@ -52,18 +52,18 @@ def record(
 
 
 class Distributed(Recorder):
-    """One rank's ``torch.distributed``: what it is asked for is written down in ``recorded``."""
+    """One rank's ``torch.distributed``: calls are appended to ``recorded``."""
 
     Work = recorder.Work
     P2POp = recorder.P2POp
     ReduceOp = recorder.ReduceOp
     GroupMember = NonMember
 
-    # who is there
+    # ranks
 
     @property
     def group(self) -> "Distributed":
-        """``dist.group.WORLD`` is the group of all."""
+        """``dist.group.WORLD`` is the group of all ranks."""
         return self
 
     @property
@@ -72,26 +72,26 @@ class Distributed(Recorder):
         return self._groups.world
 
     def get_rank(self, group: Any = None) -> int:
-        """The rank's number in the group; -1 for who is not in it."""
+        """Return the rank's number in the group, or -1 outside of it."""
         if isinstance(group, NonMember):
             return -1
         group = self._group(group)
         return group.ranks.index(self._rank) if self._rank in group.members else -1
 
     def get_world_size(self, group: Any = None) -> int:
-        """How many ranks the group has; -1 for who is not in it."""
+        """Return the number of ranks in the group, or -1 outside of it."""
         return -1 if isinstance(group, NonMember) else len(self._group(group).ranks)
 
     def get_process_group_ranks(self, group: Any = None) -> list[int]:
-        """The group's ranks, in its order."""
+        """Return the group's ranks, in its order."""
         return list(self._group(group).ranks)
 
     def get_backend(self, group: Any = None) -> str:
-        """``gloo`` or ``nccl``."""
+        """Return ``gloo`` or ``nccl``."""
         return self._groups.library
 
     def is_initialized(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     # groups
@@ -104,7 +104,7 @@ class Distributed(Recorder):
         group_desc: str | None = None,
         **_: Any,
     ) -> Any:
-        """A group of some ranks. All ranks of the job call it, unless ``use_local_synchronization``."""
+        """Make a group of some ranks; all of the job call it, unless ``use_local_synchronization``."""
         own = tuple(range(self._groups.ranks)) if ranks is None else tuple(sorted(ranks))
         if len(set(own)) < len(own) or any(not 0 <= rank < self._groups.ranks for rank in own):
             self._refuse(
@@ -125,13 +125,13 @@ class Distributed(Recorder):
         return group
 
     def new_subgroups_by_enumeration(self, ranks_per_subgroup_list: Sequence[Sequence[int]], **_: Any) -> Any:
-        """A group for each list of ranks: this rank's own, and all of them."""
+        """Make a group for each list of ranks; return this rank's own group, and all of them."""
         made = [self.new_group(list(ranks)) for ranks in ranks_per_subgroup_list]
         own = next((group for group in made if isinstance(group, Group)), None)
         return own, made
 
     def new_subgroups(self, group_size: int | None = None, **_: Any) -> Any:
-        """Groups of neighbours, ``group_size`` each: this rank's own, and all of them."""
+        """Make groups of ``group_size`` neighbours; return this rank's own group, and all of them."""
         ranks = self._groups.ranks
         if not group_size or ranks % group_size:
             self._refuse(f"new_subgroups of {group_size} of {ranks} ranks; write a size that divides {ranks}")
@@ -147,7 +147,7 @@ class Distributed(Recorder):
         mesh_dim_names: Sequence[str] | None = None,
         **_: Any,
     ) -> Any:
-        """A mesh of all ranks, with a group along each dimension."""
+        """Return a mesh of all ranks, with a group along each dimension."""
         return DeviceMesh(self, tuple(mesh_shape), tuple(mesh_dim_names or ()))
 
     # collectives
@@ -155,51 +155,51 @@ class Distributed(Recorder):
     def all_reduce(
         self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
     ) -> recorder.Work | None:
-        """Reduce, and give the result to all."""
+        """Reduce, and give the result to all ranks."""
         return self._call("all_reduce", "all_reduce", nbytes, group, async_op, redop=op)
 
     def broadcast(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False,
         group_src: int | None = None,
     ) -> recorder.Work | None:  # fmt: skip
-        """Give what the source has to all."""
+        """Send the source's data to all ranks."""
         return self._call("broadcast", "broadcast", nbytes, group, async_op, src, group_src)
 
     def reduce(
         self, nbytes: int, dst: int | None = None, op: str = "sum", group: Any = None, async_op: bool = False,
         group_dst: int | None = None,
     ) -> recorder.Work | None:  # fmt: skip
-        """Reduce, and give the result to one."""
+        """Reduce, and give the result to one rank."""
         return self._call("reduce", "reduce", nbytes, group, async_op, dst, group_dst, redop=op)
 
     def all_gather(self, nbytes: int, group: Any = None, async_op: bool = False) -> recorder.Work | None:
-        """Give every rank's part to all."""
+        """Give every rank's part to all ranks."""
         return self._call("all_gather", "all_gather", nbytes, group, async_op)
 
     def all_gather_into_tensor(
         self, nbytes: int, group: Any = None, async_op: bool = False
     ) -> recorder.Work | None:
-        """Give every rank's part to all."""
+        """Give every rank's part to all ranks."""
         return self._call("all_gather_into_tensor", "all_gather", nbytes, group, async_op)
 
     def gather(
         self, nbytes: int, dst: int | None = None, group: Any = None, async_op: bool = False,
         group_dst: int | None = None,
     ) -> recorder.Work | None:  # fmt: skip
-        """Give every rank's part to one."""
+        """Give every rank's part to one rank."""
         return self._call("gather", "gather", nbytes, group, async_op, dst, group_dst)
 
     def scatter(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False,
         group_src: int | None = None,
     ) -> recorder.Work | None:  # fmt: skip
-        """Give each its part of what the source has."""
+        """Give each rank its part of the source's data."""
         return self._call("scatter", "scatter", nbytes, group, async_op, src, group_src)
 
     def reduce_scatter(
         self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
     ) -> recorder.Work | None:
-        """Reduce, and give each a part of the result; with Gloo an all_reduce of each part."""
+        """Reduce, and give each rank a part of the result; with Gloo an all_reduce of each part."""
         if self._nccl or isinstance(group, NonMember):
             return self._call("reduce_scatter", "reduce_scatter", nbytes, group, async_op, redop=op)
         parts = len(self._group(group).ranks)
@@ -216,11 +216,11 @@ class Distributed(Recorder):
     def reduce_scatter_tensor(
         self, nbytes: int, op: str = "sum", group: Any = None, async_op: bool = False
     ) -> recorder.Work | None:
-        """Reduce, and give each a part of the result."""
+        """Reduce, and give each rank a part of the result."""
         return self._call("reduce_scatter_tensor", "reduce_scatter", nbytes, group, async_op, redop=op)
 
     def all_to_all(self, nbytes: int, group: Any = None, async_op: bool = False) -> recorder.Work | None:
-        """Give each a part of what every rank has."""
+        """Give each rank a part of every rank's data."""
         return self._call("all_to_all", "all_to_all", nbytes, group, async_op)
 
     def all_to_all_single(
@@ -231,58 +231,58 @@ class Distributed(Recorder):
         group: Any = None,
         async_op: bool = False,
     ) -> recorder.Work | None:
-        """Give each a part of what every rank has: equal ones, or as many bytes as the lists say."""
+        """Give each rank a part of every rank's data: equal parts, or as many bytes as the lists state."""
         if output_split_sizes is None and input_split_sizes is None:
             return self._call("all_to_all_single", "all_to_all", nbytes, group, async_op)
         return self._unequal_parts(nbytes, output_split_sizes, input_split_sizes, group, async_op)
 
     def barrier(self, group: Any = None, async_op: bool = False, **_: Any) -> recorder.Work | None:
-        """Wait for all; with NCCL an all_reduce of four bytes, for which the host waits."""
+        """Wait for all ranks; with NCCL an all_reduce of four bytes, for which the host waits."""
         return self._call("barrier", "all_reduce", 4 if self._nccl else 0, group, async_op)
 
     def monitored_barrier(self, group: Any = None, **_: Any) -> None:
-        """Wait for all, and name who does not come; Gloo only."""
+        """Wait for all ranks, and name the missing one; Gloo only."""
         if self._nccl:
             self._refuse("monitored_barrier is only implemented for GLOO backend")
         if not isinstance(group, NonMember):
             self._monitored_barrier(group)
 
-    # pickled objects: their lengths go ahead
+    # pickled objects: lengths are sent first
 
     def all_gather_object(self, nbytes: int, group: Any = None) -> None:
-        """all_gather of lengths, then of objects as long as the longest."""
+        """Run an all_gather of lengths, then of objects padded to the longest."""
         self._call("all_gather_object", "all_gather", NUMBER, group)
         self._call("all_gather_object", "all_gather", nbytes, group)
 
     def gather_object(
         self, nbytes: int, dst: int | None = None, group: Any = None, group_dst: int | None = None
     ) -> None:
-        """all_gather of lengths, then gather of objects as long as the longest."""
+        """Run an all_gather of lengths, then a gather of objects padded to the longest."""
         self._call("gather_object", "all_gather", NUMBER, group)
         self._call("gather_object", "gather", nbytes, group, False, dst, group_dst)
 
     def broadcast_object_list(
         self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
     ) -> None:
-        """Broadcast of lengths, then of objects."""
+        """Broadcast lengths, then objects."""
         self._call("broadcast_object_list", "broadcast", NUMBER, group, False, src, group_src)
         self._call("broadcast_object_list", "broadcast", nbytes, group, False, src, group_src)
 
     def scatter_object_list(
         self, nbytes: int, src: int | None = None, group: Any = None, group_src: int | None = None
     ) -> None:
-        """Broadcast of the longest length, then scatter of objects and of their lengths."""
+        """Broadcast the longest length, then scatter objects and their lengths."""
         self._call("scatter_object_list", "broadcast", NUMBER, group, False, src, group_src)
         self._call("scatter_object_list", "scatter", nbytes, group, False, src, group_src)
         self._call("scatter_object_list", "scatter", NUMBER, group, False, src, group_src)
 
     def send_object_list(self, nbytes: int, dst: int, group: Any = None) -> None:
-        """A message of the length, then one of the object."""
+        """Send a message of the length, then one of the object."""
         self.send(NUMBER, dst, group)
         self.send(nbytes, dst, group)
 
     def recv_object_list(self, nbytes: int, src: int, group: Any = None) -> None:
-        """A message of the length, then one of the object."""
+        """Receive a message of the length, then one of the object."""
         self.recv(NUMBER, src, group)
         self.recv(nbytes, src, group)
 
@@ -295,7 +295,7 @@ class Distributed(Recorder):
             work.wait()
 
     def recv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> None:
-        """Receive, and wait; without a source from whoever sends."""
+        """Receive, and wait; without ``src`` from any source."""
         work = self._message(Recv, nbytes, src, group, tag, "recv")
         if self._nccl:
             work.wait()
@@ -309,7 +309,7 @@ class Distributed(Recorder):
         return self._message(Recv, nbytes, src, group, tag, "irecv")
 
     def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> list[recorder.Work]:
-        """Several messages at once: with NCCL in one group call; Gloo takes them one after another."""
+        """Post several messages at once: with NCCL in one group call; Gloo handles them one after another."""
         if not p2p_op_list:
             self._refuse("batch_isend_irecv of no messages; write at least one")
         if any(getattr(one.op, "__name__", "") not in ("isend", "irecv") for one in p2p_op_list):
@@ -335,10 +335,10 @@ class Distributed(Recorder):
         self._connect(group)
         return Together(group, parts)
 
-    # what torch.distributed has not
+    # not in torch.distributed
 
     def compute(self, seconds: float, name: str = "compute") -> None:
-        """Work of so many seconds: on the host with Gloo, on the current stream with NCCL."""
+        """Compute for ``seconds``: on the host with Gloo, on the current stream with NCCL."""
         if not 0 <= seconds <= MAX_DURATION:
             raise ValueError(f"{self._where()}: compute({seconds!r}); write seconds, 0 to {MAX_DURATION:g}")
         if self._nccl:
@@ -347,6 +347,6 @@ class Distributed(Recorder):
             self._post(Compute(float(seconds)), name, "compute", HOST, holds=True)
 
     def synchronize(self) -> None:
-        """The host waits for its GPU, as torch.cuda.synchronize does; with Gloo it has none."""
+        """Hold the host until its GPU is idle, as torch.cuda.synchronize does; with Gloo there is none."""
         if self._nccl:
             self._post(Wait(), "synchronize", "wait", None, tuple(range(len(self.recorded))), holds=True)

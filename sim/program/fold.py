@@ -1,8 +1,7 @@
-"""A program played by one rank of each role: whether all ends, in less time than all ranks take.
+"""A program played by one rank per role: whether all ranks end, faster than playing all of them.
 
-`ringside.sim.program.roles` says why one stands for all. This asks for more: messages of equal sizes that
-arrive in the order in which they are posted, and calls in which all members want the same. What is not so is
-played in full.
+`ringside.sim.program.roles` says why one rank stands for its role. Folding needs more: messages of equal
+sizes that arrive in posting order, and calls whose members all agree. Any other program is played in full.
 """
 
 from collections import defaultdict
@@ -27,19 +26,19 @@ from ringside.sim.program.play import INSTANT, Play
 from ringside.sim.program.roles import Ints, Lists
 
 MOST_ROUNDS = 16
-"""Of refinement: a program whose ranks take longer to tell apart has few of a kind."""
+"""Rounds of refinement: a program that needs more has few ranks per role."""
 
 FEWEST = 2
-"""Ranks a role, on average, from which folding is worth its own time."""
+"""Ranks per role, on average, from which folding is worth its own time."""
 
 Meeting = list[tuple[int, int]]
-"""Who ends together: the number of a role, and a place in its representative's list."""
+"""Operations that end together: the number of a role, and a place in its representative's list."""
 
 
 def ends(program: Program) -> bool:
-    """Whether it is certain that all ends, though everybody waits for all who take part.
+    """Check that all ranks certainly end, even if every rank waits for all participants.
 
-    False where it does not, and where representatives cannot tell.
+    False where they do not, and where representatives cannot decide it.
     """
     lists = Lists(program)
     if not _plain(lists):
@@ -55,7 +54,7 @@ def ends(program: Program) -> bool:
 
 
 def _ends(program: Program, meetings: "_Meetings", *, serial: bool) -> bool:
-    """Play representatives: who meets whom ends when all are there."""
+    """Play representatives: a meeting ends when all its members have arrived."""
     come: dict[int, int] = defaultdict(int)
     left = {where: len(numbers) for where, numbers in meetings.of.items()}
 
@@ -74,7 +73,7 @@ def _ends(program: Program, meetings: "_Meetings", *, serial: bool) -> bool:
 
 
 def _plain(lists: Lists) -> bool:
-    """Whether roles tell all: nothing is refused, everything meets, in posting order and in equal sizes."""
+    """Check that roles are enough: no call refused, all meet, in posting order and equal sizes."""
     messages = lists.messages
     if messages is None or any(isinstance(one, Raise | Lost | Drop) for one in lists.actions):
         return False
@@ -98,7 +97,7 @@ def _plain(lists: Lists) -> bool:
 
 
 def _in_order(one: Operation) -> bool:
-    """Whether messages arrive as they are posted: NCCL's in a queue, Gloo's at once."""
+    """Check that messages arrive in posting order: NCCL's in a queue, Gloo's at once."""
     action = one.action
     if isinstance(action, Send | Recv | Together):
         at_once = not one.after and one.lane is None
@@ -107,7 +106,7 @@ def _in_order(one: Operation) -> bool:
 
 
 def _all_agree(lists: Lists) -> bool:
-    """Whether all members come to each call of each group, and want the same."""
+    """Check that all members come to each call of each group with equal arguments."""
     actions = [one if isinstance(one, Call | Join) else None for one in lists.actions]
     numbers = {action: number for number, action in enumerate(dict.fromkeys(actions))}
     wanted = np.array([numbers[action] for action in actions], dtype=np.int64)[lists.action]
@@ -123,7 +122,7 @@ def _all_agree(lists: Lists) -> bool:
 
 
 class _Meetings:
-    """The meetings of representatives: who is in each, and of each place of theirs in which it is."""
+    """The meetings of representatives: the members of each, for every place they hold in it."""
 
     def __init__(self, lists: Lists, found: Ints, chosen: Ints) -> None:
         self._lists = lists
@@ -135,14 +134,14 @@ class _Meetings:
         self._posted = np.flatnonzero(lists.counts)
         before = np.concatenate([[0], np.cumsum(lists.counts)])
         self._first = before[lists.begins[:-1]]
-        """The first of each rank's operations among those that have a place."""
+        """Index of each rank's first operation among those that have a place."""
         is_chosen = np.zeros(lists.ranks, dtype=bool)
         is_chosen[chosen] = True
         self._messages(is_chosen)
         self._calls(is_chosen)
 
     def communicators(self, role: int) -> set[Group]:
-        """Those of NCCL whose collectives a role calls."""
+        """Return the NCCL communicators whose collectives a role calls."""
         actions = (one.action for one in self._lists.lists[int(self._chosen[role])])
         calls = (action for action in actions if isinstance(action, Call))
         return {call.group for call in calls if call.group.library == "nccl"}
@@ -174,7 +173,7 @@ class _Meetings:
             self.all.append(there)
 
     def _where(self, operations: Ints) -> Meeting:
-        """The roles of operations, and their places in the lists of these roles' representatives."""
+        """Return the roles of operations, and their places in the lists of the roles' representatives."""
         role = self._role[self._lists.rank[operations]]
         same = self._posted[self._first[self._chosen[role]] + self._lists.place[operations]]
         place = same - self._lists.begins[self._chosen[role]]

@@ -1,4 +1,4 @@
-"""A program whose collectives and messages take times that are given, such as those that were recorded."""
+"""A program whose collectives and messages take given times, for example recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,10 +13,10 @@ from ringside.sim.program.transfers import later
 
 
 class Given:
-    """Collectives that begin with their last member, and end for each after a given time.
+    """Collectives that begin with their last member, and end for each member after a given time.
 
     ``seconds`` has the times by rank and place of the member's operation. Each message takes ``message_s``
-    from when both sides have come to it, however many others are under way.
+    from the moment both sides have posted it, however many others are under way.
     """
 
     def __init__(self, env: Clock, seconds: Mapping[tuple[int, int], float], message_s: float = 0.0) -> None:
@@ -25,13 +25,13 @@ class Given:
         self._message_s = message_s
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
-        """Begin with the last."""
+        """Begin with the last member."""
         if not meeting.missing:
             for member in list(meeting.present.items()):
                 later(self._env, self._seconds[member], partial(meeting.leave, meeting, member[0]))
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """The given time has that in it."""
+        """Do nothing: the given time includes it."""
         return Signal()
 
     def send(self, parcel: Parcel) -> None:
@@ -46,9 +46,9 @@ def simulate_given(
     *,
     message_s: float = 0.0,
 ) -> ProgramTimeline:
-    """The program, where each collective takes what ``seconds`` has for it, by rank and place.
+    """Simulate the program, with collective times from ``seconds`` by rank and place.
 
-    Messages take ``message_s`` each.
+    Each message takes ``message_s``.
     """
     env = Clock()
     simulation = Simulation(env, program, Given(env, seconds, message_s), roles=roles)

@@ -1,4 +1,4 @@
-"""The groups of a job as it is recorded: every rank makes its own, and equal ones are one."""
+"""The groups of a job during recording: every rank makes its own, and equal ones are one."""
 
 from dataclasses import dataclass, field
 
@@ -6,41 +6,41 @@ from ringside.sim.collective import Collective
 from ringside.sim.program.operations import Call, Group, Operation
 
 WORKERS = {"gloo": 2, "nccl": 1}
-"""How many operations of a member may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
+"""Operations of a member that may run at once: ProcessGroupGloo has two threads, NCCL one stream."""
 
 
 @dataclass(slots=True)
 class Groups:
-    """The groups of one job. Ranks that ask for the same name and ranks share a group."""
+    """The groups of one job; ranks that pass the same name and ranks share a group."""
 
     ranks: int
     library: str
     world: Group = field(init=False)
     recorded: list[Operation] = field(default_factory=list)
-    """What the rank that was recorded last does."""
+    """The list of the rank that was recorded last."""
     _made: dict[tuple[str, tuple[int, ...]], Group] = field(default_factory=dict)
 
     _calls: dict[tuple[Group, str, str, int, int, str], Call] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.library not in WORKERS:
-            raise ValueError(f"{self.library!r} carries out no program; write {' or '.join(WORKERS)}")
+            raise ValueError(f"{self.library!r} runs no programs; write {' or '.join(WORKERS)}")
         self.world = self.get("world", tuple(range(self.ranks)))
 
     def get(self, name: str, ranks: tuple[int, ...]) -> Group:
-        """The group of this name and these ranks."""
+        """Return the group of this name and these ranks."""
         key = (name, ranks)
         if key not in self._made:
             self._made[key] = Group(name, ranks, self.library, WORKERS[self.library])
         return self._made[key]
 
     def pair(self, group: Group, one: int, other: int) -> Group:
-        """The communicator of two ranks that NCCL makes for messages outside of batches."""
+        """Return the communicator of two ranks that NCCL makes for messages outside of batches."""
         low, high = min(one, other), max(one, other)
         return self.get(f"pair {low}:{high} of {group.name}", (low, high))
 
     def call(self, group: Group, name: str, kind: str, nbytes: int, root: int, redop: str) -> Call:
-        """A collective in which each rank puts ``nbytes``, the same one for all who ask for the same."""
+        """Return a collective with ``nbytes`` per rank; equal arguments give the same object."""
         key = (group, name, kind, nbytes, root, redop)
         if key not in self._calls:
             parts = len(group.ranks) if kind in ("all_gather", "gather", "scatter") else 1

@@ -1,4 +1,4 @@
-"""Jobs on a cluster: proved, then simulated together, each one's slowdown against running alone."""
+"""Jobs on a cluster: proved, then simulated together, with each one's slowdown against running alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ MOST_HOSTS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program on some of a cluster's ranks: entry r of ``hosts`` is the one that carries its rank r.
+    """A program on some of a cluster's ranks: entry r of ``hosts`` carries its rank r.
 
-    ``roles`` names for each rank the one that is played for it; without them all are.
+    ``roles`` names for each rank the one played for it; without ``roles`` all are played.
     """
 
     program: Program
@@ -55,9 +55,9 @@ class Job:
 
 
 def simulate(jobs: Sequence[Job], libraries: Libraries, contention: float = 0.0) -> list[ProgramTimeline]:
-    """All jobs from one moment on, on one cluster; their programs must have been proved.
+    """Simulate jobs that start together on one cluster; their programs must have been proved.
 
-    ``contention`` is the share of a rank's compute that a collective takes while it is under way.
+    ``contention`` is the share of a rank's compute that a collective uses while it is under way.
     """
     return [
         timeline(simulation, (FOLDED,) if job.is_folded else ())
@@ -71,7 +71,7 @@ def play(
     contention: float = 0.0,
     late: Mapping[int, float] | None = None,
 ) -> list[Simulation]:
-    """`simulate`, with every moment of every operation; ``late`` ranks of all jobs begin so much later."""
+    """Run `simulate` with every operation's moments; ``late`` has ranks' delays in seconds."""
     env = Clock()
     world = World(env, libraries)
     alone = are_alone([job.program for job in jobs if not job.is_folded])
@@ -92,10 +92,10 @@ def play(
 
 
 def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """Which of a cluster's ranks carry each of several jobs of so many ranks.
+    """Return the cluster ranks that carry each of several jobs, given their numbers of ranks.
 
-    ``packed`` gives each job the next ones, ``interleaved`` deals them out to the jobs in turn; otherwise
-    there is a list for each job, in the order of its ranks: ``0-3,8``.
+    ``packed`` gives each job the next ranks, ``interleaved`` gives ranks to the jobs in turn; otherwise each
+    job has a list such as ``0-3,8``, in the order of its ranks.
     """
     if list(words) == ["packed"]:
         firsts = [sum(counts[:number]) for number in range(len(counts))]
@@ -121,7 +121,7 @@ def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]
 
 
 def _ranks(text: str) -> tuple[int, ...]:
-    """The numbers of ``0-3,8``."""
+    """Parse the ranks ``0-3,8``."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The library of each group of a job: one library, bound to the part of the cluster that the group has."""
+"""The library of each group of a job: one library, bound to the group's part of the cluster."""
 
 from bisect import bisect
 from collections import Counter
@@ -21,7 +21,7 @@ from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
 from ringside.topologies.words import one_of
 
 RULES = {"gloo": "gloo", "ideal": "gloo", "nccl": "nccl"}
-"""By whose rules a program moves whose bytes a library carries: the textbook's algorithms wait as Gloo's."""
+"""The library whose rules a program follows: the textbook's algorithms wait as Gloo's do."""
 
 
 @dataclass(slots=True)
@@ -36,11 +36,12 @@ class Libraries:
     calibration: "Calibration | str | None" = AUTO
     placement: str = EVEN
     placed: Sequence[int] = ()
-    """How many ranks in a row share a machine."""
+    """Number of consecutive ranks per machine."""
     _graph: "Topology | None" = None
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
-    """NCCL's, which cares for machines and how many ranks of each; for which ones on a fabric alone."""
+    """NCCL by the layout of a group: the numbers of ranks per machine, and on a fabric the machines
+    themselves."""
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
@@ -49,7 +50,7 @@ class Libraries:
 
     @classmethod
     def on(cls, name: str, graph: Topology, ranks: int) -> "Libraries":
-        """A library on a topology that is there, as it is: with no calibration."""
+        """Return a library on an existing topology, uncalibrated."""
         called = str(graph.graph.get("name", "topology"))
         return cls(name, called, {}, ranks, calibration=None, placement=NUMBERED, _graph=graph)
 
@@ -63,21 +64,21 @@ class Libraries:
 
     @property
     def rules(self) -> str:
-        """By whose rules the program moves."""
+        """The library whose rules the program follows."""
         return RULES[self.name]
 
     @property
     def machine(self) -> int:
-        """Ranks on each machine, or on the first, which has the most."""
+        """Ranks per machine, or on the first one, which has the most."""
         return self.placed[0]
 
     @property
     def is_priced(self) -> bool:
-        """Whether its times are measured or a belief, and no schedule's."""
+        """Whether its times are measured or believed, not derived from a schedule."""
         return self.name == "nccl" or isinstance(self.calibration, Calibration)
 
     def of(self, hosts: tuple[int, ...]) -> Library:
-        """The library of a group that these ranks of the cluster carry, in the group's order."""
+        """Return the library of a group that these ranks of the cluster carry, in the group's order."""
         if hosts not in self._known:
             self._known[hosts] = self._nccl(hosts) if self.name == "nccl" else self._scheduled(hosts)
         return self._known[hosts]
@@ -89,9 +90,9 @@ class Libraries:
         seconds: float,
         among: Container[int] | None = None,
     ) -> dict[Hashable, float]:
-        """What a collective of ``seconds`` keeps busy, and for which share of them.
+        """Return the resources that a collective of ``seconds`` keeps busy, each with its share of the time.
 
-        Of GPUs and machines those ``among`` these ranks of the cluster alone, where nobody asks for others.
+        GPUs and machines are limited to those ``among`` these ranks of the cluster, which nothing else uses.
         """
         library = self.of(hosts)
         if not seconds:
@@ -109,10 +110,10 @@ class Libraries:
         seconds: float,
         among: Container[int] | None = None,
     ) -> dict[Hashable, float]:
-        """What a collective of NCCL's keeps busy: which way, which part, and of which rank or machine.
+        """Yield the resources of an NCCL collective: the direction, the part, and its rank or machine.
 
-        By nccl-tests' bus bandwidth, which counts what a ring moves: what a tree or a switch spares the links
-        another collective does not get.
+        Shares follow nccl-tests' bus bandwidth, which counts what a ring moves: another collective does not
+        get what a tree or a switch spares the links.
         """
         nccl = as_nccl(self.of(hosts))
         if nccl is None or nccl.comm is None:
@@ -132,7 +133,7 @@ class Libraries:
         }
 
     def message(self, src: int, dst: int, nbytes: int) -> tuple[float, dict[Hashable, float]]:
-        """How long a message takes alone, as a library sends and receives, and what it keeps busy."""
+        """Return a message's time alone, as the library sends it, and the resources it keeps busy."""
         library, collective = self.of((src, dst)), Collective("sendrecv", 2, nbytes)
         seconds = library.time(collective, library.choose(collective)).time_s
         if isinstance(library, Scheduled):
@@ -151,7 +152,7 @@ class Libraries:
         return seconds, {part: share for part, share in parts.items() if part in ends}
 
     def _scheduled(self, hosts: tuple[int, ...]) -> Library:
-        """The library of the first ranks, numbered anew; others relay, as they do for messages."""
+        """Return the library of the first ranks, renumbered; others relay, as they do for messages."""
         here, graph = len(hosts), self.graph
         if hosts != tuple(range(here)):
             others = set(range(len(ranks(graph)))).difference(hosts)
@@ -160,7 +161,7 @@ class Libraries:
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
     def _nccl(self, hosts: tuple[int, ...]) -> Library:
-        """NCCL of a group, which has as many ranks on each of its machines: on a fabric it matters which."""
+        """Return the NCCL of a group with equal ranks per machine; on a fabric the machines matter too."""
         options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:
@@ -190,7 +191,7 @@ class Libraries:
         return self._shapes[shape]
 
     def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:
-        """How many of the ranks each machine holds."""
+        """Count the ranks on each machine."""
         return Counter(map(self._machine, hosts))
 
     def _machine(self, host: int) -> int:

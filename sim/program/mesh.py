@@ -8,23 +8,23 @@ from typing import Any, Protocol
 
 
 class Maker(Protocol):
-    """Whoever knows the ranks of a job and makes groups of them."""
+    """Maker of groups for the ranks of a job."""
 
     def get_rank(self) -> int:
-        """Which rank asks."""
+        """Return the calling rank."""
         ...
 
     def get_world_size(self) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
         ...
 
     @property
     def WORLD(self) -> Any:  # noqa: N802
-        """The group of all."""
+        """The group of all ranks."""
         ...
 
     def new_group(self, ranks: list[int], *, group_desc: str | None) -> Any:
-        """A group of some ranks."""
+        """Return a group of some ranks."""
         ...
 
 
@@ -32,7 +32,7 @@ class DeviceMesh:
     """All ranks of a job in row-major order; every rank makes every group, dimension by dimension.
 
     A dimension that has all ranks shares the group of all. ``mesh["dp", "tp"]`` is the mesh along some
-    dimensions, of the groups that are there; its ``_flatten()`` makes one dimension of them.
+    dimensions, with the existing groups; its ``_flatten()`` merges them into one dimension.
     """
 
     def __init__(self, dist: Maker, shape: tuple[int, ...], names: tuple[str, ...]) -> None:
@@ -51,7 +51,7 @@ class DeviceMesh:
             self._groups.append(self._made((dimension,), name))
 
     def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
-        """The mesh along some of its dimensions, by their names."""
+        """Return the mesh along some of its dimensions, by name."""
         chosen = [self._dimension(name) for name in ((names,) if isinstance(names, str) else names)]
         part = copy(self)
         part.shape = tuple(self.shape[one] for one in chosen)
@@ -61,7 +61,7 @@ class DeviceMesh:
         return part
 
     def _flatten(self, mesh_dim_name: str | None = None) -> "DeviceMesh":
-        """The mesh with all its dimensions as one, which every rank makes groups for."""
+        """Return the mesh with its dimensions merged into one; every rank makes its groups."""
         flat = copy(self)
         name = mesh_dim_name or "_".join(self.mesh_dim_names)
         flat._groups = [self._made(tuple(range(len(self.shape))), name)]
@@ -70,7 +70,7 @@ class DeviceMesh:
         return flat
 
     def _made(self, dimensions: tuple[int, ...], name: str) -> Any:
-        """The rank's own of the groups along some dimensions, all of which are made."""
+        """Make all groups along some dimensions and return the rank's own."""
         lengths = [range(self.shape[one]) for one in dimensions]
         strides = [self._strides[one] for one in dimensions]
         offsets = [sum(map(mul, place, strides)) for place in product(*lengths)]
@@ -104,17 +104,17 @@ class DeviceMesh:
         raise ValueError(f"{dimension!r} is no dimension of the mesh; write one of {known}")
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
-        """The rank's group along a dimension."""
+        """Return the rank's group along a dimension."""
         return self._groups[self._dimension(mesh_dim)]
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """The rank's place along a dimension."""
+        """Return the rank's place along a dimension."""
         return self._place(self._dimension(mesh_dim))
 
     def get_coordinate(self) -> list[int]:
-        """The rank's place along every dimension."""
+        """Return the rank's place along every dimension."""
         return [self._place(dimension) for dimension in range(len(self.shape))]
 
     def size(self, mesh_dim: int | str | None = None) -> int:
-        """Ranks along a dimension, or of the whole mesh."""
+        """Return the number of ranks along a dimension, or of the whole mesh."""
         return prod(self.shape) if mesh_dim is None else self.shape[self._dimension(mesh_dim)]

@@ -1,4 +1,4 @@
-"""How what a rank asks of torch.distributed is written down, as operations of a `Program`.
+"""Recording of one rank's torch.distributed calls as operations of a `Program`.
 
 The host waits as it does with each library (torch/distributed/distributed_c10d.py, ProcessGroupGloo.cpp and
 ProcessGroupNCCL.cpp of PyTorch 2.13): Gloo's ``wait`` holds it; NCCL's holds the current stream, here the
@@ -32,13 +32,13 @@ STREAM = "compute"
 """The lane of the stream on which a rank computes."""
 
 UNEQUAL = -1
-"""The tag of the messages of an all-to-all of unequal parts, which meet no others."""
+"""The tag of the messages of an all-to-all of unequal parts, which match no others."""
 
 NUMBER = 8
-"""Bytes of a number that torch sends by itself: how long a pickled object is, who is at a barrier."""
+"""Bytes of a number that torch sends by itself: the length of a pickled object, a rank at a barrier."""
 
 MOST_OPERATIONS = 2_000_000
-"""Operations of one rank: more is taken for a loop without end."""
+"""Maximum number of operations per rank; more is treated as an endless loop."""
 
 
 class RankLostError(Exception):
@@ -46,11 +46,11 @@ class RankLostError(Exception):
 
 
 class NonMember:
-    """What new_group gives to those who are not in the group."""
+    """The result of new_group on ranks outside of the group."""
 
 
 class Work:
-    """What an asynchronous call gives back."""
+    """The result of an asynchronous call."""
 
     __slots__ = ("_operations", "_recorder")
 
@@ -81,13 +81,13 @@ class ReduceOp:
 
 
 class Recorder:
-    """Writes down what one rank does, in ``recorded``."""
+    """Recorder of one rank's calls, in ``recorded``."""
 
     def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
         self.recorded: list[Operation] = []
-        """Where it is what the rank before did at that place it is the same object: ranks are much alike."""
+        """Operations of the previous rank, reused where equal: ranks are much alike."""
         self._messages: dict[Operation, Operation] = {}
-        """Each message that comes after nothing, once: a loop sends the same ones again."""
+        """Messages that come after nothing, each once: a loop sends the same ones again."""
         self._groups = groups
         self._rank = rank
         self._eager = eager
@@ -96,18 +96,18 @@ class Recorder:
         self._unwaited: dict[int, None] = {}
         """Gloo's messages for which the rank has not waited."""
         self._calls: Counter[Group] = Counter()
-        """How many collectives of each of Gloo's groups the rank has called."""
+        """Number of collectives called per Gloo group."""
         self._under_way: dict[int, Group] = {}
-        """Gloo's collectives for which it has not waited, nor a barrier of their group."""
+        """Gloo's collectives that neither a wait nor a barrier of their group has covered."""
         self._awaited: tuple[int, ...] = ()
-        """What the current stream has to wait for before its next operation."""
+        """Operations that the next one on the current stream must wait for."""
         self._last: tuple[int, ...] = ()
         """The last operation of the current stream."""
         self._connected = {groups.world} if eager else set[Group]()
         self._asked: dict[tuple[Any, ...], Any] = {}
-        """What the rank has asked for before, with all that it asked: found sound, and its group made."""
+        """Valid messages by their arguments, with their group made."""
 
-    # how it is written down
+    # recording
 
     def _post(
         self, action: Any, name: str, category: str = "", lane: str | None = None,
@@ -128,13 +128,13 @@ class Recorder:
         return place
 
     def _on_stream(self, action: Any, name: str, category: str, *, holds: bool) -> Work:
-        """An operation of NCCL's, or of a GPU's, on the current stream."""
+        """Record an operation of NCCL or of a GPU on the current stream."""
         made = self._post(action, name, category, STREAM, self._awaited, holds=holds)
         self._last, self._awaited = (made,), ()
         return Work(self, self._last)
 
     def _beside(self, action: Any, name: str, category: str, lane: str) -> Work:
-        """An operation of NCCL beside the current stream, which it comes after."""
+        """Record an NCCL operation beside the current stream, which it comes after."""
         return Work(self, (self._post(action, name, category, lane, (*self._last, *self._awaited)),))
 
     def _wait(self, operations: tuple[int, ...]) -> None:
@@ -147,7 +147,7 @@ class Recorder:
         self._post(_WAIT, "wait", "wait", None, operations, holds=True)
 
     def end(self) -> None:
-        """The job has returned, and with it goes what it has kept of messages."""
+        """End the job's function, which releases the messages it kept."""
         if self._unwaited:
             where = self.recorded[next(iter(self._unwaited))].place
             self.recorded.append(Operation(Drop(tuple(self._unwaited)), name="drop", place=where))
@@ -170,7 +170,7 @@ class Recorder:
         return self._start(call, name, kind, async_op)
 
     def _start(self, action: Any, name: str, kind: str, async_op: bool) -> Work | None:
-        """A collective; what it gives back, unless it is waited for."""
+        """Record a collective; return its Work unless it is waited for."""
         if self._nccl:
             if async_op:
                 return self._beside(action, name, kind, action.group.name)
@@ -189,9 +189,9 @@ class Recorder:
         return Work(self, (place,))
 
     def _monitored_barrier(self, group: Any) -> None:
-        """Gloo's, by messages: the first rank hears from all, then tells all.
+        """Record Gloo's monitored barrier: the first rank hears from all ranks, then notifies all.
 
-        Their tags are the numbers of calls, as if it were two, and may be those of the job's own messages.
+        Message tags are call numbers, as if it were two calls, and may collide with the job's own messages.
         """
         group = self._group(group)
         self._connect(group)
@@ -208,7 +208,7 @@ class Recorder:
             self._wait(tuple(self._post(one, "monitored_barrier", "message") for one in messages))
 
     def _all(self, works: Sequence[Work | None]) -> Work:
-        """What several give back, as one."""
+        """Combine several Works into one."""
         return Work(self, tuple(place for work in works if work for place in work._operations))
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
@@ -224,20 +224,20 @@ class Recorder:
         return Work(self, (place,))
 
     def _known(self, asked: tuple[Any, ...]) -> Any:
-        """What was asked for before; nothing where it is none of the things that can be asked for."""
+        """Return the cached message for these arguments, or None where they are unhashable."""
         try:
             return self._asked.get(asked)
         except TypeError:
             return None
 
     def _sound(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Any:
-        """The message that is asked for, of a group that is made."""
+        """Return the validated message, in a group that exists."""
         group = self._group(group)
         outside = isinstance(peer, int) and peer not in group.members
         if outside and group is self._groups.world and not self._nccl:
             return Lost(
                 group,
-                f"rank {peer} is not in the world of {self._groups.ranks} ranks, which Gloo does not check",
+                f"rank {peer} is not in the world of {self._groups.ranks} ranks; Gloo does not check that",
             )
         peer = ANY if peer is None and make is Recv else self._peer(group, peer)
         if peer == self._rank:
@@ -248,7 +248,7 @@ class Recorder:
             if not self._eager:
                 group, tag = self._groups.pair(group, self._rank, peer), 0
         elif peer == ANY and not self._size(nbytes):
-            self._refuse(f"{name} of 0 bytes without a source, which Gloo does not take; name the source")
+            self._refuse(f"{name} of 0 bytes without a source, which Gloo does not support; name the source")
         self._connect(group)
         return make(group, peer, self._size(nbytes), tag)
 
@@ -260,7 +260,7 @@ class Recorder:
         group: Any,
         async_op: bool,
     ) -> Work | None:
-        """An all-to-all of unequal parts: a message to each and one from each, all at once."""
+        """Record an all-to-all of unequal parts: one message to and one from each rank, all at once."""
         if isinstance(group, NonMember):
             return None
         group = self._group(group)
@@ -285,7 +285,7 @@ class Recorder:
         return self._start(together, "all_to_all_single", "all_to_all", async_op)
 
     def _connect(self, group: Group) -> None:
-        """Have the members make their group; NCCL does so when it is first used, unless eager."""
+        """Make the members create their group; NCCL does so at first use, unless eager."""
         if group not in self._connected and (self._nccl or group is not self._groups.world):
             self._connected.add(group)
             self._post(Join(group), "making of the communicator" if self._nccl else "new_group", holds=True)
@@ -305,7 +305,7 @@ class Recorder:
         return peer
 
     def _root(self, group: Group, name: str, kind: str, root: int | None, group_root: int | None) -> int:
-        """The root's place in the group; without a word rank 0 of the job, for what has such a default."""
+        """Return the root's place in the group; the default, where allowed, is rank 0 of the job."""
         if kind not in ROOTED:
             return 0
         if group_root is not None:
@@ -327,7 +327,7 @@ class Recorder:
         return nbytes
 
     def _refuse(self, message: str) -> NoReturn:
-        """What torch.distributed raises; the rank gets no further."""
+        """Record what torch.distributed raises; the rank gets no further."""
         self._post(Raise(message), "error")
         raise RankLostError(message)
 
@@ -337,7 +337,7 @@ class Recorder:
 
 
 def _place() -> tuple[str, int]:
-    """The file and the line that called this module from outside of it."""
+    """Return the file and line outside of this module that made the call."""
     frame = sys._getframe(3)
     while frame.f_code.co_filename in _OURS and frame.f_back:
         frame = frame.f_back

@@ -20,11 +20,11 @@ WORDS = {unit: parse_size(f"1 {unit}") for unit in ("KiB", "MiB", "GiB")}
 
 
 class ScriptError(ValueError):
-    """What is wrong with a script, and where."""
+    """An error in a script, with its location."""
 
 
 def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> Program:
-    """The job of a script on so many ranks, which is run anew for each: ranks share no globals.
+    """Return the job of a script on ``ranks`` ranks; it runs once per rank, so ranks share no globals.
 
     A rank's operations raise `ScriptError` where its script cannot be run.
     """
@@ -55,7 +55,7 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
 
 
 def main_of(path: Path) -> Main:
-    """The function ``main`` that the script makes when it is run."""
+    """Return the function ``main`` that the script defines."""
     found = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
     if not callable(found):
         raise ScriptError(f"{path} has no function main; write def main(dist): ...")
@@ -65,10 +65,10 @@ def main_of(path: Path) -> Main:
 
 @contextmanager
 def a_process(path: Path) -> Iterator[None]:
-    """What a script expects of a process of its own: its arguments, none; the files beside it; its output.
+    """Give a script the state of its own process: no arguments, the files beside it, its output.
 
-    That goes to standard error, since the answer is on standard output. Modules from beside the script are
-    forgotten afterwards, with what the rank has left in them.
+    Output goes to standard error, since the answer is on standard output. Modules from beside the script are
+    unloaded afterwards, with the state that the rank left in them.
     """
     folder = path.resolve().parent
     known, arguments = set(sys.modules), sys.argv
@@ -84,9 +84,9 @@ def a_process(path: Path) -> Iterator[None]:
 
 @contextmanager
 def imports_from(folder: Path) -> Iterator[None]:
-    """Find modules in the folder first, and leave no bytecode of them.
+    """Import modules from the folder first, and write no bytecode of them.
 
-    Python takes bytecode for that of a source of the same size and the same second, though it was edited.
+    Python reuses bytecode of a source with equal size and second of change, even if it was edited.
     """
     places, wrote_none = sys.path, sys.dont_write_bytecode
     sys.path, sys.dont_write_bytecode = [str(folder), *places], True
@@ -97,14 +97,14 @@ def imports_from(folder: Path) -> Iterator[None]:
 
 
 def modules_beside(folder: Path, known: Collection[str]) -> list[str]:
-    """The imported modules that lie in the folder, or in packages that do, but for those ``known``."""
+    """Return the imported modules that lie in the folder, or in packages that do, except ``known``."""
     new = [name for name in sys.modules if name not in known]
     beside = {name for name in new if "." not in name and _lies_in(folder, sys.modules[name])}
     return [name for name in new if name.partition(".")[0] in beside]
 
 
 def _lies_in(folder: Path, module: ModuleType) -> bool:
-    """Whether it is a file of the folder, or a package whose own folder stands there."""
+    """Check whether a module is a file of the folder, or a package in it."""
     file = Path(getattr(module, "__file__", None) or "/")
     return (file.parent.parent if file.name == "__init__.py" else file.parent) == folder
 
@@ -114,7 +114,7 @@ def _said(error: BaseException) -> str:
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """``FILE:LINE`` of the script's own line that the error came through last."""
+    """Return ``FILE:LINE`` of the innermost line of the script in the error's traceback."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{path}:{error.lineno}"
     lines = [

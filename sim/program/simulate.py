@@ -1,11 +1,11 @@
 """The simulation of a program: a `Play` with a clock, on SimPy.
 
-Who may begin and who meets whom is the play's. Here each operation gets a beginning and an end: compute
-takes its seconds, more while collectives of its rank are under way, unless it has no lane; a collective and
-a message take what their carrier says. Groups are made, and the host posts, in no time.
+The play decides which operations may begin and who meets whom. The simulation adds the times: compute takes
+its seconds, and longer while collectives of its rank are under way, unless it has no lane; the carrier
+determines collectives and messages. Creating groups and posting take no time.
 
-Ranks may be folded: one of each role is played, on behalf of all. Then a collective meets when one of each
-role among its members has come, and messages go from role to role.
+Ranks may be folded: one of each role is played on behalf of all. Then a collective meets when one of each
+role among its members has arrived, and messages go from role to role.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from ringside.sim.program.stretch import Units
 
 
 class SimulationError(ArithmeticError):
-    """A program that did not come to its end: a defect of ours, where it was proved."""
+    """A program that did not end: a defect of Ringside where the program was proved."""
 
 
 class Side(NamedTuple):
@@ -47,12 +47,12 @@ class Side(NamedTuple):
 
 
 class Simulation:
-    """A program on its way, in an environment that others may share.
+    """A program under way, in an environment that others may share.
 
-    ``roles`` names for every rank the one that is played for it, itself or another; without them all are
-    played. ``contention`` is the share of a rank's units that collectives take. Hosts of ``late`` ranks begin
-    so many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of
-    the played ranks, ``meetings`` all collectives.
+    ``roles`` names for every rank the one played for it, itself or another; without ``roles`` all are played.
+    ``contention`` is the share of a rank's units that collectives use. Hosts of ``late`` ranks begin that
+    many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of the
+    played ranks, ``meetings`` all collectives.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Simulation:
         self.begin = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
         self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
-        """When the last of those had come who take part in a collective, a message, the making of a group."""
+        """When the last participant of a collective, a message or a group's creation had arrived."""
         self.units = [Units(env, contention) for _ in self.played]
         self._same: dict[tuple[int, Group], object] = {}
         self._joins: dict[object, list[tuple[int, int]]] = {}
@@ -88,14 +88,14 @@ class Simulation:
         self._receives: dict[tuple[object, int, int], list[Side]] = {}
         self._parts: dict[tuple[int, int], int] = {}
         self._connections: dict[int, dict[tuple[object, int], int]] = {}
-        """By played rank, where its sends go, in order of first use."""
+        """Destinations of each played rank's sends, in order of first use."""
 
     def operations(self, index: int) -> Sequence[Operation]:
-        """What the played rank of this number does."""
+        """Return the list of the played rank of this number."""
         return self._play.ranks[index].operations
 
     def numbers(self, index: int) -> dict[int, int]:
-        """Which call of its group each call of a played rank is, by its place."""
+        """Return the number in its group of each call of a played rank, by its place."""
         return self._play.ranks[index].number
 
     @property
@@ -104,7 +104,7 @@ class Simulation:
         return max((max(ends) for ends in self.end if ends), default=0.0)
 
     def run(self) -> None:
-        """Begin, or go on until nothing can move."""
+        """Begin, or continue until nothing can move."""
         self._running = True
         self._play.run()
         self._running = False
@@ -188,7 +188,7 @@ class Simulation:
                 self._end(*one)
 
     def _ask(self, index: int, place: int, message: Send | Recv) -> None:
-        """One side of a message: it takes the first of the other sides that wait for it, or waits."""
+        """Post one side of a message: match it with the first waiting other side, or let it wait."""
         group, peer, nbytes, tag = message
         own, same = self.played[index], self._group(index, group)
         sends = isinstance(message, Send)
@@ -224,7 +224,7 @@ class Simulation:
         self._carrier.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
 
     def _connection(self, index: int, group: Group, dst: int) -> int:
-        """The number of those to whom a rank sends before it first sends to this one."""
+        """Return the number of ranks to which a rank sends before its first message to this one."""
         if index not in self._connections:
             actions = (operation.action for operation in self.operations(index))
             parts = (part for one in actions for part in (one.parts if isinstance(one, Together) else (one,)))
@@ -237,13 +237,13 @@ class Simulation:
         return self._connections[index][self._group(index, group), dst]
 
     def _members(self, group: Group) -> int:
-        """How many of a group's members are played."""
+        """Return the number of a group's members that are played."""
         if len(self.played) == len(self.roles):
             return len(group.ranks)
         return len({self.roles[rank] for rank in group.ranks})
 
     def _group(self, index: int, group: Group) -> object:
-        """A group's name among those that are played: groups of one role's ranks in one order are one."""
+        """Return a group's name among the played ones: groups of one role's ranks in one order are one."""
         if len(self.played) == len(self.roles):
             return group
         if (index, group) not in self._same:

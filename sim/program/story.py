@@ -1,4 +1,4 @@
-"""What is wrong with a program, told as a person would: who waits where, for whom, and why in vain."""
+"""What is wrong with a program, in sentences: which ranks wait where, for whom, and why in vain."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -8,7 +8,7 @@ from ringside.sim.program.play import Play
 
 
 class Stop(NamedTuple):
-    """An operation that a library refuses, and what it says."""
+    """An operation that a library refuses, and its message."""
 
     rank: int
     place: int
@@ -16,19 +16,19 @@ class Stop(NamedTuple):
 
 
 class Meetings(Protocol):
-    """Who has come to which call of which group."""
+    """The ranks that have arrived at each call of each group."""
 
     meetings: dict[tuple[Group, int], list[tuple[int, int]]]
 
 
 def failure(play: Play, stop: Stop) -> Iterator[str]:
-    """The sentence about an error."""
+    """Return the sentence about an error."""
     operation = play.ranks[stop.rank].operations[stop.place]
     yield f"rank {stop.rank} fails at {operation.where}: {stop.message}"
 
 
 def story(play: Play, check: Meetings) -> Iterator[str]:
-    """A sentence for each rank of the cycle in which ranks wait, or of the chain that leads to its end."""
+    """Return a sentence per rank of the cycle in which ranks wait, or of the chain to its end."""
     rank: int | None = next(rank for rank in range(len(play.ranks)) if _stuck(play, rank) is not None)
     seen: list[int] = []
     sentences: list[str] = []
@@ -55,7 +55,7 @@ def story(play: Play, check: Meetings) -> Iterator[str]:
 
 
 def _stuck(play: Play, rank: int) -> int | None:
-    """The operation in which a rank hangs: that which holds its host, else its first that has not ended."""
+    """Return the operation in which a rank hangs: the one that holds its host, else its first unended."""
     state = play.ranks[rank]
     if state.held_by is not None:
         return state.held_by
@@ -63,7 +63,7 @@ def _stuck(play: Play, rank: int) -> int | None:
 
 
 def _waits(play: Play, check: Meetings, rank: int, place: int) -> tuple[str, list[int]]:
-    """The sentence about a rank that hangs in an operation, and for whom it waits."""
+    """Return the sentence about the operation in which a rank hangs, and whom it waits for."""
     operations = play.ranks[rank].operations
     deepest = play.behind(rank, place)
     text = f"rank {rank} waits in {_named(play, rank, place)}"
@@ -94,7 +94,7 @@ def _named(play: Play, rank: int, place: int) -> str:
 def _partners(
     play: Play, check: Meetings, rank: int, operation: Operation, place: int
 ) -> tuple[list[int], str]:
-    """Whom an operation that has arrived waits for, and how that is said."""
+    """Return the ranks that an arrived operation waits for, and the words for it."""
     match operation.action:
         case Call(group) | Together(group, is_call=True) | Join(group):
             number = play.ranks[rank].number.get(place, -1)

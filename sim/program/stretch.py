@@ -1,4 +1,4 @@
-"""Work that takes longer while others want the same: a rank's units, or links."""
+"""Work that takes longer while others use the same resource: a rank's units, or links."""
 
 from collections.abc import Callable, Hashable, Mapping
 from math import inf
@@ -7,7 +7,7 @@ from ringside.sim.clock import Clock, seconds, ticks
 
 
 class Work:
-    """So many seconds of work, done at a pace that may change on the way; ``done`` is called at its end."""
+    """Work in seconds, at a pace that may change on the way; ``done`` is called at its end."""
 
     __slots__ = ("_done", "_env", "_left", "_since", "_turn", "pace", "until")
 
@@ -16,14 +16,14 @@ class Work:
         self._left = work_s
         self._done = done
         self._turn = 0
-        """How often its end has been foretold: only the last word counts."""
+        """Number of announced ends: only the last one counts."""
         self._since = env.tick
         self.pace = 0.0
         self.until: float = inf
         """The tick at which it ends if nothing changes."""
 
     def go_on(self, pace: float) -> None:
-        """Go on at this pace; what ends at this moment does."""
+        """Continue at this pace; work that ends at this moment ends."""
         now = self._env.tick
         if self.until <= now:
             return
@@ -44,10 +44,10 @@ class Work:
 
 
 class Units:
-    """One rank's compute units, of which collectives that are under way take the share ``contention``.
+    """One rank's compute units; collectives under way use the share ``contention`` of them.
 
-    NCCL takes about one SM for each channel, so the share is channels / SMs. Whoever is in ``watchers`` is
-    called when work begins where there was none, and when the last of it has ended.
+    NCCL uses about one SM per channel, so the share is channels / SMs. ``watchers`` are called when compute
+    begins, and when the last of it has ended.
     """
 
     def __init__(self, env: Clock, contention: float) -> None:
@@ -64,11 +64,11 @@ class Units:
 
     @property
     def matters(self) -> bool:
-        """Whether anybody is slower for its work, or it for anybody's."""
+        """Whether the rank's compute slows anything, or is slowed."""
         return bool(self._contention or self.watchers)
 
     def work(self, work_s: float, done: Callable[[], None]) -> None:
-        """Call ``done`` when so many seconds of work are done, later where collectives are under way."""
+        """Call ``done`` after ``work_s`` seconds of work, later where collectives are under way."""
 
         def ended() -> None:
             self._works.remove(work)
@@ -81,7 +81,7 @@ class Units:
         work.go_on(self._pace)
 
     def take(self, by: int) -> None:
-        """So many more collectives are under way from now on."""
+        """Add ``by`` to the number of collectives under way."""
         self._active += by
         for work in list(self._works):
             work.go_on(self._pace)
@@ -97,22 +97,22 @@ class Units:
 
 
 class Fluids:
-    """Work of which each keeps parts of something busy, links above all, for a share of its time alone.
+    """Work items that each keep resources busy, links above all, for a share of their time alone.
 
-    All paces rise together, to 1 at the most, until some part is busy all the time; those that use it keep
-    theirs, and the others rise on: max-min fairness.
+    All paces rise together, to 1 at the most, until some resource is always busy; its users keep their pace,
+    and the others rise on: max-min fairness.
     """
 
     def __init__(self, env: Clock) -> None:
         self._env = env
         self._works: list[Work] = []
         self._users: dict[Hashable, dict[Work, float]] = {}
-        """Of each part: who keeps it busy, for which share."""
+        """Users of each resource, with their shares."""
         self._crowded: dict[Hashable, dict[Work, float]] = {}
-        """The parts that would have to be busy for more than all the time."""
+        """Resources whose shares add up to more than 1."""
 
     def start(self, work_s: float, shares: Mapping[Hashable, float], done: Callable[[], None]) -> None:
-        """Call ``done`` after so many seconds, later where others want the same."""
+        """Call ``done`` after ``work_s`` seconds, later where others use the same resources."""
 
         def ended() -> None:
             self._works.remove(work)
@@ -145,9 +145,9 @@ class Fluids:
 
 
 def paces(crowded: list[dict[Work, float]]) -> dict[Work, float]:
-    """The max-min fair paces, at most 1, of works whose shares of parts add up to more than 1.
+    """Return max-min fair paces, at most 1, of work items whose shares of resources add up to more than 1.
 
-    A work that is not named goes on at 1.
+    Items without an entry keep the pace 1.
     """
     found: dict[Work, float] = {}
     left = list(crowded)

@@ -1,4 +1,4 @@
-"""What became of a simulated program: when each operation began and ended, what was hidden, its trace."""
+"""The result of a simulated program: when each operation began and ended, hidden time, its trace."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from ringside.sim.program.waiting import waited_for
 from ringside.sim.trace import name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")
-"""Categories of operations that are no collective and no message."""
+"""Categories of operations that are neither collective nor message."""
 
 
 class Span(NamedTuple):
-    """What a rank did from ``begin`` to ``end``, in seconds, on a lane or beside everything.
+    """An operation of a rank from ``begin`` to ``end``, in seconds, on a lane or beside everything.
 
-    From ``begin`` to ``start`` it waited for others who take part in it, of which ``waits_for`` came last.
-    ``kind`` is the operation's category.
+    From ``begin`` to ``start`` it waited for other participants; ``waits_for`` came last. ``kind`` is the
+    operation's category.
     """
 
     begin: float
@@ -35,9 +35,9 @@ class Span(NamedTuple):
 class RankTime(NamedTuple):
     """Where a rank's time went, in seconds, until it ended.
 
-    ``communication_s`` is the time in which some collective or message of its own was under way, with all who
-    take part in it there, ``exposed_s`` the part of that in which it computed nothing, ``waiting_s`` that in
-    which it computed nothing, had none under way, but had come to one.
+    ``communication_s`` is the time in which a collective or message of its own was under way with all
+    participants present. ``exposed_s`` is the part of it without compute. ``waiting_s`` is the time without
+    compute or communication in which the rank waited at one.
     """
 
     end_s: float
@@ -48,7 +48,7 @@ class RankTime(NamedTuple):
 
 
 class GroupTime(NamedTuple):
-    """How long at least one collective or message of a group was under way, and how many there were."""
+    """How long at least one collective or message of a group was under way, and their number."""
 
     group: Group
     operations: int
@@ -57,7 +57,7 @@ class GroupTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProgramTimeline:
-    """A finished simulation of one job; ``spans`` and ``times`` by rank, those that were played."""
+    """A finished simulation of one job; ``spans`` and ``times`` by rank, for the played ones."""
 
     name: str
     ranks: int
@@ -66,12 +66,12 @@ class ProgramTimeline:
     times: dict[int, RankTime]
     groups: tuple[GroupTime, ...]
     stands_for: dict[int, int]
-    """Of each rank that was played: for how many."""
+    """Number of ranks that each played rank stands for."""
     assumes: tuple[str, ...] = ()
-    """What to know before it is believed, in sentences."""
+    """Limits of the result, in sentences."""
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The Chrome trace format that ui.perfetto.dev opens: a process for each rank, with its lanes."""
+        """Return the Chrome trace that ui.perfetto.dev opens: a process per rank, with its lanes."""
         return {
             "displayTimeUnit": "ms",
             "otherData": {"name": self.name},
@@ -79,7 +79,7 @@ class ProgramTimeline:
         }
 
     def dumps(self) -> str:
-        """The trace as JSON text, the same for the same run."""
+        """Return the trace as JSON text, identical for identical runs."""
         return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
 
     def _events(self, rank: int) -> Iterator[dict[str, Any]]:
@@ -103,7 +103,7 @@ class ProgramTimeline:
 
 
 def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTimeline:
-    """What became of a simulation that has ended."""
+    """Return the timeline of a simulation that has ended."""
     last = waited_for(simulation)
     spans = {rank: tuple(_spans(simulation, index, last)) for index, rank in enumerate(simulation.played)}
     stands_for = dict.fromkeys(simulation.played, 0)
@@ -122,7 +122,7 @@ def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTi
 
 
 def _spans(simulation: Simulation, index: int, last: Mapping[tuple[int, int], int]) -> Iterator[Span]:
-    """All that took time, waits of a host too: these begin when it comes to them."""
+    """Return all spans that took time, including a host's waits, which begin when it reaches them."""
     begins, starts, ends = simulation.begin[index], simulation.start[index], simulation.end[index]
     posted = 0.0
     lanes: dict[str, float] = {}
@@ -172,7 +172,7 @@ def _time(spans: Sequence[Span]) -> RankTime:
 
 
 def _groups(simulation: Simulation) -> Iterator[GroupTime]:
-    """The groups in the order in which ranks first use them; of folded ones those that were played."""
+    """Return the groups in the order of first use; of folded ones only the played ones."""
     under_way: dict[Group, list[tuple[float, float]]] = {}
     counts: dict[Group, set[object]] = {}
     for index in range(len(simulation.played)):
@@ -191,7 +191,7 @@ def _groups(simulation: Simulation) -> Iterator[GroupTime]:
 
 
 def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The stretches of time that are in any of these, apart from each other and in order."""
+    """Return the union of time intervals, disjoint and in order."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(stretches):
         if found and begin <= found[-1][1]:
@@ -202,5 +202,5 @@ def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def length(stretches: Iterable[tuple[float, float]]) -> float:
-    """How long stretches last in all that are apart from each other."""
+    """Return the total length of disjoint intervals."""
     return sum(end - begin for begin, end in stretches)

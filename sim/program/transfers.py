@@ -1,12 +1,11 @@
-"""Collectives that have schedules, and messages: transfer by transfer on one network that all share.
+"""Collectives that have schedules, and messages: transfer by transfer on one shared network.
 
-A member of a collective takes part from its own arrival to its own last transfer. What it sends may leave
-once it has come; what it is sent, once the sender has heard that it has, which with Gloo takes what its
-collectives take to begin. So too the bytes of a message set out when the sender has asked for it, and
-has heard that the receiver has. With Gloo that word takes one latency, and stands behind the messages that
-have set out before it from the same rank to the same one in the same group: they have one socket
-(gloo/transport/tcp/pair.cc). Where connections have a ``window`` their segments stand in the host's port, and
-words, of receives and of who comes to a collective, behind them.
+A member of a collective takes part from its own arrival to its own last transfer. Its sends may leave once it
+has arrived; its receives once the sender has heard that it has, which with Gloo takes the time that Gloo's
+collectives need to begin. Likewise a message sets out when the sender has posted it and has heard that the
+receiver has. With Gloo that notice takes one latency, and queues behind earlier messages from the same rank
+to the same one in the same group: they share one socket (gloo/transport/tcp/pair.cc). Where connections have
+a ``window`` their segments stand in the host's port, and notices of receives and arrivals queue behind them.
 """
 
 from collections.abc import Callable
@@ -29,15 +28,15 @@ from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.graph import Hop
 
 EVEN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""Collectives in which every rank does the same, so that all end with the last, or nearly so."""
+"""Collectives in which every rank does the same, so that all end together, or nearly so."""
 
 
 class Transfers:
-    """The network of one simulation. ``hosts`` are the cluster's ranks that carry the job of that number.
+    """The network of one simulation. ``hosts`` are the cluster's ranks that carry each rank of the job.
 
-    ``library_of`` is the library bound to a group's ranks. Where a collective is ``alone``, as nothing else
-    can come onto its links, and all members come at once, it takes the library's own time. Where receives
-    are ``announced`` a sender hears of them later.
+    ``library_of`` is the library bound to a group's ranks. A collective that is ``alone``, so that nothing
+    else can use its links, takes the library's own time if all members arrive at once. Where receives are
+    ``announced`` a sender hears of them later.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Transfers:
             del self._parts[meeting]
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """Send word of a receive, behind what its rank is sending to the other one."""
+        """Notify the sender of a receive, behind what its rank is sending to it."""
         word = Signal()
         under_way = self._sockets.get((group, dst, src), ())
         if not self._announced:
@@ -119,14 +118,14 @@ class Transfers:
         parcel.word.then(leave)
 
     def port_s(self, rank: int) -> float:
-        """How long what a rank is sending keeps its host's ports busy before a word to others can leave."""
+        """Return how long a rank's sends keep its host's ports busy before a notice to others can leave."""
         if "window" not in self.graph.graph:
             return 0.0
         ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
         return max((self.network.backlog_s(port) for port in ports), default=0.0)
 
     def ahead(self, library: Scheduled, call: Call) -> list[float]:
-        """How many seconds before the end each member is done, where its library simulates the collective."""
+        """Return the seconds before the end at which each member is done, where the library simulates it."""
         if call not in self._ahead:
             collective, ahead = call.collective, [0.0] * len(call.group.ranks)
             found = library.choose(collective)
@@ -142,7 +141,7 @@ class Transfers:
 
 
 class _Parts:
-    """The parts that the members of one collective have in it."""
+    """The members' parts in one collective."""
 
     def __init__(self, owner: Transfers, meeting: Meeting) -> None:
         self._owner = owner
@@ -159,7 +158,7 @@ class _Parts:
             self._play()
 
     def come(self, rank: int) -> None:
-        """A rank is there."""
+        """Handle a rank's arrival."""
         self._came.append(rank)
         if self._execution is not None:
             self._open(self._execution, rank)
@@ -167,7 +166,7 @@ class _Parts:
             later(self._owner.env, time_of(self._library, self._meeting.call), self._end)
 
     def _begin(self) -> None:
-        """All that come at the moment of the first have come."""
+        """Begin, once all that arrive at the moment of the first have arrived."""
         if self._meeting.missing:
             self._play()
         else:
@@ -215,20 +214,20 @@ class _RoutesOf(Routes):
         self._hosts = hosts
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
-        """The links between two of them."""
+        """Return the links between two ranks."""
         return self._whole.route(self._hosts[src], self._hosts[dst])
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
-        """The links up to the switch that joins some of them."""
+        """Return the links up to the switch that joins some ranks."""
         return self._whole.to_switch(self._hosts[rank], tuple(self._hosts[one] for one in joined))
 
     def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
-        """The links down from it."""
+        """Return the links down from the switch."""
         return self._whole.from_switch(tuple(self._hosts[one] for one in joined), self._hosts[rank])
 
 
 def time_of(library: Library, call: Call) -> float:
-    """Seconds that a collective takes alone, by the library's own choice; Gloo's barrier in its own way."""
+    """Return a collective's seconds alone, by the library's choice; Gloo's barrier in its own way."""
     if call.name in BARRIERS and library.name == "gloo":
         assert isinstance(library, Scheduled)
         alpha: float = preset_of(library.graph).alpha
@@ -248,10 +247,10 @@ def _ahead(timeline: Timeline | None) -> list[float]:
 
 
 def later(env: Clock, seconds: float, do: Callable[[], None]) -> None:
-    """Do something so many seconds from now."""
+    """Run an action after ``seconds``."""
     env.timeout(seconds).callbacks.append(lambda _: do())
 
 
 def at(env: Clock, tick: int, do: Callable[[], None]) -> None:
-    """Do something at a moment, up to the next grain, or now if it is over."""
+    """Run an action at a moment, rounded up to the next grain, or now if it is past."""
     env.at(-(-tick // GRAIN) * GRAIN).callbacks.append(lambda _: do())

@@ -1,9 +1,9 @@
 """One play of a program without time: who meets whom, as far as anything can move.
 
-A receive from whoever sends may take any message that waits for it, and one that has set out may arrive late.
-So where something can go on in more ways than one, the play stops and has `ways`: an earlier receive from
-anybody takes the first message of one of its senders, or a receive that names its sender, which nothing gets
-past once it is posted (Gloo's Pair::handleRemotePendingSend, gloo/transport/tcp/pair.cc), is posted now.
+A receive from any source may take any message that waits for it, and a message that has set out may arrive
+late. Where more than one continuation exists, the play stops and has `ways`: an earlier receive from any
+source takes the first message of one of its senders, or a receive that names its sender, which nothing
+overtakes once it is posted (Gloo's Pair::handleRemotePendingSend, gloo/transport/tcp/pair.cc), is posted now.
 """
 
 from collections import Counter, deque
@@ -39,14 +39,14 @@ class Message(NamedTuple):
 
 
 class Take(NamedTuple):
-    """A receive from anybody takes the first message of a sender."""
+    """A receive from any source takes the first message of a sender."""
 
     channel: Channel
     source: int
 
 
 class Post(NamedTuple):
-    """A receive that names its sender is posted, behind receives from anybody that still wait."""
+    """A receive that names its sender is posted, behind receives from any source that still wait."""
 
     channel: Channel
     receive: Message
@@ -54,19 +54,19 @@ class Post(NamedTuple):
 
 
 class Untimed:
-    """One play: in strict ones nobody leaves early, and every message waits for its other side."""
+    """One play; in strict ones no rank leaves early, and every message waits for its other side."""
 
     def __init__(
         self, program: Program, *, strict: bool, serial: bool = False, anybody: Anybody | None = None
     ) -> None:
-        """``anybody`` are the program's receives from whoever sends, if it has any."""
+        """Set up the play; ``anybody`` are the program's receives from any source, if there are some."""
         self.failed: Stop | None = None
         self.perhaps: Stop | None = None
-        """What may fail, where it goes on here as if it waited for ever."""
+        """Possible failures; the play continues as if they waited for ever."""
         self.meetings: dict[tuple[Group, int], list[tuple[int, int]]] = {}
-        """Who has come to each call of each group."""
+        """The ranks that have arrived at each call of each group."""
         self.doubt = ""
-        """What is wrong although it ends."""
+        """What is wrong although the program ends."""
         self._strict = strict
         self._sends: dict[tuple[Channel, int], deque[Message]] = {}
         self._receives: dict[tuple[Channel, int], deque[Message]] = {}
@@ -99,7 +99,7 @@ class Untimed:
         return hosts and (left_alone or all(all(s.ended) for s in states))
 
     def ways(self) -> list[Take | Post]:
-        """In which ways it can go on; none where it is over, one where all lead to the same."""
+        """Return the ways to continue: none where the play is over, one where all lead to the same."""
         if self.failed:
             return []
         takes: list[Take | Post] = []
@@ -112,7 +112,7 @@ class Untimed:
         return [*takes, *self._posts]
 
     def _takes_all(self, channel: Channel, receive: Message) -> bool:
-        """Whether what takes from anybody takes all messages that are left, whoever is first."""
+        """Check that receives from any source take all messages that are left, in any order."""
         if channel not in self._in_any_order:
             assert self._known
             left = self._known.messages[channel] - self._taken[channel]
@@ -122,7 +122,7 @@ class Untimed:
         return True
 
     def go(self, way: Take | Post) -> None:
-        """Go on in one of the `ways`."""
+        """Continue in one of the `ways`."""
         if isinstance(way, Take):
             self._taken[way.channel] += 1
             send = self._sends[way.channel, way.source].popleft()
@@ -134,7 +134,7 @@ class Untimed:
         self.play.run()
 
     def state(self) -> bytes:
-        """What is the same for plays that can go on alike: what has ended, and what waits."""
+        """Return a key equal for plays that can continue alike: what has ended, and what waits."""
         whole = blake2b(digest_size=16)
         for own in self.play.ranks:
             whole.update(own.posted.to_bytes(8, "little") + own.ended)
@@ -183,7 +183,7 @@ class Untimed:
                     self._end_once(member, its)
 
     def _agree(self, here: list[tuple[int, int]]) -> bool:
-        """Whether those who have come to a call take part in one collective, and live."""
+        """Check that the ranks at a call take part in one collective, and survive."""
         ranks = self.play.ranks
         first = ranks[here[0][0]].operations[here[0][1]][0]
         if all(ranks[rank].operations[place][0] is first for rank, place in here):

@@ -1,13 +1,13 @@
-"""Who waits for whom in a simulated program: the last to come to a collective or a message is waited for."""
+"""Who waits for whom in a simulated program: the last rank at a collective or a message."""
 
 from ringside.sim.program.operations import ANY, Call, Recv, Send
 from ringside.sim.program.simulate import Simulation
 
 
 def waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
-    """Of each operation that waited, by played number and place: the rank that came last to it.
+    """Return for each operation that waited, by played number and place, the rank that came last.
 
-    Nobody where ranks are folded, for then one stands for many.
+    Empty where ranks are folded, since one then stands for many.
     """
     if len(simulation.played) < len(simulation.roles):
         return {}
