@@ -1,8 +1,8 @@
-"""Binomial trees: who has the data gives them to the rank half of the ranks away, in ceil(log2 n) rounds.
+"""Binomial trees: each holder sends the data to the rank half of the ranks away, in ceil(log2 n) rounds.
 
-For n = 2^k a broadcast or reduce takes log2(n) (alpha + S beta), as every hop takes all data; a scatter or
-gather, whose hops take what the subtree is to have, log2(n) alpha + (n-1)/n S beta (Thakur, Rabenseifner and
-Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). An all-reduce is a reduce and a broadcast.
+For n = 2^k a broadcast or reduce takes log2(n) (alpha + S beta), as every hop carries all data. A scatter or
+gather takes log2(n) alpha + (n-1)/n S beta, as a hop carries only its subtree's data (Thakur, Rabenseifner
+and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). An all-reduce is a reduce and a broadcast.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from ringside.sim.schedule import Ints, Schedule, Step, even_chunks
 
 
 def gather(collective: Collective) -> Schedule:
-    """Every rank sends up what its subtree has."""
+    """Send each subtree's data up to the root."""
     ranks, root = collective.ranks, collective.root
 
     def steps() -> Iterator[Step]:
@@ -29,20 +29,20 @@ def gather(collective: Collective) -> Schedule:
 
 
 def scatter(collective: Collective) -> Schedule:
-    """Every rank hands down what its child's subtree is to have."""
+    """Send each child its subtree's data."""
     ranks, root = collective.ranks, collective.root
     return Schedule(collective, "binomial", even_chunks(collective), partial(handed_down, ranks, root))
 
 
 def handed_down(ranks: int, root: int) -> Iterator[Step]:
-    """The steps of a scatter of one chunk for each rank."""
+    """Return the steps of a scatter of one chunk per rank."""
     for parent, child in hops(ranks, 2):
         first, span = child + root, _subtree(parent, child, ranks)
         yield arcs((parent + root) % ranks, first % ranks, first, span, ranks)
 
 
 def _subtree(parent: Ints, child: Ints, ranks: int) -> Ints:
-    """How many ranks are below each child, itself included."""
+    """Count the ranks below each child, itself included."""
     below: Ints = np.minimum(child - parent, ranks - child)
     return below
 

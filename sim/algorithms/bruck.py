@@ -1,9 +1,9 @@
 """Bruck's algorithms: ceil(log2 n) steps for any number of ranks, at distances 1, 2, 4, ...
 
-An all-gather takes ceil(log2 n) alpha + (n-1)/n S beta; an all-to-all, whose parts go through others,
+An all-gather takes ceil(log2 n) alpha + (n-1)/n S beta; an all-to-all, whose parts go through other ranks,
 log2(n) (alpha + S/2 beta) for n = 2^k (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for
 all-to-all communications in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997).
-The parts of a step are one message there, packed from all that the last step brought; here they go in turns.
+There the parts of a step are one message, packed from all parts of the step before; here they go in turns.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 MOST = 1 << 18
-"""Parts of one step; more of a round go in further steps."""
+"""Maximum number of parts per step; a round with more takes further steps."""
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Every rank gives all parts that it has to the rank so far before it, at last what that still lacks."""
+    """Send all parts held to the rank one distance before, at last only those that it still lacks."""
     ranks = collective.ranks
     rank = np.arange(ranks)
 
@@ -33,7 +33,7 @@ def all_gather(collective: Collective) -> Schedule:
 
 
 def all_to_all(collective: Collective) -> Schedule:
-    """A part that has d ranks to go makes the steps of the bits of d; those of one step go together."""
+    """Send a part with d ranks to go in the steps of the bits of d; those of one step go together."""
     ranks = collective.ranks
     rank, ahead = np.arange(ranks)[:, None], np.arange(1, ranks)
     some = max(MOST // ranks, 1)
@@ -43,7 +43,7 @@ def all_to_all(collective: Collective) -> Schedule:
             going = ahead[ahead & distance > 0]
             for first in range(0, len(going), some):
                 now = going[first : first + some]
-                origin = (rank - now % distance) % ranks  # smaller bits are behind it
+                origin = (rank - now % distance) % ranks  # smaller bits are done
                 block = origin * ranks + (origin + now) % ranks
                 src = np.broadcast_to(rank, block.shape).ravel()
                 yield step(src, (src + distance) % ranks, block.ravel(), reduce=False)

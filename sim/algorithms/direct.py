@@ -1,4 +1,4 @@
-"""Everybody straight to everybody, each rank beginning with its own successor so that targets differ."""
+"""Direct exchange: every rank sends to every other, beginning with its successor so that targets differ."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def _to_all(ranks: int) -> Iterator[Step]:
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Every rank collects and sums its own n-th of the data, then gives the sum to all."""
+    """Collect and sum an n-th of the data on every rank, then send the sum to all."""
 
     def steps() -> Iterator[Step]:
         yield from _to_owners(collective.ranks)
@@ -31,17 +31,17 @@ def all_reduce(collective: Collective) -> Schedule:
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
-    """Every rank collects and sums its own part."""
+    """Collect and sum each rank's own part."""
     return Schedule(collective, "direct", even_chunks(collective), lambda: _to_owners(collective.ranks))
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Every rank gives its part to all."""
+    """Send each rank's part to all."""
     return Schedule(collective, "direct", even_chunks(collective), lambda: _to_all(collective.ranks))
 
 
 def all_to_all(collective: Collective) -> Schedule:
-    """Every rank gives every other its own part of its data."""
+    """Send every other rank its own part of the data."""
     ranks = collective.ranks
     rank = np.arange(ranks)
 
@@ -54,7 +54,7 @@ def all_to_all(collective: Collective) -> Schedule:
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """The root gives everything to every other rank, one after another."""
+    """Send everything from the root to every other rank, one after another."""
     ranks, root = collective.ranks, collective.root
 
     def steps() -> Iterator[Step]:
@@ -65,7 +65,7 @@ def broadcast(collective: Collective) -> Schedule:
 
 
 def reduce(collective: Collective) -> Schedule:
-    """Every rank gives everything to the root, which sums."""
+    """Send everything to the root, which sums."""
     ranks, root = collective.ranks, collective.root
     others = (root + np.arange(1, ranks)) % ranks
 
@@ -76,7 +76,7 @@ def reduce(collective: Collective) -> Schedule:
 
 
 def gather(collective: Collective) -> Schedule:
-    """Every rank gives its part to the root."""
+    """Send each rank's part to the root."""
     ranks, root = collective.ranks, collective.root
     others = (root + np.arange(1, ranks)) % ranks
 
@@ -87,7 +87,7 @@ def gather(collective: Collective) -> Schedule:
 
 
 def scatter(collective: Collective) -> Schedule:
-    """The root gives every other rank its part, one after another."""
+    """Send every other rank its part from the root, one after another."""
     ranks, root = collective.ranks, collective.root
 
     def steps() -> Iterator[Step]:
@@ -99,7 +99,7 @@ def scatter(collective: Collective) -> Schedule:
 
 
 def sendrecv(collective: Collective) -> Schedule:
-    """Every rank sends to its successor and receives from its predecessor, as nccl-tests' sendrecv does."""
+    """Send to the successor and receive from the predecessor, as nccl-tests' sendrecv does."""
     rank = np.arange(collective.ranks)
 
     def steps() -> Iterator[Step]:

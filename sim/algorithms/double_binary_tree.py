@@ -1,7 +1,7 @@
-"""Two binary trees, each for half of the data, inner ranks of one being leaves of the other.
+"""Two binary trees, each for half of the data; inner ranks of one are leaves of the other.
 
-Every rank then sends and receives close to 2S in all, as in a ring, at a tree's depth (Sanders,
-Speck and Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
+Every rank then sends and receives close to 2S in all, as in a ring, at a tree's depth (Sanders, Speck and
+Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 """
 
 import numpy as np
@@ -13,10 +13,10 @@ from ringside.sim.schedule import Chunks, Ints, Schedule, sized_chunks
 
 
 def trees(ranks: int) -> tuple[Ints, Ints]:
-    """The parents in both trees, -1 at a root.
+    """Return the parents in both trees, -1 at a root.
 
-    The second tree is the first one with the ranks shifted by one where their number is odd, and
-    mirrored where it is even.
+    The second tree is the first one with the ranks shifted by one where their number is odd, and mirrored
+    where it is even.
     """
     first = parents(ranks)
     rank = np.arange(ranks)
@@ -26,7 +26,7 @@ def trees(ranks: int) -> tuple[Ints, Ints]:
 
 
 def halves(collective: Collective) -> tuple[Chunks, range, range]:
-    """The data cut in two equal halves, each in chunks for a pipeline; the chunks of either half."""
+    """Cut the data in two halves, each in chunks for a pipeline; return all chunks and those per half."""
     elements = collective.nbytes // collective.itemsize
     middle = elements // 2 * collective.itemsize
     size = chunk_size(middle)
@@ -41,7 +41,7 @@ def halves(collective: Collective) -> tuple[Chunks, range, range]:
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Both trees at once, each on a channel of its own."""
+    """Run both trees at once, each on its own channel."""
     chunks, *parts = halves(collective)
     one, other = (
         streams(parent, part, len(chunks), channel=channel)

@@ -1,6 +1,6 @@
-"""Any number of ranks folded to a power of two, for algorithms whose ranks pair up at distances 1, 2, 4, ...
+"""Any number of ranks folded to a power of two, for algorithms that pair ranks at distances 1, 2, 4, ...
 
-The surplus ranks each have a neighbour that works for both (Thakur, Rabenseifner and Gropp, "Optimization of
+Each surplus rank has a neighbour that works for both (Thakur, Rabenseifner and Gropp, "Optimization of
 collective communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19, 2005).
 """
 
@@ -16,7 +16,7 @@ from ringside.sim.steps import Ints
 class Fold:
     """The largest power of two of ``ranks`` as places; of the first 2 * surplus ranks the odd ones have one.
 
-    The even ones, ``idle``, are worked for by their ``helper``. Place p stands for the parts from
+    Each of the even ones, ``idle``, has a ``helper`` that works for it. Place p stands for the parts from
     ``edges[p]`` to ``edges[p + 1]``, its rank's and its idle neighbour's.
     """
 
@@ -50,12 +50,12 @@ class Fold:
 
     @property
     def helper(self) -> Ints:
-        """Who works for them."""
+        """The rank that works for each idle one."""
         return self.idle + 1
 
     @cached_property
     def edges(self) -> Ints:
-        """Where the parts of each place begin, and where the last one's end."""
+        """The first part of each place, and the end of the last one's."""
         place = np.arange(self.core + 1)
         return place + np.minimum(place, self.surplus)
 
@@ -66,10 +66,10 @@ class Fold:
 
     @property
     def halving(self) -> list[int]:
-        """The same, the furthest first."""
+        """The same distances, the furthest first."""
         return self.doubling[::-1]
 
     def turned(self, root: int) -> Ints:
-        """The rank at each place where ``root`` has the first one."""
+        """Return the rank at each place where ``root`` has the first one."""
         turned: Ints = (self.rank - self.rank[0] + root) % self.ranks
         return turned

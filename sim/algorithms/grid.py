@@ -1,4 +1,4 @@
-"""Ranks as rows and columns, for algorithms that work along the one and then along the other."""
+"""Ranks as rows and columns, for algorithms that work along one and then along the other."""
 
 from math import isqrt
 from typing import Any
@@ -13,7 +13,7 @@ Grid = tuple[int, int]
 
 
 def read(text: str) -> dict[str, Any]:
-    """The grid that a text such as ``4x8`` says."""
+    """Parse a grid such as ``4x8``."""
     sides = text.split("x")
     if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
         raise ValueError(f"{text!r} is no grid; write rows x columns, for example 4x8")
@@ -21,13 +21,13 @@ def read(text: str) -> dict[str, Any]:
 
 
 def squarest(ranks: int) -> Grid:
-    """The factors that are nearest to each other, the lesser first."""
+    """Return the factors closest to each other, the lesser first."""
     rows = next(rows for rows in range(isqrt(ranks), 0, -1) if ranks % rows == 0)
     return rows, ranks // rows
 
 
 def grid_of(collective: Collective, grid: Grid | None) -> Grid:
-    """The grid that was asked for, if it has as many places as there are ranks; else the squarest one."""
+    """Return the requested grid, if it has one place per rank; the default is the squarest one."""
     rows, columns = grid or squarest(collective.ranks)
     if rows < 1 or columns < 1 or rows * columns != collective.ranks:
         one, other = squarest(collective.ranks)
@@ -39,5 +39,5 @@ def grid_of(collective: Collective, grid: Grid | None) -> Grid:
 
 
 def ranks_of(grid: Grid) -> Ints:
-    """The rank in each row and column."""
+    """Return the rank in each row and column."""
     return np.arange(grid[0] * grid[1]).reshape(grid)

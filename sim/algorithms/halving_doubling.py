@@ -1,8 +1,8 @@
-"""Recursive halving, then recursive doubling: S/2, S/4, ... to partners ever closer, and back.
+"""Recursive halving, then recursive doubling: S/2, S/4, ... to ever closer partners, and back.
 
 Rabenseifner's all-reduce and reduce (Thakur, Rabenseifner and Gropp, "Optimization of collective
-communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19, 2005). Where the rank count is
-no power of two, the surplus ranks first hand all their data to a neighbour and get the result from it.
+communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19, 2005). Where the number of ranks
+is no power of two, the surplus ranks first send all their data to a neighbour and get the result from it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def halved(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
-    """Chunk p of those from ``first`` on is summed at place p, whose rank is ``rank[..., p]``."""
+    """Return the steps that sum chunk p of those from ``first`` on at place p, on ``rank[..., p]``."""
     for distance in fold.halving:
         partner = fold.place ^ distance
         begin = partner // distance * distance
@@ -21,7 +21,7 @@ def halved(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
 
 
 def doubled(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
-    """What each place has summed goes to all places."""
+    """Return the steps that send each place's sums to all places."""
     for distance in fold.doubling:
         partner = fold.place ^ distance
         begin = fold.place // distance * distance
@@ -48,7 +48,7 @@ def all_reduce(collective: Collective) -> Schedule:
 
 
 def reduce(collective: Collective) -> Schedule:
-    """Reduce-scatter by halving; then a binomial tree gathers the sums at the root."""
+    """Reduce-scatter by halving; then gather the sums at the root by a binomial tree."""
     fold = Fold(collective.ranks)
     turn = collective.root - fold.rank[0]
     rank = fold.turned(collective.root)

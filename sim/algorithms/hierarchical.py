@@ -1,7 +1,7 @@
 """Reduce-scatter inside each node, all-reduce between the nodes, all-gather inside each node.
 
-Only a C-th of the data crosses the network for each of the C ranks of a node. Inside, ranks send straight to
-each other; between nodes, those of one place in their nodes halve and double. R nodes on one switch take
+Each of the C ranks of a node sends only a C-th of the data across the network. Inside, ranks send directly to
+each other; between nodes, ranks of one place in their nodes halve and double. R nodes on one switch take
 2 (alpha + (C-1)/C S beta) + 2 log2(R) alpha + 2 (R-1)/R S/C beta for R = 2^k (Jia et al., "Highly scalable
 deep learning training system with mixed-precision", arXiv 1807.11205, 2018, have the scheme with rings).
 """
@@ -18,7 +18,7 @@ from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective, grid: Grid | None = None) -> Schedule:
-    """A row of the grid is a node; one node alone, or nodes of one rank, have one of the two levels only."""
+    """Take a row of the grid as a node; one node, or nodes of one rank, have one of the two levels only."""
     nodes, inside = grid = grid_of(collective, grid)
     if nodes == 1:
         return direct.all_reduce(collective)

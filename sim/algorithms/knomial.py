@@ -1,6 +1,6 @@
-"""K-nomial trees: who has the data gives them to k-1 others at a distance, then at a k-th of the distance.
+"""K-nomial trees: each holder sends the data to k-1 ranks at a distance, then at a k-th of the distance.
 
-Every hop takes all data in one message: n = k^m ranks take m (alpha + (k-1) S beta). Open MPI's radix is 4
+Every hop carries all data in one message: n = k^m ranks take m (alpha + (k-1) S beta). Open MPI's radix is 4
 (coll_base_topo.c); a radix of 2 is the binomial tree.
 """
 
@@ -17,14 +17,14 @@ RADIX = 4
 
 
 def read(text: str) -> dict[str, Any]:
-    """The radix that a text says."""
+    """Parse a radix."""
     if not text.isdecimal() or int(text) < 2:
         raise ValueError(f"{text!r} is no radix; write 2 or more, for example knomial:{RADIX}")
     return {"radix": int(text)}
 
 
 def hops(ranks: int, radix: int) -> Iterator[tuple[Ints, Ints]]:
-    """Parents and children of each round, those furthest away first; numbers count from the root on."""
+    """Return parents and children of each round, furthest first; numbers count from the root."""
     distance = 1
     while distance < ranks:
         distance *= radix
@@ -38,7 +38,7 @@ def hops(ranks: int, radix: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 def tree(collective: Collective, algorithm: str, radix: int, *, up: bool, down: bool) -> Schedule:
-    """Sums to the root, or the root's data to all, or one after the other."""
+    """Send sums to the root, or the root's data to all, or one after the other."""
     ranks, root = collective.ranks, collective.root
 
     def steps() -> Iterator[Step]:

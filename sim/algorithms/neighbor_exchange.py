@@ -1,8 +1,8 @@
-"""Neighbour exchange: an even number of ranks, n/2 steps to the neighbour on either side in turn.
+"""Neighbour exchange: an even number of ranks, n/2 steps to the neighbours on both sides in turn.
 
-The first step takes one part, all others the two that came in the step before: n/2 alpha + (n-1)/n S beta
+The first step carries one part, each later one the two parts of the step before: n/2 alpha + (n-1)/n S beta
 (Chen, Zhang, Zhang and Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with
-fast Ethernet", HPC Asia 2005). An odd number of ranks takes the ring, as in Open MPI (coll_base_allgather.c).
+fast Ethernet", HPC Asia 2005). An odd number of ranks uses the ring, as in Open MPI (coll_base_allgather.c).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Even ranks begin with the rank after them, odd ones with the rank before."""
+    """Exchange with neighbours; even ranks begin with the rank after them, odd ones with the rank before."""
     ranks = collective.ranks
     if ranks % 2:
         return ring.all_gather(collective)

@@ -1,4 +1,4 @@
-"""Pairwise exchange: one peer after another, each rank sending so far ahead and receiving from so far behind.
+"""Pairwise exchange: each rank sends one distance ahead and receives from the same distance behind, in turns.
 
 A rank begins with its next peer when it has heard from the last one: (n-1) (alpha + S/n beta) (Thakur,
 Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). `direct` sends to all at once.
@@ -13,7 +13,7 @@ from ringside.sim.schedule import Schedule
 
 
 def all_to_all(collective: Collective) -> Schedule:
-    """What everybody has for everybody, in n-1 turns."""
+    """Send every rank's part to every other rank, in n-1 turns."""
     turns = Turns(collective.ranks, range(1, collective.ranks))
     return replace(direct.all_to_all(collective), algorithm="pairwise", after=turns)
 

@@ -1,8 +1,9 @@
-"""Recursive doubling: partners at distance 1, 2, 4, ... exchange all that they have.
+"""Recursive doubling: partners at distance 1, 2, 4, ... exchange all data they hold.
 
 An all-reduce exchanges sums of the whole data, log2(n) (alpha + S (beta + gamma)) for n = 2^k; an all-gather
-twice as much each time, log2(n) alpha + (n-1)/n S beta (Thakur, Rabenseifner and Gropp, Int. J. High Perform.
-Comput. Appl. 19, 2005). Surplus ranks hand their data to a neighbour first and get the result from it.
+doubles the size each time, log2(n) alpha + (n-1)/n S beta (Thakur, Rabenseifner and Gropp, Int. J. High
+Perform. Comput. Appl. 19, 2005). Surplus ranks send their data to a neighbour first and get the result from
+it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Both of a pair send their sums, from copies, and add the other's."""
+    """Send copies of each pair's sums both ways, and add the other's."""
     fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:
@@ -28,7 +29,7 @@ def all_reduce(collective: Collective) -> Schedule:
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Both of a pair send all parts that they have."""
+    """Send all parts held both ways within each pair."""
     fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:
@@ -39,7 +40,7 @@ def all_gather(collective: Collective) -> Schedule:
             first, stop = fold.edges[begin], fold.edges[begin + distance]
             partner = fold.rank[fold.place ^ distance]
             yield step(fold.rank, partner, first, span=stop - first, reduce=False)
-        # all but the idle rank's own part, which lies before its helper's
+        # all except the idle rank's own part, which precedes its helper's
         if fold.surplus > 1:
             others = fold.idle[1:]
             yield step(others + 1, others, 0, span=others, reduce=False)

@@ -1,7 +1,7 @@
-"""Recursive halving: partners at distance n/2, n/4, ... exchange the half that the other is to have.
+"""Recursive halving: partners at distance n/2, n/4, ... exchange the half that the other is to hold.
 
 log2(n) alpha + (n-1)/n S (beta + gamma) for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform.
-Comput. Appl. 19, 2005). Surplus ranks hand all their data to a neighbour first, and get their part from it.
+Comput. Appl. 19, 2005). Surplus ranks send all their data to a neighbour first, and get their part from it.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
-    """Of what is left to it each rank sends half, and adds its partner's to the other half."""
+    """Send half of the remaining data in each step, and add the partner's to the other half."""
     fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:

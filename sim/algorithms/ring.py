@@ -1,8 +1,8 @@
-"""Ring algorithms: every rank talks to its two neighbours only.
+"""Ring algorithms: every rank communicates with its two neighbours only.
 
-All-reduce is a reduce-scatter followed by an all-gather, n-1 steps each, S/n bytes a step
-(Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-J. Parallel Distrib. Comput. 69, 2009). Broadcast and reduce are pipelines along the ring.
+All-reduce is a reduce-scatter followed by an all-gather, n-1 steps each, S/n bytes per step (Patarasuk and
+Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", J. Parallel Distrib. Comput. 69,
+2009). Broadcast and reduce are pipelines along the ring.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from ringside.sim.streams import Streams
 
 
 def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:
-    """In step s rank i passes chunk ``i + first - s`` to its successor, which at first adds it."""
+    """Pass chunk ``i + first - s`` from rank i to its successor in step s; the first ``sums`` add it."""
     rank = np.arange(ranks)
     return Streams.of(
         rank, (rank + 1) % ranks, first=(rank + first) % ranks, count=count, sums=sums, chunks=ranks, turn=-1
@@ -22,32 +22,32 @@ def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Reduce-scatter, then all-gather, each chunk S/n; what came in one step goes on in the next."""
+    """Reduce-scatter, then all-gather, each chunk S/n; data received in one step go on in the next."""
     ranks = collective.ranks
     steps = _turning(ranks, 0, count=2 * (ranks - 1), sums=ranks - 1)
     return Schedule(collective, "ring", even_chunks(collective, ranks), steps)
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
-    """The first half of the all-reduce, turned so that rank r ends with part r."""
+    """Run the first half of the all-reduce, rotated so that rank r ends with part r."""
     ranks = collective.ranks
     steps = _turning(ranks, -1, count=ranks - 1, sums=ranks - 1)
     return Schedule(collective, "ring", even_chunks(collective), steps)
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """The second half of the all-reduce: every part travels once around."""
+    """Run the second half of the all-reduce: every part travels once around."""
     ranks = collective.ranks
     return Schedule(collective, "ring", even_chunks(collective), _turning(ranks, 0, count=ranks - 1, sums=0))
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """A pipeline from the root along the ring: the rank at distance d passes chunk c on in step c + d."""
+    """Pipeline from the root along the ring: the rank at distance d passes chunk c on in step c + d."""
     return _line(collective, collective.root, reduce=False)
 
 
 def reduce(collective: Collective) -> Schedule:
-    """The broadcast run backwards: sums flow along the ring and end at the root."""
+    """Run the broadcast backwards: sums flow along the ring and end at the root."""
     return _line(collective, collective.root + 1, reduce=True)
 
 

@@ -14,7 +14,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective, grid: Grid | None = None) -> Schedule:
-    """Of a grid of one row or column it is the ring."""
+    """Run rings along rows and columns; a grid of one row or column is the ring."""
     rows, columns = grid = grid_of(collective, grid)
     if 1 in grid:
         return ring.all_reduce(collective)

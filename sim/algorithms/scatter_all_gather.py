@@ -1,9 +1,9 @@
-"""A broadcast as a scatter and an all-gather: some 2 S beta, where a tree takes log2(n) S beta.
+"""A broadcast as a scatter and an all-gather: about 2 S beta, where a tree takes log2(n) S beta.
 
 The scatter is a binomial tree's, the all-gather recursive doubling: one after the other 2 log2(n) alpha +
 2 (n-1)/n S beta for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005).
-What a rank has of its subtree from the scatter is not sent to it again, and the root, which has all, does not
-wait between the two: its last message of the all-gather may go before the scatter's later ones.
+Parts of its subtree that a rank holds from the scatter are not sent to it again. The root holds everything, so
+it does not wait between the two: its last all-gather message may precede later ones of the scatter.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """Over the largest power of two of the ranks; who has no place gets everything at the end."""
+    """Work on the largest power of two of the ranks; surplus ranks get everything at the end."""
     fold = Fold(collective.ranks)
     rank = fold.turned(collective.root)
 

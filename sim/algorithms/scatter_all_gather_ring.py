@@ -1,8 +1,8 @@
 """A broadcast as a binomial scatter and a ring all-gather, for any number of ranks.
 
 (ceil(log2 n) + n-1) alpha + 2 (n-1)/n S beta at most (Barnett, Shuler, van de Geijn, Gupta, Payne and Watts,
-"Interprocessor collective communication library", SHPCC 1994). What a rank has of its subtree from the
-scatter is not sent to it again.
+"Interprocessor collective communication library", SHPCC 1994). Parts of its subtree that a rank holds from
+the scatter are not sent to it again.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """What is a rank's by the scatter travels around the ring."""
+    """Scatter, then pass each rank's parts around the ring."""
     ranks, root = collective.ranks, collective.root
     place = np.arange(ranks)
-    # a place's lowest bit is as many as are below it; the root has everything
+    # a place's lowest bit is the number of places below it; the root has everything
     has = np.where(place > 0, place & -place, ranks)
 
     def steps() -> Iterator[Step]:

@@ -16,10 +16,10 @@ from ringside.sim.streams import Streams
 
 
 def parents(ranks: int) -> Ints:
-    """The parent of each rank in NCCL's binary tree, -1 for the root 0.
+    """Return the parent of each rank in NCCL's binary tree, -1 for the root 0.
 
-    With b the lowest set bit of rank r, the parent is r with bit b cleared and bit 2b set, or, where
-    that is no rank, r with bit b cleared.
+    With b the lowest set bit of rank r, the parent is r with bit b cleared and bit 2b set, or, where that is
+    no rank, r with bit b cleared.
     """
     rank = np.arange(ranks)
     low = rank & -rank
@@ -28,7 +28,7 @@ def parents(ranks: int) -> Ints:
 
 
 def heights(parent: Ints) -> Ints:
-    """Hops from each rank down to its furthest leaf."""
+    """Return the hops from each rank down to its furthest leaf."""
     height = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
     while True:
@@ -40,7 +40,7 @@ def heights(parent: Ints) -> Ints:
 
 
 def depths(parent: Ints) -> Ints:
-    """Hops from each rank up to the root."""
+    """Return the hops from each rank up to the root."""
     depth = np.zeros(len(parent), dtype=np.int64)
     above = parent.copy()
     while (above >= 0).any():
@@ -52,10 +52,10 @@ def depths(parent: Ints) -> Ints:
 def streams(
     parent: Ints, chunks: range, count: int, *, up: bool = True, down: bool = True, channel: int = 0
 ) -> Streams:
-    """The tree's transfers of some of ``count`` chunks, in an order in which each finds its data.
+    """Return the tree's transfers of some of ``count`` chunks, in an order that satisfies dependencies.
 
-    A rank of height h passes sums up with lag h; the root of height H holds the result with lag H,
-    so a rank at depth d gets it with lag H + d - 1.
+    A rank of height h passes sums up with lag h; the root of height H holds the result with lag H, so a rank
+    at depth d receives it with lag H + d - 1.
     """
     child = np.flatnonzero(parent >= 0)
     height, depth = heights(parent), depths(parent)
@@ -71,12 +71,12 @@ def streams(
 def waves(
     parent: Ints, chunks: range, *, up: bool = True, down: bool = True, channel: int = 0
 ) -> Iterator[Step]:
-    """The steps of `streams`: wave w moves chunk ``w - lag``."""
+    """Return the steps of `streams`: wave w moves chunk ``w - lag``."""
     return streams(parent, chunks, chunks.stop, up=up, down=down, channel=channel)()
 
 
 def _build(collective: Collective, chunks: Chunks, *, up: bool, down: bool) -> Schedule:
-    # turned so that the tree's root, rank 0, is the collective's
+    # rotated so that the tree's root, rank 0, is the collective's
     parent = np.roll(parents(collective.ranks), collective.root)
     parent = np.where(parent >= 0, (parent + collective.root) % collective.ranks, -1)
     steps = streams(parent, range(len(chunks)), len(chunks), up=up, down=down)
@@ -84,17 +84,17 @@ def _build(collective: Collective, chunks: Chunks, *, up: bool, down: bool) -> S
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Up and down at once; the root's answer to chunk c passes the sums of later chunks on their way up."""
+    """Send up and down at once: the root's result of chunk c passes the sums of later chunks."""
     return _build(collective, pipeline_chunks(collective), up=True, down=True)
 
 
 def reduce(collective: Collective) -> Schedule:
-    """Up only."""
+    """Send up only."""
     return _build(collective, pipeline_chunks(collective), up=True, down=False)
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """Down only."""
+    """Send down only."""
     return _build(collective, pipeline_chunks(collective), up=False, down=True)
 
 

@@ -1,4 +1,4 @@
-"""Turns: every rank sends so far ahead in each, and begins none before the last one's message has come."""
+"""Turns: in each, every rank sends one distance ahead, after the last turn's message has arrived."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -8,9 +8,9 @@ Pair = tuple[int, int]
 
 
 class Turns(Mapping[Pair, Pair]):
-    """Which pair of ranks each pair waits for, as in `ringside.sim.plan.Plan.after`, made when asked for.
+    """The pair of ranks each pair waits for, as in `ringside.sim.plan.Plan.after`, computed on demand.
 
-    In a turn of distance d rank r sends to rank r + d; ``distances`` are those of the turns, one by one.
+    In a turn of distance d rank r sends to rank r + d; ``distances`` has each turn's.
     """
 
     def __init__(self, ranks: int, distances: Sequence[int]) -> None:
