@@ -1,4 +1,4 @@
-"""Libraries of collectives on a disturbed network; of whose times have no links it is refused."""
+"""Libraries of collectives on a disturbed network; libraries whose times have no links are refused."""
 
 from dataclasses import replace
 
@@ -26,18 +26,18 @@ NO_LINKS = (
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
-    """The same on the cluster with its slow links; the textbook chooses its algorithms for these."""
+    """Return the libraries on the cluster with its slow links; the textbook chooses its algorithms for these."""
     if not disturbance.slow_links:
         return libraries
     if libraries.name == "nccl":
         raise ValueError(NO_LINKS.format("--slow-link", libraries.name))
     if isinstance(libraries.calibration, Calibration):
-        raise ValueError("a calibration knows of no link that is slower; write --calibration none")
+        raise ValueError("a calibration has no slow links; write --calibration none")
     return replace(libraries, _graph=disturbance.links(libraries.graph), _known={}, _shapes={})
 
 
 def library_under(library: Library, disturbance: Disturbance) -> Library:
-    """The same with the cluster's slow links."""
+    """Return the library on the cluster with its slow links."""
     if not disturbance.slow_links:
         return library
     if not (isinstance(library, Scheduled) and library.name in PLAYED):
@@ -49,15 +49,15 @@ def library_under(library: Library, disturbance: Disturbance) -> Library:
 def collective_once(
     library: Library, collective: Collective, candidate: Candidate, engine: str, draw: Draw
 ) -> Outcome:
-    """One way of a collective, by which it is carried out whatever disturbs it, in one draw.
+    """Play one collective by a fixed candidate, whatever disturbs it, in one draw.
 
-    Times count from the moment at which the first rank comes to that at which the last one leaves.
+    Time counts from the first rank's arrival to the last one's departure.
     """
     if not (isinstance(library, Scheduled) and library.name in PLAYED):
-        raise ValueError(NO_LINKS.format("what disturbs a collective is in its links", library.name))
+        raise ValueError(NO_LINKS.format("a collective is disturbed in its links", library.name))
     if draw.disturbance.noise:
         raise ValueError(
-            "--os-noise interrupts what computes, which a collective does not; leave it out, or ask "
+            "--os-noise interrupts compute, which a collective does not have; leave it out, or ask "
             "ringside train or program"
         )
     there = library.on(draw.network(library.graph), candidate)
@@ -72,7 +72,7 @@ def collective_once(
 
 
 def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simulation:
-    """A collective to which ranks come when they do, transfer by transfer."""
+    """Play a collective to which ranks come at their own times, transfer by transfer."""
     hosts = tuple(range(library.ranks))
     group = Group("all ranks", hosts, library.name, 1)
     kind = collective.kind

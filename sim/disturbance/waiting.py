@@ -6,7 +6,7 @@ from ringside.sim.program.waiting import waited_for
 
 
 def waits(simulation: Simulation) -> dict[tuple[int, int], float]:
-    """Seconds in which collectives and messages of a rank waited for another, by both of them."""
+    """Return the seconds in which collectives and messages of a rank waited for another, by both ranks."""
     stretches: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for (index, place), culprit in waited_for(simulation).items():
         stretch = simulation.begin[index][place], simulation.start[index][place]

@@ -1,10 +1,9 @@
 """A `Program` as Chakra's nodes, rank by rank, and nodes as a `Program`.
 
 A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
-is. A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or
-is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else;
-a message sets out when it is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says
-otherwise.
+is. A group is ``pg_name``; its ranks are listed beside the traces, in ASTRA-sim's comm_groups.json, or follow
+from its users. Nodes of one rank wait for their dependencies and for nothing else; a message sets out when it
+is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,23 +35,23 @@ KINDS = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
     *("reduce_scatter", "reduce_scatter", "barrier"),
 )
-"""What ``comm_type`` says, from 0 on."""
+"""Values of ``comm_type``, from 0 on."""
 
 OF_EACH = ("all_gather", "gather", "scatter")
-"""Collectives whose size is that of all parts, of which a rank puts in one."""
+"""Collectives whose size is that of all parts; a rank puts in one."""
 
 RENDEZVOUS = "rendezvous"
 """An attribute of receives, which only Ringside writes: until one begins, its message is held back."""
 
 MARK = "metadata"
-"""The category of nodes that tell something and do nothing."""
+"""The category of nodes that inform and do nothing."""
 
 
 def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
-    """The nodes of each rank, and the ranks of each ``pg_name``.
+    """Return the nodes of each rank, and the ranks of each ``pg_name``.
 
-    Groups other than that of all are numbered from 1 on, as ASTRA-sim wants their names. Raise `FormatError`
-    for what a trace has no words for.
+    Groups other than that of all are numbered from 1 on, as ASTRA-sim names them. Raise `FormatError` for
+    operations that a trace cannot express.
     """
     names: dict[Group, str] = {}
     ranks = [_nodes(program, rank, names) for rank in range(program.ranks)]
@@ -60,7 +59,7 @@ def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
 
 
 def losses(program: Program) -> list[str]:
-    """What the nodes of a program do not say, in sentences."""
+    """Return what the nodes of a program lose, in sentences."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
     found = []
     if any(isinstance(one, Call) and one.collective.redop != "sum" for one in actions):
@@ -75,7 +74,7 @@ def losses(program: Program) -> list[str]:
 
 
 def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
-    """One rank's nodes, with their places for ids."""
+    """Return one rank's nodes, with their places as ids."""
     operations = program.operations(rank)
     order, messages = Order(operations), folded(operations)
     nodes: list[Node] = []
@@ -93,7 +92,7 @@ def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
                 node.attributes[RENDEZVOUS] = True
         nodes += made
         if not made:
-            # what takes no time is over with what is before it, of which some is implied by the rest
+            # operations without time end with their predecessors, some of which imply others
             implied = {other for one in depends for other in nodes[one].depends}
             depends = [one for one in depends if one not in implied]
         ends.append([node.id for node in made] or depends)
@@ -103,7 +102,7 @@ def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
 def _figures(
     program: Program, rank: int, operation: Operation, names: dict[Group, str]
 ) -> list[tuple[int, int, dict[str, Any]]]:
-    """The type, the duration and the attributes of each node that an operation is."""
+    """Return the type, the duration and the attributes of each node of an operation."""
     action = operation.action
     if operation.category == ARRIVAL:
         action = program.operations(rank)[operation.after[0]].action
@@ -140,7 +139,7 @@ def _message(
 ) -> tuple[int, int, dict[str, Any]]:
     if part.peer == ANY:
         raise FormatError(
-            f"{program.name}: rank {rank} receives from whoever sends, but traces name who; write the source"
+            f"{program.name}: rank {rank} receives from any source, but traces name one; write the source"
         )
     kind, end = (SEND, "comm_dst") if isinstance(part, Send) else (RECV, "comm_src")
     figures = {"comm_type": kind, "comm_size": part.nbytes, end: part.peer, "comm_tag": part.tag}
@@ -148,7 +147,7 @@ def _message(
 
 
 def _group(group: Group, program: Program, names: dict[Group, str]) -> dict[str, str]:
-    """The group's ``pg_name``; that of all ranks, used first, has none."""
+    """Return the group's ``pg_name``; that of all ranks, used first, has none."""
     if group not in names:
         is_world = group.ranks == tuple(range(program.ranks)) and "" not in names.values()
         names[group] = "" if is_world else str(len(names) + ("" not in names.values()))
@@ -158,14 +157,14 @@ def _group(group: Group, program: Program, names: dict[Group, str]) -> dict[str,
 def program_of(
     ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], name: str, library: str
 ) -> tuple[Program, list[str]]:
-    """The program of all ranks' nodes, and what was made of nodes that say too little, in sentences."""
+    """Return the program of all ranks' nodes, and notes on incomplete nodes, in sentences."""
     reader = _Reader(ranks, groups, library)
     found = [reader.rank(rank) for rank in range(len(ranks))]
     return Program(name, len(ranks), found.__getitem__), reader.notes()
 
 
 class _Reader:
-    """Makes operations of nodes; ranks that name the same group share it."""
+    """Maker of operations from nodes; ranks that name the same group share it."""
 
     def __init__(
         self, ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], library: str
@@ -190,7 +189,7 @@ class _Reader:
         self._calls = Groups(len(ranks), library)
 
     def rank(self, rank: int) -> list[Operation]:
-        """What one rank does."""
+        """Return one rank's operations."""
         place_of: dict[int, int] = {}
         found: list[Operation] = []
         for node in self._ranks[rank]:
@@ -205,12 +204,12 @@ class _Reader:
         return closed(found)
 
     def notes(self) -> list[str]:
-        """What was made of nodes that say too little."""
+        """Return notes on how incomplete nodes were converted."""
         found = []
         if self._launches:
-            found.append(f"{self._launches} collectives or messages of the host are taken as its compute")
+            found.append(f"{self._launches} collectives or messages of the host are treated as its compute")
         if self._unsized:
-            found.append(f"{self._unsized} collectives without comm_type or comm_size are taken as compute")
+            found.append(f"{self._unsized} collectives without comm_type or comm_size are treated as compute")
         return found
 
     def _pg_name(self, node: Node) -> str:

@@ -1,6 +1,6 @@
-"""A GOAL file as a `Program`: its messages are of one group of all, beside each other, as its work is.
+"""A GOAL file as a `Program`: its messages are of one group of all ranks, and concurrent, as its work is.
 
-Messages up to LogGOPSim's own limit leave at once, larger ones when they are received, too.
+Messages up to LogGOPSim's own limit leave at once; larger ones leave when they are also received.
 """
 
 from functools import cache
@@ -10,18 +10,17 @@ from ringside.sim.formats.order import ARRIVAL, BESIDE, closed
 from ringside.sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
 
 EAGER = 65_535
-"""Bytes from which on LogGOPSim holds a message back until it is received (its option S, as it comes)."""
+"""Bytes from which LogGOPSim holds a message back until it is received (its option S, by default)."""
 
 BEGIN = "begin"
 """The category of an operation that stands for the beginning of the next one in its list.
 
-It comes after what that one requires and takes no time, so that what may begin with the next one comes after
-it.
-"""
+It comes after that one's requirements and takes no time, so that other operations can begin with the next
+one."""
 
 
 def program_of(goal: Goal, name: str, library: str) -> Program:
-    """The program, whose places are lines of the file ``name``."""
+    """Return the program, whose places are lines of the file ``name``."""
     group = Group("world", tuple(range(len(goal.ranks))), library, BESIDE)
 
     @cache

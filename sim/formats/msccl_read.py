@@ -1,4 +1,4 @@
-"""MSCCL's XML as its steps, each with its line; what the runtime would refuse is refused here."""
+"""MSCCL's XML as its steps, each with its line; files that the runtime would refuse are refused here."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ READS = TYPES - {"r", "rcs", "nop"}
 WRITES = TYPES - {"s", "rrs", "nop"}
 
 SLOTS = {"Simple": 2, "LL128": 8, "LL": 8}
-"""Messages that may wait on a connection: NCCL_STEPS, of which Simple takes half each (MSCCL_CHUNKSTEPS)."""
+"""Messages that may wait on a connection: NCCL_STEPS, of which Simple uses half each (MSCCL_CHUNKSTEPS)."""
 
 MAX_RANKS = 4096
 MAX_CHUNKS = 1_000_000
-"""GPUs, and chunks of one buffer, that are read."""
+"""Maximum GPUs, and chunks of one buffer, that are read."""
 
 Slot = tuple[str, int]
 """A chunk of a buffer: ``i``, ``o`` or ``s``, and its number."""
@@ -27,7 +27,7 @@ Slot = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a thread block does next; ``after`` names a block and a step of the same GPU."""
+    """The next action of a thread block; ``after`` names a block and a step of the same GPU."""
 
     type: str
     source: Slot
@@ -35,13 +35,13 @@ class Step:
     count: int
     after: tuple[int, int] | None
     tells: bool
-    """Whether those that wait for it, or for a step before it, are told when it is over; no ``nop`` tells."""
+    """Whether its end is signalled to steps that wait for it, or for a step before it; no ``nop`` signals."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A thread block: to whom it sends and from whom it receives, -1 for nobody, and on which channel."""
+    """A thread block: its destination and its source, -1 for none, and its channel."""
 
     send: int
     recv: int
@@ -67,7 +67,7 @@ class Algorithm:
     file: str
 
     def cell(self, rank: int, slot: Slot, *, in_place: bool) -> Slot:
-        """A slot's one name: in place input and output have cells in common."""
+        """Return a slot's canonical name: in place input and output have cells in common."""
         buffer, number = slot
         if not in_place or buffer == "s":
             return slot
@@ -80,12 +80,12 @@ class Algorithm:
         return "i", number
 
     def wrong(self, line: int, message: str) -> FormatError:
-        """What is wrong on a line."""
+        """Return an error with its line."""
         return FormatError(f"{self.file}, line {line}: {message}")
 
 
 def loads(text: str, name: str) -> Algorithm:
-    """The algorithm of a text; ``name`` is what complaints call it."""
+    """Return the algorithm of a text; ``name`` is its name in errors."""
     advice = "MSCCL's XML is algo, gpu, tb, step"
     algo = parse(text, Source(name, advice, FormatError), "algo")
     ranks = _whole(algo, "ngpus", 1, MAX_RANKS)
@@ -192,13 +192,13 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     if block >= 0 > step:
         raise element.complaint(f"depid is {block}, but deps -1")
     after = (block, step) if block >= 0 else None
-    # the runtime hands a nop's wait on to the next step, and forgets the rest of it
+    # the runtime moves a nop's wait to the next step, and ignores the rest of it
     tells = _whole(element, "hasdep", 0, 1) == 1 and kind != "nop"
     return Step(kind, slots[0], slots[1], count, after, tells, element.line)
 
 
 def _whole(element: Element, name: str, least: int, most: int) -> int:
-    """An attribute that must be a whole number of ``least`` to ``most``."""
+    """Return a required attribute, a whole number of ``least`` to ``most``."""
     text = element.text(name)
     try:
         number = int(text) if len(text) < 20 else most + 1

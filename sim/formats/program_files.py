@@ -1,4 +1,4 @@
-"""Files and folders that hold a program, by what their names end in: GOAL, and Chakra's traces."""
+"""Files and folders that hold a program, by suffix: GOAL, and Chakra's traces."""
 
 import json
 import re
@@ -24,23 +24,23 @@ _TRACE = re.compile(r"(?P<stem>.*)\.(?P<rank>\d+)\.(?P<ending>et|json)", re.DOTA
 class ProgramFile:
     """A program that was read; ``program`` makes it by the rules of a library, ``library`` carries it.
 
-    That is ``ideal``, which has the links alone, where the file is of messages without a library.
+    ``library`` is ``ideal``, which has the links alone, where the file has messages without a library.
     """
 
     ranks: int
     program: Callable[[str], Program]
     notes: tuple[str, ...] = ()
-    """What was made of parts that a program does not have, in sentences."""
+    """How parts that a program lacks were converted, in sentences."""
     library: str = "gloo"
 
 
 def holds_program(path: Path) -> bool:
-    """Whether a file or a folder is one of those that are read here, by its name."""
+    """Check by its name whether a file or a folder is one of those that are read here."""
     return path.suffix == ".goal" or _TRACE.fullmatch(path.name) is not None or path.is_dir()
 
 
 def read(path: Path) -> ProgramFile:
-    """The program in a GOAL file, in a folder of Chakra's traces, or in a trace and those beside it.
+    """Return the program in a GOAL file, in a folder of Chakra's traces, or in a trace and those beside it.
 
     Raise `FormatError` that says where something is wrong.
     """
@@ -73,7 +73,7 @@ def read(path: Path) -> ProgramFile:
 
 
 def _traces(path: Path) -> list[Path]:
-    """The traces of all ranks, of which one or the folder is named."""
+    """Return the traces of all ranks, given one of them or their folder."""
     folder, named = (path, None) if path.is_dir() else (path.parent, _TRACE.fullmatch(path.name))
     if named and not path.exists():
         raise FormatError(f"{path}: no such file")
@@ -99,7 +99,7 @@ def _traces(path: Path) -> list[Path]:
 
 
 def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
-    """The ranks of each group, if there is such a file."""
+    """Return the ranks of each group, if there is such a file."""
     if not path.exists():
         return {}
     text = text_of(path)
@@ -119,7 +119,7 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
 
 
 def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None:
-    """Refuse, before any work, a file or a folder that a program could not be written to."""
+    """Refuse, before any work, a file or a folder that a program cannot be written to."""
     if path is None:
         return
     if path.suffix == ".goal":
@@ -133,9 +133,9 @@ def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None
 
 
 def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
-    """Write a program, whole or not at all; what is lost, in sentences.
+    """Write a program atomically; return its losses, in sentences.
 
-    A name without an ending is a folder of Chakra's traces, one for each rank.
+    A name without a suffix is a folder of Chakra's traces, one for each rank.
     """
     if path.suffix == ".goal":
         write_file(path, goal.dumps(goal_flatten.of_program(program, schedule_of)))

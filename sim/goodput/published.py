@@ -1,6 +1,6 @@
-"""Published long trainings: what failed how often, and what is known of checkpoints and restarts.
+"""Published long trainings: their failures by cause, and their known checkpoints and restarts.
 
-What a publication does not say is assumed, and ``assumed`` says so.
+Figures missing from a publication are assumed, and listed in ``assumed``.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _HOUR_S = 3600.0
 TYPICAL = Restart(
     detect_s=2 * _MINUTE_S, stop_s=30.0, rendezvous_s=30.0, start_s=7 * _MINUTE_S, load_s=_MINUTE_S
 )
-"""Eleven minutes in all, where no publication says it: MegaScale (arXiv:2402.15627) knows why within ten."""
+"""Eleven minutes in all, where no publication says it: MegaScale (arXiv:2402.15627) diagnoses within ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A job, where its figures come from, what was assumed, and what goodput its people report."""
+    """A job, the source of its figures, the assumptions, and its reported goodput."""
 
     name: str
     title: str
@@ -156,7 +156,7 @@ PUBLISHED = {
 
 
 def published(name: str) -> Published:
-    """The training of that name."""
+    """Return the training of that name."""
     if name not in PUBLISHED:
-        raise ValueError(f"{name!r} is no published training; write {one_of(PUBLISHED, name)}")
+        raise ValueError(f"{name!r} is not a published training; write {one_of(PUBLISHED, name)}")
     return PUBLISHED[name]
