@@ -125,8 +125,8 @@ class Calibration:
 
     def content(self) -> dict[str, Any]:
         """Return the file's content."""
-        found = {key: value for key, value in asdict(self).items() if key not in ("mpi", "settings") or value}
-        return {"calibration": VERSION, **_plain(found)}
+        content = {key: one for key, one in asdict(self).items() if key not in ("mpi", "settings") or one}
+        return {"calibration": VERSION, **_plain(content)}
 
     def write(self, path: Path) -> None:
         """Write the YAML file atomically."""
@@ -162,17 +162,17 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     if not Path(text).exists():
         known = one_of((AUTO, NONE), text, also=f", {FAMILY}NAME, or an existing file")
         raise CalibrationError(f"{text}: no such file; write {known}")
-    found = read(Path(text))
-    log.info("calibration of %s, of %s, read from %s", found.cluster, found.date, text)
-    if found.nccl:
+    calibration = read(Path(text))
+    log.info("calibration of %s, of %s, read from %s", calibration.cluster, calibration.date, text)
+    if calibration.nccl:
         from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
-        fitted, machine = found.nccl.machine, in_catalogue(cluster)
+        fitted, machine = calibration.nccl.machine, in_catalogue(cluster)
         if fitted != machine and {fitted, machine} <= set(SYSTEMS):
             raise CalibrationError(
                 f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
             )
-    return found
+    return calibration
 
 
 def measured_machines() -> list[str]:
@@ -204,12 +204,12 @@ def why_not(machine: str) -> str:
 def family(text: str) -> Calibration:
     """Resolve ``family:NAME``."""
     name = text.removeprefix(FAMILY)
-    found = shipped(name)
-    if found is None:
+    calibration = shipped(name)
+    if calibration is None:
         raise CalibrationError(
             f"no calibration of {name!r} is shipped; write {one_of(measured_machines(), name)}"
         )
-    return found
+    return calibration
 
 
 def _calibration(content: Any, path: Path) -> Calibration:

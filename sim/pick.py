@@ -46,7 +46,7 @@ def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
     """
 
     def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
-        library, found = libraries(nodes), dict[Pair, list[float]]()
+        library, by_pair = libraries(nodes), dict[Pair, list[float]]()
         for place, nbytes in enumerate(sizes):
             collective = Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop)
             at_size: dict[Pair, float] = {}
@@ -57,8 +57,8 @@ def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
                     seconds = library.time(collective, candidate).time_s
                 at_size[candidate.algorithm, candidate.protocol] = seconds
             for pair, seconds in at_size.items():
-                found.setdefault(pair, [math.inf] * len(sizes))[place] = seconds
-        return found
+                by_pair.setdefault(pair, [math.inf] * len(sizes))[place] = seconds
+        return by_pair
 
     return times
 
@@ -90,8 +90,8 @@ def doubt_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
         library = libraries(nodes)
         if not isinstance(library, Doubting):
             return ERROR
-        found = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
-        return ERROR if found is None else found
+        error = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
+        return ERROR if error is None else error
 
     return doubt
 
@@ -165,15 +165,15 @@ def pick(
         raise ValueError(f"{len(nodes)} node counts and {len(sizes)} sizes; write at least one of each")
     if not callable(error) and not 0 <= error < math.inf:
         raise ValueError(f"an error of {error}; write a fraction of 0 or more, for example 0.1")
-    found = []
+    picks = []
     for count in sorted(set(nodes)):
         ordered = sorted(set(sizes))
         table = times(count, ordered)
         for place, nbytes in enumerate(ordered):
             at_size = {pair: seconds[place] for pair, seconds in table.items()}
             usual = default(count, nbytes) if default else None
-            found.append(_winner(count, nbytes, at_size, error, usual, by))
-    return found
+            picks.append(_winner(count, nbytes, at_size, error, usual, by))
+    return picks
 
 
 def ranges(picks: Sequence[Pick], by: str = BY[0]) -> list[Range]:

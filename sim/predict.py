@@ -36,5 +36,5 @@ def predict(
     if collective.dtype is None and collective.itemsize == 1:
         collective = replace(collective, dtype="float32")
     options = Options(algorithm, protocol, network=network, placement=placement)
-    found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
-    return answer(found, collective, engine, traced=traced)
+    model = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
+    return answer(model, collective, engine, traced=traced)

@@ -150,8 +150,8 @@ class _Parts:
 def _check_blocks(schedule: Plan) -> None:
     """Refuse chunks that leave a block out, or are not in the order of the blocks."""
     block, blocks = schedule.chunks.block, schedule.collective.num_blocks
-    found = np.unique(block)
-    if len(found) != blocks or found[0] != 0 or found[-1] != blocks - 1 or (np.diff(block) < 0).any():
+    present = np.unique(block)
+    if len(present) != blocks or present[0] != 0 or present[-1] != blocks - 1 or (np.diff(block) < 0).any():
         raise schedule.error(f"its chunks are not of blocks 0 to {blocks - 1}, one after another")
 
 

@@ -96,10 +96,10 @@ def named(text: str, kind: str) -> list[str]:
     if not text.startswith("^"):
         return able or words[:1]
     left = {_split(word)[0] for word in words}
-    found = [name for name in algorithms_for(kind) if name not in left]
-    if not found:
+    names = [name for name in algorithms_for(kind) if name not in left]
+    if not names:
         raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names after ^")
-    return found
+    return names
 
 
 def _split(algorithm: str) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 The scatter is a binomial tree's, the all-gather recursive doubling: one after the other 2 log2(n) alpha +
 2 (n-1)/n S beta for n = 2^k (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005).
-Parts of its subtree that a rank holds from the scatter are not sent to it again. The root holds everything, so
-it does not wait between the two: its last all-gather message may precede later ones of the scatter.
+Parts of its subtree that a rank holds from the scatter are not sent to it again. The root holds everything,
+so it does not wait between the two: its last all-gather message may precede later ones of the scatter.
 """
 
 from collections.abc import Iterator

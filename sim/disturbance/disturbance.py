@@ -75,17 +75,17 @@ class Disturbance:
         """Return the topology with its slow links."""
         if not self.slow_links:
             return graph
-        found = graph.copy()
+        slowed = graph.copy()
         for link in self.slow_links:
             for hop in link.hops:
-                if hop not in found.edges:
+                if hop not in slowed.edges:
                     own = [edge for edge in graph.edges if hop[0] in edge] or list(graph.edges)
                     some = ", ".join(f"{a}-{b}" for a, b in own[:3])
                     raise ValueError(
                         f"{name_of(graph)} has no link {hop[0]}-{hop[1]}; write another, such as {some}"
                     )
-                found.edges[hop]["bandwidth"] /= link.factor
-        return found
+                slowed.edges[hop]["bandwidth"] /= link.factor
+        return slowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class Draw:
 
     def seconds(self, rank: int, nominal: Sequence[float]) -> list[float]:
         """Return this draw's durations of a rank's work, in the order in which it does them."""
-        found = np.asarray(nominal, dtype=np.float64) * self.disturbance.slow_ranks.get(rank, 1.0)
+        durations = np.asarray(nominal, dtype=np.float64) * self.disturbance.slow_ranks.get(rank, 1.0)
         rng = np.random.default_rng([self.seed, self.number, rank])
         if self.disturbance.jitter:
-            found = found * self.disturbance.jitter.factors(rng, len(found))
+            durations = durations * self.disturbance.jitter.factors(rng, len(durations))
         if self.disturbance.noise:
-            found = self.disturbance.noise.longer(rng, found)
-        return [float(one) for one in found]
+            durations = self.disturbance.noise.longer(rng, durations)
+        return [float(one) for one in durations]
 
     def network(self, graph: Topology) -> Topology:
         """Return the topology for one collective: slow links, slow ranks' own links, and jitter on each.
@@ -124,31 +124,31 @@ class Draw:
         A collective has no compute, so a slow rank is slow at sending and receiving.
         """
         self.disturbance.check_ranks(len(ranks(graph)))
-        found = self.disturbance.links(graph).copy()
-        places = ranks(found)
+        disturbed = self.disturbance.links(graph).copy()
+        places = ranks(disturbed)
         for rank, factor in self.disturbance.slow_ranks.items():
             own = places[rank]
-            for hop in chain(found.in_edges(own), found.out_edges(own)):
-                found.edges[hop]["bandwidth"] /= factor
+            for hop in chain(disturbed.in_edges(own), disturbed.out_edges(own)):
+                disturbed.edges[hop]["bandwidth"] /= factor
         if self.disturbance.jitter:
             rng = np.random.default_rng([self.seed, self.number, _LINKS])
-            factors = self.disturbance.jitter.factors(rng, found.number_of_edges())
-            for (_, _, link), factor in zip(found.edges(data=True), factors.tolist(), strict=True):
+            factors = self.disturbance.jitter.factors(rng, disturbed.number_of_edges())
+            for (_, _, link), factor in zip(disturbed.edges(data=True), factors.tolist(), strict=True):
                 link["bandwidth"] /= factor
                 link["latency"] *= factor
-        return found
+        return disturbed
 
     def _operations(self, rank: int, operations: Sequence[Operation]) -> list[Operation]:
-        found = list(operations)
+        changed = list(operations)
         works = [
             (place, operation.action.seconds)
-            for place, operation in enumerate(found)
+            for place, operation in enumerate(changed)
             if isinstance(operation.action, Compute) and operation.lane is not None
         ]
         seconds = self.seconds(rank, [nominal for _, nominal in works])
         for (place, _), own in zip(works, seconds, strict=True):
-            found[place] = Operation(Compute(own), *found[place][1:])
-        return found
+            changed[place] = Operation(Compute(own), *changed[place][1:])
+        return changed
 
 
 def _check_factor(what: str, factor: float) -> None:

@@ -19,14 +19,11 @@ from ringside.sim.program.transfers import Transfers
 PLAYED = ("ideal", "gloo", "file")
 """Libraries whose times are those of a schedule played on links."""
 
-NO_LINKS = (
-    "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
-    "write --library ideal or gloo"
-)
+NO_LINKS = "{}: {} times a collective as a whole, without single links; write --library ideal or gloo"
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
-    """Return the libraries on the cluster with its slow links; the textbook chooses its algorithms for these."""
+    """Return the libraries on the cluster with its slow links; the textbook selects algorithms for these."""
     if not disturbance.slow_links:
         return libraries
     if libraries.name == "nccl":

@@ -48,10 +48,10 @@ class Drawn:
     @property
     def blamed(self) -> dict[int, float]:
         """Mean seconds that all others together waited for each rank, the most first."""
-        found: dict[int, float] = {}
+        blame: dict[int, float] = {}
         for (_, culprit), seconds in self.waits.items():
-            found[culprit] = found.get(culprit, 0.0) + seconds
-        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+            blame[culprit] = blame.get(culprit, 0.0) + seconds
+        return dict(sorted(blame.items(), key=lambda one: (-one[1], one[0])))
 
     def quantile(self, share: float) -> float:
         """Return the duration that this share of the draws does not exceed."""

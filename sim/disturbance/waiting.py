@@ -11,4 +11,4 @@ def waits(simulation: Simulation) -> dict[tuple[int, int], float]:
     for (index, place), culprit in waited_for(simulation).items():
         stretch = simulation.begin[index][place], simulation.start[index][place]
         stretches.setdefault((simulation.played[index], culprit), []).append(stretch)
-    return {pair: length(union(found)) for pair, found in sorted(stretches.items())}
+    return {pair: length(union(spans)) for pair, spans in sorted(stretches.items())}

@@ -152,8 +152,8 @@ class _Latencies(dict[tuple[int, int, int], float]):
         }
 
     def __missing__(self, connection: tuple[int, int, int]) -> float:
-        self[connection] = found = sum(map(self._latency.__getitem__, self._ways(*connection)))
-        return found
+        self[connection] = total = sum(map(self._latency.__getitem__, self._ways(*connection)))
+        return total
 
 
 class _Chains:

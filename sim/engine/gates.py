@@ -40,16 +40,16 @@ class Incoming:
         starts = self._starts
         if not starts:
             return ()
-        found = []
+        ranges = []
         place = bisect_left(starts, stop) - 1
         while place >= 0:
             start = starts[place]
             end, gate = self._gates[start]
             if end <= first:
                 break
-            found.append((start, end, gate))
+            ranges.append((start, end, gate))
             place -= 1
-        return found[::-1]
+        return ranges[::-1]
 
     def shut(self, first: int, stop: int) -> list[Gate]:
         """Return the gates, over exactly these chunks, that a further transfer to them belongs to."""

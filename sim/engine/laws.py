@@ -31,9 +31,9 @@ def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
 def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
     """Refuse times that fall while the size grows."""
     by_size = sorted(zip(sizes, times, strict=True))
-    for (small, quick), (large, quicker) in pairwise(by_size):
-        if quicker < quick * (1 - ROUNDING):
-            raise LawError(f"{what}: {large} B in {quicker!r} s, less than {small} B in {quick!r} s")
+    for (small, previous), (large, time) in pairwise(by_size):
+        if time < previous * (1 - ROUNDING):
+            raise LawError(f"{what}: {large} B in {time!r} s, less than {small} B in {previous!r} s")
 
 
 def check_step(

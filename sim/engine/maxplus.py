@@ -126,19 +126,19 @@ def _slow_links(wiring: Wiring) -> tuple[Floats, Floats, Floats]:
     size, hops = len(wiring.count), np.diff(wiring.start)
     slowest, behind = np.full(size, np.inf), np.zeros(size)
     beta, ahead = np.zeros((int(hops.max()), size)), np.zeros((int(hops.max()), size))
-    found = np.zeros(size, dtype=np.int64)
+    counts = np.zeros(size, dtype=np.int64)
     for hop in range(int(hops.max())):
         there = np.flatnonzero(hops > hop)
         link = wiring.links[wiring.start[:-1][there] + hop]
         slow = there[wiring.bandwidth[link] < slowest[there]]
         speed = wiring.bandwidth[wiring.links[wiring.start[:-1][slow] + hop]]
-        beta[found[slow], slow], ahead[found[slow], slow] = 1 / speed, behind[slow]
+        beta[counts[slow], slow], ahead[counts[slow], slow] = 1 / speed, behind[slow]
         slowest[slow], behind[slow] = speed, 0.0
-        found[slow] += 1
+        counts[slow] += 1
         behind[there] += wiring.latency[link]
     # a route's own links last
-    most = found.max()
-    row = (np.arange(most)[:, None] + found) % most
+    most = counts.max()
+    row = (np.arange(most)[:, None] + counts) % most
     return np.take_along_axis(beta, row, 0), np.take_along_axis(ahead, row, 0), behind
 
 

@@ -156,8 +156,8 @@ def _before_shorter(streams: Streams, seconds: Floats, usual: float) -> Ints:
     shorter = np.sort(streams.turn * np.flatnonzero(seconds < usual) % modulus)
     first = streams.turn * streams.first % modulus
     ahead = np.concatenate([shorter, shorter + modulus, [3 * modulus]])
-    found: Ints = ahead[np.searchsorted(ahead, first)] - first
-    return found
+    counts: Ints = ahead[np.searchsorted(ahead, first)] - first
+    return counts
 
 
 def simulate(star: Star, transfers: int) -> Run:

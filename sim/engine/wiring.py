@@ -107,11 +107,11 @@ def _figures(graph: Topology, hops: list[Hop]) -> tuple[Floats, Floats]:
 def _streams(ways: list[tuple[int, ...]], crowding: Crowding, pieces: Ints, segment: int) -> Ints:
     """Return the number of each route that is cut, -1 for the others."""
     known: dict[tuple[int, ...], int] = {}
-    found = [
+    numbers = [
         known.setdefault(way, len(known)) if segment or (most > 1 and crowding.crowds(way)) else -1
         for way, most in zip(ways, pieces.tolist(), strict=True)
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(numbers, dtype=np.int64)
 
 
 def needs(wiring: Wiring, streams: Streams) -> Ints:
@@ -119,5 +119,5 @@ def needs(wiring: Wiring, streams: Streams) -> Ints:
     number = np.full(len(streams.src), -1)
     number[wiring.column] = np.arange(len(wiring.count))
     rows = np.stack([number[streams.needs.who], number[streams.needs.whom], streams.needs.shift], axis=1)
-    found: Ints = rows[rows[:, 0] >= 0]
-    return found
+    known: Ints = rows[rows[:, 0] >= 0]
+    return known

@@ -146,26 +146,26 @@ def _checked(nodes: Iterable[Node], name: str) -> tuple[list[Node], int]:
 
     Also return the number of omitted control dependencies on missing nodes.
     """
-    found: dict[int, Node] = {}
+    by_id: dict[int, Node] = {}
     for node in nodes:
-        if node.id in found:
-            raise node.wrong(f"a second node {node.id}; the first is at {found[node.id].place}")
+        if node.id in by_id:
+            raise node.wrong(f"a second node {node.id}; the first is at {by_id[node.id].place}")
         if node.duration_us > MAX_DURATION * 1e6:
             raise node.wrong(f"a duration of {node.duration_us} us; allowed: up to {MAX_DURATION:g} s")
         if not METADATA <= node.type <= COLLECTIVE:
             raise node.wrong(f"node type {node.type}; allowed: {METADATA} to {COLLECTIVE}")
-        found[node.id] = node
-        if len(found) > MAX_NODES:
+        by_id[node.id] = node
+        if len(by_id) > MAX_NODES:
             raise FormatError(f"{name}: more than {MAX_NODES:,} nodes")
-    in_file = list(found.values())
-    left = sum(one not in found for node in in_file for one in node.control)
+    in_file = list(by_id.values())
+    left = sum(one not in by_id for node in in_file for one in node.control)
     for node in in_file:
-        known = (one for one in node.control if one in found)
+        known = (one for one in node.control if one in by_id)
         node.depends, node.control = list(dict.fromkeys((*known, *node.depends))), ()
-    place_of = {one: place for place, one in enumerate(found)}
+    place_of = {one: place for place, one in enumerate(by_id)}
     for node in in_file:
         for one in node.depends:
-            if one not in found:
+            if one not in by_id:
                 raise node.wrong(f"it depends on node {one}, which the file does not have")
     try:
         order = in_order([[place_of[one] for one in node.depends] for node in in_file])
@@ -206,9 +206,7 @@ def dumps(nodes: Iterable[Node]) -> bytes:
 
 
 def _kind(name: str, value: object) -> str:
-    """Return how an attribute is stored: ends and tags as 32 bits, other numbers as 64, as by Chakra's
-    converters.
-    """
+    """Return an attribute's type: ends and tags have 32 bits, other numbers 64, as in Chakra's converters."""
     if isinstance(value, bool):
         return "bool_val"
     if isinstance(value, str):

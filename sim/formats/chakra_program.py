@@ -61,16 +61,16 @@ def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
 def losses(program: Program) -> list[str]:
     """Return what the nodes of a program lose, in sentences."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
-    found = []
+    notes = []
     if any(isinstance(one, Call) and one.collective.redop != "sum" for one in actions):
-        found.append("reductions other than sum are lost")
+        notes.append("reductions other than sum are lost")
     if any(isinstance(one, Together) for one in actions):
-        found.append("messages of one batch are nodes of their own")
+        notes.append("messages of one batch are nodes of their own")
     if loses_queue(program):
-        found.append(QUEUE_LOST)
+        notes.append(QUEUE_LOST)
     if any(isinstance(one, Compute) and (one.seconds * 1e6) % 1 for one in actions):
-        found.append("compute is rounded to microseconds")
-    return found
+        notes.append("compute is rounded to microseconds")
+    return notes
 
 
 def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
@@ -159,8 +159,8 @@ def program_of(
 ) -> tuple[Program, list[str]]:
     """Return the program of all ranks' nodes, and notes on incomplete nodes, in sentences."""
     reader = _Reader(ranks, groups, library)
-    found = [reader.rank(rank) for rank in range(len(ranks))]
-    return Program(name, len(ranks), found.__getitem__), reader.notes()
+    lists = [reader.rank(rank) for rank in range(len(ranks))]
+    return Program(name, len(ranks), lists.__getitem__), reader.notes()
 
 
 class _Reader:
@@ -191,26 +191,26 @@ class _Reader:
     def rank(self, rank: int) -> list[Operation]:
         """Return one rank's operations."""
         place_of: dict[int, int] = {}
-        found: list[Operation] = []
+        operations: list[Operation] = []
         for node in self._ranks[rank]:
-            place_of[node.id] = len(found)
+            place_of[node.id] = len(operations)
             action, category = self._action(rank, node)
             after = tuple(place_of[one] for one in node.depends)
             if isinstance(action, Recv) and after and node.attributes.get(RENDEZVOUS) is not True:
-                found.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
+                operations.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
                 after, action, category = (place_of[node.id], *after), Wait(), ARRIVAL
                 place_of[node.id] += 1
-            found.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
-        return closed(found)
+            operations.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
+        return closed(operations)
 
     def notes(self) -> list[str]:
         """Return notes on how incomplete nodes were converted."""
-        found = []
+        notes = []
         if self._launches:
-            found.append(f"{self._launches} collectives or messages of the host are treated as its compute")
+            notes.append(f"{self._launches} collectives or messages of the host are treated as compute")
         if self._unsized:
-            found.append(f"{self._unsized} collectives without comm_type or comm_size are treated as compute")
-        return found
+            notes.append(f"{self._unsized} collectives of unknown type or size are treated as compute")
+        return notes
 
     def _pg_name(self, node: Node) -> str:
         value = node.attributes.get("pg_name", "")

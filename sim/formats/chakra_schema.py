@@ -50,8 +50,8 @@ def _classes() -> tuple[Any, Any]:
     _add(file, "Node", _NODE)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
-    metadata, node = map(message_factory.GetMessageClass, found)
+    types = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
+    metadata, node = map(message_factory.GetMessageClass, types)
     return metadata, node
 
 

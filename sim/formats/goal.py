@@ -83,7 +83,7 @@ def _lines(ranks: Sequence[Sequence[Node]]) -> Iterator[str]:
 
 
 def loads(text: str, name: str) -> Goal:
-    """Return the ranks of a text, called ``name`` in errors; nodes are in an order in which they can begin."""
+    """Return the ranks of a text, called ``name`` in errors; nodes come in a valid order."""
     return _Reader(name).read(text)
 
 
@@ -95,7 +95,7 @@ class _Reader:
         self.line = 0
         self.count = 0
         self.goal = Goal([])
-        self.found: dict[int, list[Node]] = {}
+        self.blocks: dict[int, list[Node]] = {}
 
     def read(self, text: str) -> Goal:
         """Read all ranks."""
@@ -115,18 +115,18 @@ class _Reader:
                 rank = self._number(opened[1], "a rank", MAX_RANKS)
                 if rank >= ranks:
                     raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
-                if rank in self.found:
+                if rank in self.blocks:
                     raise self._wrong(f"rank {rank} stands here a second time")
-                self.found[rank] = self._rank(lines, ranks)
+                self.blocks[rank] = self._rank(lines, ranks)
             else:
                 wanted = "rank N {" if ranks else "num_ranks N"
                 raise self._wrong(f"{raw.strip()[:40]!r} where {wanted!r} is expected")
         if not ranks:
             raise self._wrong("no num_ranks; a GOAL file begins with num_ranks N")
-        missing = [rank for rank in range(ranks) if rank not in self.found]
+        missing = [rank for rank in range(ranks) if rank not in self.blocks]
         if missing:
             raise self._wrong(f"rank {missing[0]} is missing: {len(missing)} of {ranks} ranks have no block")
-        self.goal.ranks = [self.found[rank] for rank in range(ranks)]
+        self.goal.ranks = [self.blocks[rank] for rank in range(ranks)]
         return self.goal
 
     def _rank(self, lines: Iterator[tuple[int, str]], ranks: int) -> list[Node]:

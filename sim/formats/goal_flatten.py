@@ -35,8 +35,7 @@ FEW = 4
 
 
 def of_schedule(plan: Schedule) -> list[list[Node]]:
-    """Return each rank's nodes for one collective: a transfer leaves when all earlier ones of its chunks are
-    in.
+    """Return each rank's nodes of one collective: a transfer leaves after all earlier ones of its chunks.
 
     It leaves no earlier than the one before it on its connection. The k-th transfer from one rank to another
     has tag k. Channels, credits, the time of additions and ``after`` are lost.
@@ -79,12 +78,12 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
 def _required(nodes: list[Node], came: dict[int, list[int]], chunks: range) -> list[int]:
     """Return the nodes that brought some chunks; many that are the same for all are joined first."""
     lists = [came[chunk] for chunk in chunks if chunk in came]
-    found = list(dict.fromkeys(place for one in lists for place in one))
-    if len(found) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
-        nodes.append(Node(WORK, 0, requires=found))
-        found = [len(nodes) - 1]
-        came.update((chunk, list(found)) for chunk in chunks)
-    return found
+    places = list(dict.fromkeys(place for one in lists for place in one))
+    if len(places) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
+        nodes.append(Node(WORK, 0, requires=places))
+        places = [len(nodes) - 1]
+        came.update((chunk, list(places)) for chunk in chunks)
+    return places
 
 
 def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[Node]]:
@@ -101,23 +100,23 @@ def losses(program: Program) -> list[str]:
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
     calls = [action for action in actions if isinstance(action, Call)]
     groups = {action.group for action in actions if isinstance(action, Call | Send | Recv | Together)}
-    found = []
+    notes = []
     if calls:
         kinds = ", ".join(dict.fromkeys(call.collective.kind for call in calls))
-        found.append(
+        notes.append(
             f"collectives ({kinds}) are written as their transfers, without type, reduction and adding"
         )
     if any(_holds_back(program.operations(rank)) for rank in range(program.ranks)):
-        found.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
+        notes.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
     if len(groups) > 1:
-        found.append(f"{len(groups)} groups are distinguished by tags alone")
+        notes.append(f"{len(groups)} groups are distinguished by tags alone")
     if loses_queue(program):
-        found.append(QUEUE_LOST)
+        notes.append(QUEUE_LOST)
     if any(isinstance(action, Join | NewGroup) for action in actions):
-        found.append("making groups takes no time and waits for no rank")
+        notes.append("making groups takes no time and waits for no rank")
     if any(isinstance(action, Compute) and (action.seconds * 1e9) % 1 for action in actions):
-        found.append("compute is rounded to nanoseconds")
-    return found
+        notes.append("compute is rounded to nanoseconds")
+    return notes
 
 
 def _holds_back(operations: Sequence[Operation]) -> bool:
@@ -166,11 +165,11 @@ class _Shared:
         """Return each member's transfers in the ``number``-th call of a group, and their first tag."""
         if call not in self._transfers:
             self._transfers[call] = of_schedule(self._schedule_of(call))
-        found = self._transfers[call]
+        transfers = self._transfers[call]
         if (call.group, number) not in self._firsts:
-            count = 1 + max((node.tag for nodes in found for node in nodes), default=0)
+            count = 1 + max((node.tag for nodes in transfers for node in nodes), default=0)
             self._firsts[call.group, number] = self._new(count)
-        return found, self._firsts[call.group, number]
+        return transfers, self._firsts[call.group, number]
 
     def _new(self, count: int) -> int:
         first, self._next = self._next, self._next + count

@@ -32,26 +32,26 @@ def program_of(goal: Goal, name: str, library: str) -> Program:
 
 def _operations(nodes: list[Node], group: Group, name: str) -> list[Operation]:
     begun = {other for node in nodes for other in node.irequires}
-    found: list[Operation] = []
+    operations: list[Operation] = []
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
     for place, node in enumerate(nodes):
         after = [ends[other] for other in node.requires] + [begins[other] for other in node.irequires]
         where = (name, node.line)
         arrival = bool(after) and node.kind == RECV and node.size <= EAGER and node.peer != ANY
-        message = len(found)
+        message = len(operations)
         if arrival:
-            found.append(_operation(node, group, (), where))
+            operations.append(_operation(node, group, (), where))
         if place in begun:
-            begins[place] = len(found)
-            found.append(Operation(Wait(), None, tuple(after), False, BEGIN, BEGIN, where))
+            begins[place] = len(operations)
+            operations.append(Operation(Wait(), None, tuple(after), False, BEGIN, BEGIN, where))
             after = [begins[place]]
-        ends[place] = len(found)
+        ends[place] = len(operations)
         if arrival:
-            found.append(Operation(Wait(), None, (message, *after), False, node.kind, ARRIVAL, where))
+            operations.append(Operation(Wait(), None, (message, *after), False, node.kind, ARRIVAL, where))
         else:
-            found.append(_operation(node, group, tuple(after), where))
-    return found
+            operations.append(_operation(node, group, tuple(after), where))
+    return operations
 
 
 def _operation(node: Node, group: Group, after: tuple[int, ...], where: tuple[str, int]) -> Operation:

@@ -48,7 +48,7 @@ class _Execution:
         """Sending events not yet received, by connection."""
         self._last: dict[tuple[int, int], int] = {}
         """The last event of each block."""
-        self._told: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._signals: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """Places of signalling steps, and their events, by block."""
         places = {(rank, number): 0 for rank, blocks in enumerate(algorithm.blocks) for number in blocks}
         moved = True
@@ -68,11 +68,11 @@ class _Execution:
         step = block.steps[place]
         after = [self._last[rank, number]] if place else []
         if step.after:
-            told = self._told.get((rank, step.after[0]), [])
-            first = bisect_left(told, (step.after[1], 0))
-            if first == len(told):
+            signals = self._signals.get((rank, step.after[0]), [])
+            first = bisect_left(signals, (step.after[1], 0))
+            if first == len(signals):
                 return False
-            after.append(told[first][1])
+            after.append(signals[first][1])
         receives, sends = step.type in RECEIVES, step.type in SENDS
         came, left = self._queue(block.recv, rank, block), self._queue(rank, block.send, block)
         if (receives and not came) or (sends and len(left) == self._algorithm.slots):
@@ -89,7 +89,7 @@ class _Execution:
         if sends:
             left.append(len(self.events))
         if step.tells:
-            self._told.setdefault((rank, number), []).append((place, len(self.events)))
+            self._signals.setdefault((rank, number), []).append((place, len(self.events)))
         self.events.append(Event(rank, number, place, step, tuple(after), received))
         return True
 

@@ -131,13 +131,13 @@ def loads(text: str, name: str) -> Algorithm:
 
 def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
     sizes = {buffer: _whole(gpu, f"{buffer}_chunks", 0, MAX_CHUNKS) for buffer in "ios"}
-    found: dict[int, Block] = {}
+    blocks: dict[int, Block] = {}
     ends: set[tuple[str, int, int]] = set()
     for tb in gpu.children:
         if tb.tag != "tb":
             raise tb.complaint(f"{tb.tag} in gpu")
         one = _whole(tb, "id", 0, MAX_CHUNKS)
-        if one in found:
+        if one in blocks:
             raise tb.complaint(f"thread block {one} stands here a second time")
         send, recv = (_whole(tb, way, -1, ranks - 1) for way in ("send", "recv"))
         channel = _whole(tb, "chan", 0, MAX_CHUNKS)
@@ -148,19 +148,19 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
                 raise tb.complaint(f"two thread blocks {end[0]} gpu {end[1]} on channel {channel}")
             ends.add(end)
         steps = tuple(_step(step, place, sizes, (send, recv)) for place, step in enumerate(tb.children))
-        found[one] = Block(send, recv, channel, steps)
-    for tb, block in zip(gpu.children, found.values(), strict=True):
+        blocks[one] = Block(send, recv, channel, steps)
+    for tb, block in zip(gpu.children, blocks.values(), strict=True):
         for step, element in zip(block.steps, tb.children, strict=True):
             if step.after is None:
                 continue
             one, last = step.after
-            if one not in found or last >= len(found[one].steps):
+            if one not in blocks or last >= len(blocks[one].steps):
                 raise element.complaint(f"it waits for step {last} of thread block {one}, which is not there")
-            if not any(other.tells for other in found[one].steps[last:]):
+            if not any(other.tells for other in blocks[one].steps[last:]):
                 raise element.complaint(
                     f"it waits for step {last} of thread block {one}, which has no hasdep of 1 from there on"
                 )
-    return found
+    return blocks
 
 
 def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int, int]) -> Step:

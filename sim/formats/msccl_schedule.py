@@ -98,9 +98,7 @@ class _Order:
                 )
 
     def steps(self) -> list[Moved]:
-        """Return the transfers in as few steps as their order allows, those of a message in one where
-        possible.
-        """
+        """Return the transfers in as few steps as possible, those of a message in one where possible."""
         messages: dict[tuple[int, bool], list[int]] = defaultdict(list)
         for number, one in enumerate(self._transfers):
             messages[one.message, self._reduce[number]].append(number)
@@ -110,10 +108,10 @@ class _Order:
             raise FormatError(
                 f"{self._algorithm.file}: chunks are sent and kept in an order that no schedule has"
             )
-        found: dict[int, list[int]] = defaultdict(list)
+        by_level: dict[int, list[int]] = defaultdict(list)
         for number in range(len(self._transfers)):
-            found[levels[number]].append(number)
-        return [self._moved(some) for _, some in sorted(found.items())]
+            by_level[levels[number]].append(number)
+        return [self._moved(some) for _, some in sorted(by_level.items())]
 
     def _levels(self, weak: Sequence[tuple[int, int]]) -> dict[int, int] | None:
         """Return the step of each transfer, with ``weak`` pairs no later than each other, or None."""
@@ -165,7 +163,7 @@ class _Order:
             yield Version(copy, sums, sends[value])
 
     def _follow(self, versions: Sequence[Version]) -> None:
-        """Order versions: each is written before it is sent, and sent before, or with, the next one's write."""
+        """Order versions: each is written before it is sent, and sent before, or with, the next write."""
         written: list[int] = []
         sent: list[int] = []
         for copy, sums, sends in versions:
@@ -189,7 +187,7 @@ class _Order:
             self._beyond.update(pairs)
 
     def _two_copies(self, rank: int, value: Value, sends: Sequence[int]) -> FormatError:
-        message = f"gpu {rank} has two copies of chunk {value.chunk}, of which this one is no schedule's"
+        message = f"gpu {rank} has two copies of chunk {value.chunk}, and no schedule has this one"
         if sends:
             return self._algorithm.wrong(self._transfers[sends[0]].line, message)
         return FormatError(f"{self._algorithm.file}: {message}: the one in its output")

@@ -271,7 +271,7 @@ def _runs(chunks: Iterable[int], places: Iterable[tuple[Place, ...]]) -> Iterato
 
 def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
     """Return each connection's channel: the first from its own on where neither GPU has too many."""
-    found: dict[tuple[int, int, int], int] = {}
+    channels: dict[tuple[int, int, int], int] = {}
     busy: Counter[tuple[str, int, int]] = Counter()
     pairs: set[tuple[int, int, int]] = set()
     for connection in plan.connections():
@@ -282,8 +282,8 @@ def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
             raise _refusal(plan, f"it needs more than {MAX_CHANNELS} channels; write fewer ranks")
         pairs.add((src, dst, channel))
         busy.update((("s", src, channel), ("r", dst, channel)))
-        found[connection] = channel
-    return found
+        channels[connection] = channel
+    return channels
 
 
 def _check(plan: Schedule, protocol: str) -> None:

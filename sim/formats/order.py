@@ -47,17 +47,17 @@ class Order:
         In a queue that runs several at once it is the last that could not run beside it.
         """
         operation = self._operations[place]
-        found = list(operation.after)
+        places = list(operation.after)
         if operation.lane in self._lanes:
-            found.append(self._lanes[operation.lane])
+            places.append(self._lanes[operation.lane])
         if self._held is not None:
-            found.append(self._held)
-        found += self._queued(place, operation.action)
+            places.append(self._held)
+        places += self._queued(place, operation.action)
         if operation.lane is not None:
             self._lanes[operation.lane] = place
         if operation.holds:
             self._held = place
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(places))
 
     def _queued(self, place: int, action: object) -> list[int]:
         group = queue_of(action)
@@ -79,22 +79,22 @@ def in_order(before: Sequence[Collection[int]]) -> list[int]:
         for name in set(names):
             later[name].append(place)
     ready = [place for place, count in enumerate(waits) if not count]
-    found: list[int] = []
+    ordered: list[int] = []
     while ready:
         place = heapq.heappop(ready)
-        found.append(place)
+        ordered.append(place)
         for one in later[place]:
             waits[one] -= 1
             if not waits[one]:
                 heapq.heappush(ready, one)
-    if len(found) < len(waits):
+    if len(ordered) < len(waits):
         place = next(place for place, count in enumerate(waits) if count)
         seen: set[int] = set()
         while place not in seen:
             seen.add(place)
             place = next(name for name in before[place] if waits[name])
         raise CycleError("a cycle", place)
-    return found
+    return ordered
 
 
 def loses_queue(program: Program) -> bool:

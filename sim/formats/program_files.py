@@ -45,12 +45,10 @@ def read(path: Path) -> ProgramFile:
     Raise `FormatError` that says where something is wrong.
     """
     if path.suffix == ".goal":
-        found = goal.loads(text_of(path), str(path))
-        placed = (
-            f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
-        )
-        of_library = partial(goal_program.program_of, found, str(path))
-        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else (), "ideal")
+        parsed = goal.loads(text_of(path), str(path))
+        placed = f"{parsed.placed} nodes name a processor or a card of their rank, which programs do not have"
+        of_library = partial(goal_program.program_of, parsed, str(path))
+        return ProgramFile(len(parsed.ranks), of_library, (placed,) if parsed.placed else (), "ideal")
     traces = _traces(path)
     groups = _groups(traces[0].with_name(GROUPS), len(traces))
     left, ranks = 0, []
@@ -77,18 +75,18 @@ def _traces(path: Path) -> list[Path]:
     folder, named = (path, None) if path.is_dir() else (path.parent, _TRACE.fullmatch(path.name))
     if named and not path.exists():
         raise FormatError(f"{path}: no such file")
-    found: dict[tuple[str, str], dict[int, Path]] = {}
+    by_job: dict[tuple[str, str], dict[int, Path]] = {}
     for file in sorted(folder.iterdir()):
         if (match := _TRACE.fullmatch(file.name)) and len(match["rank"]) < 8:
-            found.setdefault((match["stem"], match["ending"]), {})[int(match["rank"])] = file
+            by_job.setdefault((match["stem"], match["ending"]), {})[int(match["rank"])] = file
     if named:
-        found = {key: files for key, files in found.items() if key == (named["stem"], named["ending"])}
-    if not found:
+        by_job = {key: files for key, files in by_job.items() if key == (named["stem"], named["ending"])}
+    if not by_job:
         raise FormatError(f"{path}: a folder without Chakra traces; they are called NAME.RANK.et")
-    if len(found) > 1:
-        names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(found)[:4])
+    if len(by_job) > 1:
+        names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(by_job)[:4])
         raise FormatError(f"{path}: traces of several jobs ({names}); name one of the files")
-    files = next(iter(found.values()))
+    files = next(iter(by_job.values()))
     missing = [rank for rank in range(max(files) + 1) if rank not in files]
     if missing:
         some = ", ".join(map(str, missing[:4])) + (", ..." if len(missing) > 4 else "")

@@ -73,5 +73,5 @@ def holds_schedule(name: str) -> bool:
 
 def read(path: Path) -> ScheduleFile:
     """Return the schedule in MSCCL's XML; raise `FormatError` with the line of an error."""
-    found = msccl_read.loads(text_of(path), str(path))
-    return ScheduleFile(found.name, found.kind, found.ranks, msccl_schedule.build(found), found.sizes)
+    xml = msccl_read.loads(text_of(path), str(path))
+    return ScheduleFile(xml.name, xml.kind, xml.ranks, msccl_schedule.build(xml), xml.sizes)

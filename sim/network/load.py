@@ -50,7 +50,7 @@ class Load:
 
     def links(self) -> list[LinkLoad]:
         """Return the links that carried messages, by falling load, then by falling waits."""
-        found = [
+        loads = [
             LinkLoad(
                 self._names[link], self._nbytes[link], self._busy(link), count,
                 self._waited[link] / count, self._longest[link],
@@ -58,7 +58,7 @@ class Load:
             for link, count in enumerate(self._messages)
             if count
         ]  # fmt: skip
-        return sorted(found, key=lambda one: (-round(one.busy, 9), -round(one.wait_mean_s, 12), one.link))
+        return sorted(loads, key=lambda one: (-round(one.busy, 9), -round(one.wait_mean_s, 12), one.link))
 
     def _busy(self, link: int) -> float:
         return self._nbytes[link] / self._bandwidths[link] / self.time_s if self.time_s else 0.0

@@ -114,7 +114,7 @@ def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
     """Gather all links connected to the first ``count``; return the numbers of links and flows."""
     bandwidth, head, room, rising, link_seen, way = state[:6]
     stream_seen, link, owner, after = state[13:17]
-    found, here = 0, 0
+    flows, here = 0, 0
     while here < count:
         a = links[here]
         here += 1
@@ -124,7 +124,7 @@ def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
             flow = owner[at]
             if not stream_seen[flow]:
                 stream_seen[flow] = 1
-                found += 1
+                flows += 1
                 for each in range(way[flow], way[flow + 1]):
                     b = link[each]
                     if not link_seen[b]:
@@ -135,7 +135,7 @@ def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
         rising[a], room[a] = number, bandwidth[a]
     for each in range(count):
         link_seen[links[each]] = 0
-    return count, found
+    return count, flows
 
 
 def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time: float) -> None:
@@ -212,10 +212,10 @@ def _settle(
 @cache
 def _compiled() -> Callable[..., tuple[int, int, float, int]]:
     """Return `_settle` as machine code."""
-    found = entry(_settle, _change, _gather, _fill, _next_ends)
-    if not is_kept(found):
+    settle = entry(_settle, _change, _gather, _fill, _next_ends)
+    if not is_kept(settle):
         effort.say("compiling the fair network, once on this machine; some 20 seconds")
-    return found
+    return settle
 
 
 class Sharing:

@@ -107,7 +107,7 @@ def _told_apart(called: Mapping[int, Call]) -> Agreement:
     library = called[first].group.library
     return Agreement(
         doubt=f"rank {first} calls {word} where rank {other} calls {words[other]}; {library} treats them as "
-        "the same and says nothing"
+        "the same without an error"
     )
 
 
@@ -129,16 +129,16 @@ def _sizes_differ(called: Mapping[int, Call]) -> Agreement:
     )
     if fits is None:
         odd = next(rank for rank, size in sizes.items() if size != first.collective.nbytes)
-        text += "; Gloo kills who gets more than it has room for, and may leave others waiting for ever"
+        text += "; Gloo kills a rank that receives more than its buffer holds, and others may wait for ever"
         return Agreement(doubt=text, killed=odd, certain=False)
     root = first.group.ranks[first.collective.root]
     if root not in sizes:
         return ALIKE
     odd_ones = [rank for rank in sizes if not fits(sizes[rank], sizes[root])]
     if odd_ones:
-        text += "; Gloo kills who gets more than it has room for"
+        text += "; Gloo kills a rank that receives more than its buffer holds"
         return Agreement(doubt=text, killed=odd_ones[0])
-    return Agreement(doubt=f"{text}; Gloo fills a part of the room and says nothing")
+    return Agreement(doubt=f"{text}; Gloo fills part of the buffer silently")
 
 
 def _unequal_parts(called: Mapping[int, Action]) -> Agreement:

@@ -41,9 +41,9 @@ class World:
             self._network = make_network(self._libraries.network, self._env, graph)
 
         def library_of(group: Group) -> Scheduled:
-            found = self._libraries.of(tuple(hosts[rank] for rank in group.ranks))
-            assert isinstance(found, Scheduled)
-            return found
+            library = self._libraries.of(tuple(hosts[rank] for rank in group.ranks))
+            assert isinstance(library, Scheduled)
+            return library
 
         return Transfers(
             self._env, self._network, graph, tuple(hosts), library_of, job=next(self._jobs),

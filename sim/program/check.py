@@ -37,15 +37,11 @@ PROVED, HANGS, FAILS, UNSAFE = "proved", "hangs", "fails", "unsafe"
 
 ENDS = "ends"
 
-IN_OTHER_ORDERS = (
-    "that is so in one order in which messages can come to receives from anybody; in another it ends"
-)
+IN_OTHER_ORDERS = "this holds for one order of messages at receives from any source; in another order it ends"
 
-FAILS_IN_OTHER_ORDERS = "in another order in which messages can come to receives from anybody it fails"
+FAILS_IN_OTHER_ORDERS = "it fails in another order of messages at receives from any source"
 
-TOO_MANY_ORDERS = (
-    "messages can come to receives from anybody in more orders than can be tried; name the sources"
-)
+TOO_MANY_ORDERS = "more orders of messages at receives from any source than can be tried; name the sources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +101,9 @@ def _checked(program: Program) -> Found:
 
 def _never_ends(strict: "_Explored", loose: "_Explored", outcomes: set[str]) -> Found:
     """Return the verdict on a program that ends in no way, by the simpler story in which all wait for all."""
-    told = strict if bool(strict.stuck) == bool(loose.stuck) else loose
+    explored = strict if bool(strict.stuck) == bool(loose.stuck) else loose
     other = [FAILS_IN_OTHER_ORDERS] if loose.stuck and loose.failed else []
-    return HANGS if loose.stuck else FAILS, [*told.story(), *other], outcomes
+    return HANGS if loose.stuck else FAILS, [*explored.story(), *other], outcomes
 
 
 class _Explored:

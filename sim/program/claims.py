@@ -31,20 +31,20 @@ def claimed(program: Program) -> tuple[int, ...]:
     """
     assert program.role is not None
     first: dict[Hashable, int] = {}
-    found = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
-    claims = _Claims(program, found)
+    roles = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
+    claims = _Claims(program, roles)
     for representative in first.values():
         for other in sorted(claims.witnesses(representative)):
             claims.check(other)
-    return found
+    return roles
 
 
 class _Claims:
     """The lists made so far, and what they show."""
 
-    def __init__(self, program: Program, found: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, roles: tuple[int, ...]) -> None:
         self._program = program
-        self._found = found
+        self._roles = roles
         self._seen: dict[int, list[tuple[object, Operation]]] = {}
         self._mixes: dict[Group, tuple[tuple[int, int], ...]] = {}
         self._checked: set[int] = set()
@@ -61,7 +61,7 @@ class _Claims:
             of_roles: dict[int, int] = {}
             for rank in group.ranks:
                 if rank != representative:
-                    of_roles.setdefault(self._found[rank], rank)
+                    of_roles.setdefault(self._roles[rank], rank)
             met.update(of_roles.values())
         return met
 
@@ -70,7 +70,7 @@ class _Claims:
         if rank in self._checked:
             return
         self._checked.add(rank)
-        stands = self._found[rank]
+        stands = self._roles[rank]
         own, its = self._list(rank), self._list(stands)
         for (what, one), (wanted, _) in zip(own, its, strict=False):
             if what != wanted:
@@ -105,7 +105,7 @@ class _Claims:
                     lanes.setdefault(one.lane, len(lanes)),
                     tuple(places[earlier] for earlier in one.after),
                     one.holds,
-                    [self._found[peer] for peer in _peers(action)],
+                    [self._roles[peer] for peer in _peers(action)],
                     None if group is None else (groups.setdefault(group, len(groups)), self._mix(group)),
                     root(action) == rank,
                 ),
@@ -115,7 +115,7 @@ class _Claims:
     def _mix(self, group: Group) -> tuple[tuple[int, int], ...]:
         """Count the ranks of each role in a group."""
         if group not in self._mixes:
-            counts = Counter(self._found[rank] for rank in group.ranks)
+            counts = Counter(self._roles[rank] for rank in group.ranks)
             self._mixes[group] = tuple(sorted(counts.items()))
         return self._mixes[group]
 

@@ -316,10 +316,10 @@ class Distributed(Recorder):
             self._refuse("batch_isend_irecv of something else; write P2POp(dist.isend, ...) or dist.irecv")
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
-        asked = tuple(p2p_op_list)
-        action = self._known(asked)
+        key = tuple(p2p_op_list)
+        action = self._cached(key)
         if action is None:
-            action = self._asked[asked] = self._batch(p2p_op_list)
+            action = self._cache[key] = self._batch(p2p_op_list)
         return [self._beside(action, "batch_isend_irecv", "message", action.group.name)]
 
     def _batch(self, p2p_op_list: Sequence[recorder.P2POp]) -> Together:

@@ -43,11 +43,11 @@ def ends(program: Program) -> bool:
     lists = Lists(program)
     if not _plain(lists):
         return False
-    found = lists.representatives(MOST_ROUNDS)
-    chosen = np.unique(found)
+    roles = lists.representatives(MOST_ROUNDS)
+    chosen = np.unique(roles)
     if FEWEST * len(chosen) > program.ranks:
         return False
-    meetings = _Meetings(lists, found, chosen)
+    meetings = _Meetings(lists, roles, chosen)
     of_roles = Program(program.name, len(chosen), lambda role: lists.lists[int(chosen[role])])
     overlap = any(len(meetings.communicators(role)) > 1 for role in range(len(chosen)))
     return _ends(of_roles, meetings, serial=False) and (not overlap or _ends(of_roles, meetings, serial=True))
@@ -124,9 +124,9 @@ def _all_agree(lists: Lists) -> bool:
 class _Meetings:
     """The meetings of representatives: the members of each, for every place they hold in it."""
 
-    def __init__(self, lists: Lists, found: Ints, chosen: Ints) -> None:
+    def __init__(self, lists: Lists, role: Ints, chosen: Ints) -> None:
         self._lists = lists
-        self._role = np.searchsorted(chosen, found)
+        self._role = np.searchsorted(chosen, role)
         self._chosen = chosen
         self._numbers: dict[tuple[object, ...], int] = {}
         self.all: list[Meeting] = []

@@ -13,8 +13,8 @@ from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, timeline
 
 FOLDED = (
-    "one rank of each role stands for all of it: they do the same at the same moments, each collective takes "
-    "its library's time for its whole group, and groups of one role do not meet on links"
+    "one rank per role is simulated, and each collective takes its library's time for its whole group; "
+    "contention between groups of one role is not modelled"
 )
 """What folding assumes."""
 
@@ -102,33 +102,35 @@ def placed(words: Sequence[str], counts: Sequence[int]) -> list[tuple[int, ...]]
         return [tuple(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
     if list(words) == ["interleaved"]:
         turns = sorted((turn, job) for job, count in enumerate(counts) for turn in range(count))
-        dealt = [job for _, job in turns]
-        return [tuple(host for host, job in enumerate(dealt) if job == own) for own in range(len(counts))]
+        owners = [job for _, job in turns]
+        return [tuple(host for host, job in enumerate(owners) if job == own) for own in range(len(counts))]
     if len(words) != len(counts):
         raise ValueError(
             f"{len(words)} placements of {len(counts)} jobs; write packed, interleaved, or --placement 0-3,8 "
-            "once for each; even is of one job"
+            "once for each; even takes one job"
         )
-    found = [_ranks(text) for text in words]
-    for hosts, count in zip(found, counts, strict=True):
+    placements = [_ranks(text) for text in words]
+    for hosts, count in zip(placements, counts, strict=True):
         if len(hosts) != count:
             raise ValueError(f"a job of {count} ranks placed on {len(hosts)}; name one for each")
-    every = sorted(host for hosts in found for host in hosts)
+    every = sorted(host for hosts in placements for host in hosts)
     twice = next((one for one, other in pairwise(every) if one == other), None)
     if twice is not None:
         raise ValueError(f"rank {twice} of the cluster is placed on twice; a rank carries one")
-    return found
+    return placements
 
 
 def _ranks(text: str) -> tuple[int, ...]:
     """Parse the ranks ``0-3,8``."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash) and len(part) < 20):
-            raise ValueError(f"{text!r} is no placement; write packed, interleaved, or ranks such as 0-3,8")
+            raise ValueError(
+                f"{text!r} is not a placement; write packed, interleaved, or ranks such as 0-3,8"
+            )
         stop = int(last if dash else first)
         if not int(first) <= stop < MOST_HOSTS:
             raise ValueError(f"{part!r} names no ranks; write from the first to the last, such as 0-3")
-        found += range(int(first), stop + 1)
-    return tuple(found)
+        numbers += range(int(first), stop + 1)
+    return tuple(numbers)

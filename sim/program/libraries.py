@@ -45,7 +45,7 @@ class Libraries:
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
-            raise ValueError(f"{self.name!r} carries out no program; write {one_of(RULES, self.name)}")
+            raise ValueError(f"{self.name!r} runs no programs; write {one_of(RULES, self.name)}")
         self.placed = self.of(tuple(range(self.ranks))).placed
 
     @classmethod
@@ -122,8 +122,8 @@ class Libraries:
 
         algorithm = "p2p" if nccl.choose(collective).algorithm == "p2p" else "ring"
         needed_s = traffic(nccl.comm, collective, algorithm, "simple")
-        asked = hosts if among is None else tuple(host for host in hosts if host in among)
-        places = {NVLINK: asked, PCIE: asked, CARDS: tuple(self._machines(asked))}
+        members = hosts if among is None else tuple(host for host in hosts if host in among)
+        places = {NVLINK: members, PCIE: members, CARDS: tuple(self._machines(members))}
         return {
             (way, part, place): min(needed_s[part] / seconds, 1.0)
             for part, here in places.items()
@@ -168,16 +168,16 @@ class Libraries:
             cluster = self.cluster
         elif (counted := counts(name)) is None:
             raise ValueError(
-                f"a group of ranks {list(hosts)[:8]} of {self.cluster}: NCCL's model knows no part of a "
-                "cluster that was drawn by hand; write a named cluster, or --library gloo"
+                f"a group of ranks {list(hosts)[:8]} of {self.cluster}: NCCL's model covers no part "
+                "of a custom cluster; write a named cluster, or --library gloo"
             )
         else:
             held = self._machines(hosts)
             if len(set(held.values())) > 1:
                 raise ValueError(
                     f"a group has {min(held.values())} ranks on one machine of {self.cluster} and "
-                    f"{max(held.values())} on another, of which NCCL's model knows nothing; write groups "
-                    "with as many ranks on each of their machines"
+                    f"{max(held.values())} on another, which NCCL's model does not cover; write groups "
+                    "with equal numbers of ranks per machine"
                 )
             cluster = f"{name}:{len(held)}" if counted == "nodes" else self.cluster
         shape = cluster, len(hosts)
@@ -185,9 +185,9 @@ class Libraries:
             self._shapes[shape] = find_library(
                 "nccl", cluster, self.values, ranks=len(hosts), options=options, calibration=self.calibration
             )
-        found = as_nccl(self._shapes[shape])
-        if self.placed and found and found.comm and found.comm.network is not None:
-            return found.standing(self.graph, tuple(self._machines(hosts)))
+        nccl = as_nccl(self._shapes[shape])
+        if self.placed and nccl and nccl.comm and nccl.comm.network is not None:
+            return nccl.standing(self.graph, tuple(self._machines(hosts)))
         return self._shapes[shape]
 
     def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:

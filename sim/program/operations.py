@@ -1,17 +1,17 @@
-"""The second waist of Ringside: what a whole job does, rank by rank, as plain data.
+"""The second waist of Ringside: the operations of a whole job, rank by rank, as plain data.
 
-A `Program` gives each rank an ordered list of operations, made on demand. The list is the host's
-order: the host posts them in turn and goes on, but where an operation *holds* it, until that one
-has ended. An operation begins when
+A `Program` gives each rank an ordered list of operations, made on demand. The list is the host's order: the
+host posts them in turn and continues, except that an operation that *holds* it makes it wait for its end. An
+operation begins when
 
 - the operations named in ``after`` have ended,
-- the one before it on its ``lane`` has ended; a lane is a stream, or the host itself. What has no
+- the one before it on its ``lane`` has ended; a lane is a stream, or the host itself. An operation without a
   lane is beside everything,
-- and its group lets it: each member of a `Group` has a queue in posting order, of which only the first
-  ``workers`` may run. None overtakes one that is not ready.
+- and its group lets it: each member of a `Group` has a queue in posting order, and only its first ``workers``
+  operations may run. None overtakes one that is not ready.
 
-The k-th call of a member of a group meets the k-th of every other. Messages meet by group, sender, receiver
-and tag, in order. A program knows no time but that of compute, and no network.
+The k-th call of a member of a group meets the k-th of every other. Messages match by group, sender, receiver
+and tag, in order. A program knows no time except compute's, and no network.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -104,7 +104,7 @@ class Recorder:
         self._last: tuple[int, ...] = ()
         """The last operation of the current stream."""
         self._connected = {groups.world} if eager else set[Group]()
-        self._asked: dict[tuple[Any, ...], Any] = {}
+        self._cache: dict[tuple[Any, ...], Any] = {}
         """Valid messages by their arguments, with their group made."""
 
     # recording
@@ -158,15 +158,15 @@ class Recorder:
     ) -> Work | None:  # fmt: skip
         if isinstance(group, NonMember):
             return None
-        asked = (name, kind, nbytes, group, root, group_root, redop)
-        call = self._known(asked)
+        key = (name, kind, nbytes, group, root, group_root, redop)
+        call = self._cached(key)
         if call is None:
             group = self._group(group)
             self._connect(group)
             call = self._groups.call(
                 group, name, kind, self._size(nbytes), self._root(group, name, kind, root, group_root), redop
             )
-            self._asked[asked] = call
+            self._cache[key] = call
         return self._start(call, name, kind, async_op)
 
     def _start(self, action: Any, name: str, kind: str, async_op: bool) -> Work | None:
@@ -212,10 +212,10 @@ class Recorder:
         return Work(self, tuple(place for work in works if work for place in work._operations))
 
     def _message(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Work:
-        asked = (make, nbytes, peer, group, tag)
-        action = self._known(asked)
+        key = (make, nbytes, peer, group, tag)
+        action = self._cached(key)
         if action is None:
-            action = self._asked[asked] = self._sound(make, nbytes, peer, group, tag, name)
+            action = self._cache[key] = self._sound(make, nbytes, peer, group, tag, name)
         if self._nccl:
             return self._beside(action, name, "message", action.group.name)
         place = self._post(action, name, "message", holds=name[0] != "i")
@@ -223,10 +223,10 @@ class Recorder:
             self._unwaited[place] = None
         return Work(self, (place,))
 
-    def _known(self, asked: tuple[Any, ...]) -> Any:
+    def _cached(self, key: tuple[Any, ...]) -> Any:
         """Return the cached message for these arguments, or None where they are unhashable."""
         try:
-            return self._asked.get(asked)
+            return self._cache.get(key)
         except TypeError:
             return None
 
@@ -244,7 +244,7 @@ class Recorder:
             self._refuse(f"{name} to oneself, rank {peer}")
         if self._nccl:
             if peer == ANY:
-                self._refuse(f"{name} without a source; NCCL knows none")
+                self._refuse(f"{name} without a source; NCCL requires one")
             if not self._eager:
                 group, tag = self._groups.pair(group, self._rank, peer), 0
         elif peer == ANY and not self._size(nbytes):
@@ -273,7 +273,7 @@ class Recorder:
             self._refuse(f"parts of {sum(sizes[0])} bytes in all, of {nbytes}")
         own = [some[group.ranks.index(self._rank)] for some in sizes]
         if own[0] != own[1]:
-            self._refuse(f"a part of {own[0]} bytes to oneself, for which there is room for {own[1]}")
+            self._refuse(f"a part of {own[0]} bytes to oneself, with a buffer of {own[1]} bytes")
         self._connect(group)
         parts: tuple[Any, ...] = tuple(
             make(group, peer, size, UNEQUAL)

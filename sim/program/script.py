@@ -48,18 +48,18 @@ def program_of(path: Path, ranks: int, library: str, *, eager: bool = False) -> 
             return recorded.operations(rank)
         except (Exception, SystemExit) as error:
             text = str(error)
-            told = text if text.startswith(str(path)) else f"{_place(path, error)}: {_said(error)}"
-            raise ScriptError(f"{told} (rank {rank})") from error
+            message = text if text.startswith(str(path)) else f"{_place(path, error)}: {_message(error)}"
+            raise ScriptError(f"{message} (rank {rank})") from error
 
     return Program(path.name, ranks, operations)
 
 
 def main_of(path: Path) -> Main:
     """Return the function ``main`` that the script defines."""
-    found = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
-    if not callable(found):
+    value = runpy.run_path(str(path), init_globals=dict(WORDS)).get("main")
+    if not callable(value):
         raise ScriptError(f"{path} has no function main; write def main(dist): ...")
-    main: Main = found
+    main: Main = value
     return main
 
 
@@ -109,7 +109,7 @@ def _lies_in(folder: Path, module: ModuleType) -> bool:
     return (file.parent.parent if file.name == "__init__.py" else file.parent) == folder
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

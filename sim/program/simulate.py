@@ -199,7 +199,7 @@ class Simulation:
         there = (self._receives if sends else self._sends).get((same, target, tag), [])
         if sends:
             fit = [number for number, other in enumerate(there) if other.peer in (own, ANY)]
-            # one that names its sender goes before those from anybody, as with Gloo
+            # one that names its sender goes before those from any source, as with Gloo
             fit.sort(key=lambda number: there[number].peer == ANY)
         else:
             fit = [number for number, other in enumerate(there) if peer in (self.played[other.played], ANY)]

@@ -81,7 +81,7 @@ def _named(play: Play, rank: int, place: int) -> str:
         case Send(_, peer, nbytes, tag):
             what = f"{operation.name} of {nbytes} bytes to {peer}" + (f" with tag {tag}" if tag else "")
         case Recv(_, peer, _, tag):
-            what = f"{operation.name} from {'anybody' if peer == ANY else peer}" + (
+            what = f"{operation.name} from {'any source' if peer == ANY else peer}" + (
                 f" with tag {tag}" if tag else ""
             )
         case Join(group):

@@ -137,9 +137,9 @@ class Fluids:
             self._crowded.pop(part, None)
 
     def _share(self) -> None:
-        found = paces(list(self._crowded.values()))
+        pace_of = paces(list(self._crowded.values()))
         for work in list(self._works):
-            pace = found.get(work, 1.0)
+            pace = pace_of.get(work, 1.0)
             if pace != work.pace:
                 work.go_on(pace)
 
@@ -149,17 +149,17 @@ def paces(crowded: list[dict[Work, float]]) -> dict[Work, float]:
 
     Items without an entry keep the pace 1.
     """
-    found: dict[Work, float] = {}
+    pace_of: dict[Work, float] = {}
     left = list(crowded)
     while left:
         levels = []
         for users in left:
-            rising = sum(share for work, share in users.items() if work not in found)
-            taken = sum(found[work] * share for work, share in users.items() if work in found)
+            rising = sum(share for work, share in users.items() if work not in pace_of)
+            taken = sum(pace_of[work] * share for work, share in users.items() if work in pace_of)
             levels.append((1 - taken) / rising if rising else 1.0)
         level = min(levels)
         if level >= 1:
             break
         full = left.pop(levels.index(level))
-        found.update(dict.fromkeys((work for work in full if work not in found), level))
-    return found
+        pace_of.update(dict.fromkeys((work for work in full if work not in pace_of), level))
+    return pace_of

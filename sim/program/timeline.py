@@ -192,13 +192,13 @@ def _groups(simulation: Simulation) -> Iterator[GroupTime]:
 
 def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the union of time intervals, disjoint and in order."""
-    found: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for begin, end in sorted(stretches):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def length(stretches: Iterable[tuple[float, float]]) -> float:

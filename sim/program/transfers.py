@@ -128,9 +128,9 @@ class Transfers:
         """Return the seconds before the end at which each member is done, where the library simulates it."""
         if call not in self._ahead:
             collective, ahead = call.collective, [0.0] * len(call.group.ranks)
-            found = library.choose(collective)
-            if library.time(collective, found).engine == "simpy":
-                ahead = _ahead(library.time(collective, found, "simpy", traced=True).timeline)
+            candidate = library.choose(collective)
+            if library.time(collective, candidate).engine == "simpy":
+                ahead = _ahead(library.time(collective, candidate, "simpy", traced=True).timeline)
             self._ahead[call] = ahead
         return self._ahead[call]
 

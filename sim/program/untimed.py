@@ -188,16 +188,16 @@ class Untimed:
         first = ranks[here[0][0]].operations[here[0][1]][0]
         if all(ranks[rank].operations[place][0] is first for rank, place in here):
             return True
-        found = agreement({rank: ranks[rank].operations[place][0] for rank, place in here})
-        if found.killed is not None:
-            stop = Stop(found.killed, dict(here)[found.killed], found.doubt)
-            if found.certain:
+        outcome = agreement({rank: ranks[rank].operations[place][0] for rank, place in here})
+        if outcome.killed is not None:
+            stop = Stop(outcome.killed, dict(here)[outcome.killed], outcome.doubt)
+            if outcome.certain:
                 self.failed = self.failed or stop
             else:
                 self.perhaps = self.perhaps or stop
             return False
-        self.doubt = self.doubt or found.doubt
-        return found.meets
+        self.doubt = self.doubt or outcome.doubt
+        return outcome.meets
 
     def _end_once(self, rank: int, place: int) -> None:
         if not self.play.ranks[rank].ended[place]:
@@ -237,8 +237,8 @@ class Untimed:
         sent = self.play.ranks[send.rank].operations[send.place]
         if send.nbytes > receive.nbytes and sent.action.group.library == "gloo":  # type: ignore[union-attr]
             text = (
-                f"a message of {send.nbytes} bytes from rank {send.rank} ({sent.where}) is more than "
-                f"the {receive.nbytes} bytes that it is received in, which kills the process"
+                f"a message of {send.nbytes} bytes from rank {send.rank} ({sent.where}) exceeds "
+                f"its receive buffer of {receive.nbytes} bytes, which kills the process"
             )
             stop = Stop(receive.rank, receive.place, text)
             if self._is_dropped(send) or self._is_dropped(receive):

@@ -12,7 +12,7 @@ def waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
     if len(simulation.played) < len(simulation.roles):
         return {}
     came: dict[tuple[object, int], list[tuple[float, int, int]]] = {}
-    found: dict[tuple[int, int], int] = {}
+    peers: dict[tuple[int, int], int] = {}
     for index in range(len(simulation.played)):
         begins, starts, numbers = simulation.begin[index], simulation.start[index], simulation.numbers(index)
         for place, operation in enumerate(simulation.operations(index)):
@@ -20,10 +20,10 @@ def waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
                 case Call(group):
                     came.setdefault((group, numbers[place]), []).append((begins[place], index, place))
                 case Send(_, peer) | Recv(_, peer) if peer != ANY and starts[place] > begins[place]:
-                    found[index, place] = peer
+                    peers[index, place] = peer
     for members in came.values():
         last, culprit, _ = max(members)
-        found |= {
+        peers |= {
             (index, place): simulation.played[culprit] for begin, index, place in members if begin < last
         }
-    return found
+    return peers

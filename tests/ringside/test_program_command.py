@@ -205,7 +205,7 @@ def test_jobs_tell_their_slowdown(ringside):
         (["x.py", "-g", "2", "--fold"], "--fold: nothing is simulated or run; add --cluster"),
         ([HALO, "-g", "4", "--cluster", "star:2"], "4 ranks, but star has 2"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--placement", "0"], "a job of 2 ranks placed on 1"),
-        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' carries out no program"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' runs no programs"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--library", "nccl"], "NCCL's choices on star depend"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--network", "fare"], "'fare' is no known network"),
         ([HALO, "-g", "2", "--cluster", "nowhere"], "'nowhere' is no known cluster"),
@@ -226,7 +226,7 @@ def test_a_group_that_nccls_model_does_not_know_is_refused(ringside, tmp_path):
     words = ("--cluster", "dgx-h100:2", "--library", "nccl")
     code, _, err = ringside("program", script, "-g", "16", *words)
     assert code == 2
-    assert "write groups with as many ranks on each of their machines" in err
+    assert "write groups with equal numbers of ranks per machine" in err
 
 
 def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypatch):

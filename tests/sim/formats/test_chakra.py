@@ -102,8 +102,8 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
         one.action.seconds for one in program.operations(0) if one.category == "compute"
     ) == pytest.approx(695e-6)
     assert found.notes == (
-        "2 collectives or messages of the host are taken as its compute",
-        "1 collectives without comm_type or comm_size are taken as compute",
+        "2 collectives or messages of the host are treated as compute",
+        "1 collectives of unknown type or size are treated as compute",
         "7 dependencies on nodes that the files do not have are left out",
     )
 
@@ -244,7 +244,7 @@ def test_what_a_trace_has_no_words_for_is_refused():
         else:
             dist.recv(8)
 
-    with pytest.raises(FormatError, match="rank 0 receives from whoever sends"):
+    with pytest.raises(FormatError, match="rank 0 receives from any source"):
         nodes_of(record(anybody, 2))
     with pytest.raises(FormatError, match="rank 0 fails at"):
         nodes_of(record(lambda dist: dist.broadcast(8, src=7), 2))
@@ -338,7 +338,7 @@ def test_a_damaged_file_is_read_or_refused(chance: random.Random):
 
 JSON = [
     ("", "not JSON"),
-    ("[" * 100_000, "nested beyond all measure|not JSON"),
+    ("[" * 100_000, "nested too deeply|not JSON"),
     ("[]", "no list workload_graph"),
     ('{"workload_graph": 3}', "no list workload_graph"),
     ('{"workload_graph": [3]}', "node 0 of workload_graph: no JSON object"),

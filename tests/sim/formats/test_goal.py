@@ -193,7 +193,7 @@ def test_messages_of_two_groups_have_tags_of_their_own():
     program = record(main, 2)
     tags = [node.tag for node in of_program(program, of_gloo)[0] if node.kind == SEND]
     assert tags == [5, 6]
-    assert "2 groups are told from each other by tags alone" in losses(program)
+    assert "2 groups are distinguished by tags alone" in losses(program)
 
 
 def test_a_receive_from_anybody_is_one_from_minus_one():
@@ -218,7 +218,7 @@ def test_what_was_lost_is_said():
         "collectives (all_reduce) are written as their transfers, without type, reduction and adding",
         "messages of up to 65,535 bytes leave before they are awaited, as in LogGOPSim",
         "a collective of a group waits for the last but one before it: the format has no queues",
-        "making groups takes nothing and waits for nobody",
+        "making groups takes no time and waits for no rank",
         "compute is rounded to nanoseconds",
     ]
     assert not losses(read(SAMPLE))
@@ -286,7 +286,7 @@ MALFORMED = [
     (ONE.replace("tag 3\n", "tag 3\nl1 requires l1\n", 1), "line 3: this node waits for itself"),
     (
         ONE.replace("tag 3\n", "tag 3\nl2: calc 1\nl1 requires l2\nl2 irequires l1\n", 1),
-        "waits for itself, by way of what it requires",
+        "waits for itself through its requirements",
     ),
     ("num_ranks 1\nrank 0 {\ncalc 99999999999999999999\n}", "for nanoseconds"),
     ("num_ranks 1\nrank 0 {\ncalc 1000000001000000000\n}", "for nanoseconds"),
