@@ -218,7 +218,7 @@ def _calibration(content: Any, path: Path) -> Calibration:
     from ringside.sim.libraries.nccl.measured.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
-        raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
+        raise CalibrationError(f"{path}: not a calibration of version {VERSION}; make one with calibrate")
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:

@@ -142,7 +142,7 @@ class Collective:
                 f"{self.nbytes} bytes on {self.ranks} ranks are more than 4 EiB in all; write less"
             )
         if not 0 <= self.root < self.ranks:
-            raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
+            raise ValueError(f"root {self.root} is not a rank; allowed: 0 to {self.ranks - 1}")
 
     def _itemsize(self, dtype: str) -> int:
         """Return the bytes per element of the type, which an itemsize other than the default must match."""

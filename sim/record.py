@@ -120,7 +120,7 @@ def from_line(line: str, place: str) -> Record:
         raise RecordError(f"{place}: JSON nested too deeply; a record is one flat object") from None
     except (ValueError, AttributeError, KeyError, TypeError):
         raise RecordError(
-            f"{place}: not a record; a record is one JSON object a line with 'record'"
+            f"{place}: not a record; a record is one JSON object per line with 'record'"
         ) from None
     if version != VERSION:
         raise RecordError(f"{place}: record version {version!r}; this Ringside reads version {VERSION}")

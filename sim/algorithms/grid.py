@@ -16,7 +16,7 @@ def read(text: str) -> dict[str, Any]:
     """Parse a grid such as ``4x8``."""
     sides = text.split("x")
     if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
-        raise ValueError(f"{text!r} is no grid; write rows x columns, for example 4x8")
+        raise ValueError(f"{text!r} is not a grid; write rows x columns, for example 4x8")
     return {"grid": (int(sides[0]), int(sides[1]))}
 
 
@@ -32,7 +32,7 @@ def grid_of(collective: Collective, grid: Grid | None) -> Grid:
     if rows < 1 or columns < 1 or rows * columns != collective.ranks:
         one, other = squarest(collective.ranks)
         raise ValueError(
-            f"{rows}x{columns} is no grid of {collective.ranks} ranks; write rows x columns that multiply "
+            f"{rows}x{columns} is not a grid of {collective.ranks} ranks; write rows x columns that multiply "
             f"to {collective.ranks}, for example {one}x{other}"
         )
     return rows, columns

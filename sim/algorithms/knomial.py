@@ -19,7 +19,7 @@ RADIX = 4
 def read(text: str) -> dict[str, Any]:
     """Parse a radix."""
     if not text.isdecimal() or int(text) < 2:
-        raise ValueError(f"{text!r} is no radix; write 2 or more, for example knomial:{RADIX}")
+        raise ValueError(f"{text!r} is not a radix; write 2 or more, for example knomial:{RADIX}")
     return {"radix": int(text)}
 
 

@@ -56,7 +56,7 @@ class Empirical:
 
     def __post_init__(self) -> None:
         if len(self.measured) < 2 or not all(0 < one < math.inf for one in self.measured):
-            raise ValueError(f"{self.name}: a jitter is of two measured factors or more, each above 0")
+            raise ValueError(f"{self.name}: a measured jitter needs two factors or more, each above 0")
 
     def factors(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw ``count`` factors, with replacement."""
@@ -76,7 +76,7 @@ class OsNoise:
     def __post_init__(self) -> None:
         if not 0 < self.duration_s < self.period_s < math.inf:
             raise ValueError(
-                f"noise of {self.duration_s:g} s every {self.period_s:g} s; write a period and what is taken "
+                f"noise of {self.duration_s:g} s every {self.period_s:g} s; write a period and a part "
                 "of it, for example 1ms=25us"
             )
 

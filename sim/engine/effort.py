@@ -106,12 +106,12 @@ def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:
         return
     collective = plan.collective
     what = f"{plan.algorithm} {collective.kind} of {format_size(collective.nbytes)} on {plan.ranks} ranks"
-    cost = f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)}"
+    cost = f"{effort.transfers:,} transfers to simulate, about {_spoken(effort.seconds)}"
     if effort.memory > MAX_MEMORY / 8:
         cost += f" and {effort.memory / 2**30:.1f} GiB"
     if not _forced.get() and (effort.transfers > most or effort.memory > MAX_MEMORY):
         raise TooMuchError(
-            f"{what}: {cost}; the most is {most:,} and {format_size(MAX_MEMORY)}; "
+            f"{what}: {cost}; the maximum is {most:,} and {format_size(MAX_MEMORY)}; "
             f"write fewer ranks, a smaller size or another --algorithm, or --force"
         )
     _say.get()(f"{what}: {cost}")
@@ -126,7 +126,7 @@ def consider_chunks(count: int) -> None:
     """Raise `TooMuchError` for more chunks than a simulation may have transfers, unless forced."""
     if count > MAX_TRANSFERS and not _forced.get():
         raise TooMuchError(
-            f"{count:,} chunks; the most is {MAX_TRANSFERS:,}; write a smaller size, or --force"
+            f"{count:,} chunks; the maximum is {MAX_TRANSFERS:,}; write a smaller size, or --force"
         )
 
 
@@ -134,8 +134,8 @@ def consider_operations(count: int) -> None:
     """Raise `TooMuchError` for a step of more operations than `MAX_OPERATIONS`, unless forced."""
     if count > MAX_OPERATIONS and not _forced.get():
         raise TooMuchError(
-            f"a step of some {count:,} operations; the most is {MAX_OPERATIONS:,}; write a smaller --batch, "
-            "a larger --micro-batch, or --force"
+            f"a step of about {count:,} operations; the maximum is {MAX_OPERATIONS:,}; write a smaller "
+            "--batch, a larger --micro-batch, or --force"
         )
 
 
@@ -148,10 +148,10 @@ def consider_ranks(ranks: int, operations: int) -> None:
     seconds = count / OPERATIONS_RATE
     if seconds < LONG_S:
         return
-    cost = f"{ranks:,} ranks of up to {operations:,} operations to write down, some {_spoken(seconds)}"
+    cost = f"{ranks:,} ranks of up to {operations:,} operations to record, about {_spoken(seconds)}"
     if count > MAX_TRANSFERS and not _forced.get():
         raise TooMuchError(
-            f"{cost}; the most is some {_spoken(MAX_TRANSFERS / OPERATIONS_RATE)}; write fewer ranks, "
+            f"{cost}; the maximum is about {_spoken(MAX_TRANSFERS / OPERATIONS_RATE)}; write fewer ranks, "
             "or --force"
         )
     say(cost)

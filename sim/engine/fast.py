@@ -72,7 +72,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
     from ringside.sim.engine.compiled.make import World
 
     if not jit.is_kept(loop.play):
-        effort.say("compiling the event loop, once on this machine; some 20 seconds")
+        effort.say("compiling the event loop, once on this machine; about 20 seconds")
     generosity, rates = 1, _RATES
     while True:
         state = World(schedule, wiring, gamma, generosity, rates)

@@ -158,7 +158,7 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
         from ringside.sim.engine.compiled.ring import turn
 
         if not jit.is_kept(turn):
-            effort.say("compiling the ring's recurrence, once on this machine; some ten seconds")
+            effort.say("compiling the ring's recurrence, once on this machine; about ten seconds")
     for begin in range(0, ring.count, every):
         effort.show(begin * size, ring.count * size)
         end = min(begin + every, ring.count)

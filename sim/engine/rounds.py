@@ -165,7 +165,7 @@ def simulate(star: Star, transfers: int) -> Run:
     from ringside.sim.engine.compiled.rounds import play
 
     if not jit.is_kept(play):
-        effort.say("compiling the rounds of pipelines, once on this machine; some ten seconds")
+        effort.say("compiling the rounds of pipelines, once on this machine; about ten seconds")
     while play(star):
         effort.show(int(star.state[0]["done"]), transfers)
     return Run(float(star.state[0]["finished"]), int(star.state[0]["done"]), engine="fast")

@@ -74,7 +74,7 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
         try:
             message = proto.parse_length_prefixed(kind, stream)
         except (decode_error, EOFError, ValueError) as error:
-            raise FormatError(f"{place}: no message of a Chakra trace: {error}") from None
+            raise FormatError(f"{place}: not a message of a Chakra trace: {error}") from None
         if message is None:
             if kind is schema.GlobalMetadata:
                 raise FormatError(f"{name}: an empty file; a Chakra trace begins with its metadata")
@@ -122,7 +122,7 @@ _NAMES = {
 
 def _json_node(entry: Any, place: str) -> Node:
     if not isinstance(entry, dict):
-        raise FormatError(f"{place}: no JSON object")
+        raise FormatError(f"{place}: not a JSON object")
     held: dict[str, Any] = {str(_NAMES.get(name, name)): value for name, value in entry.items()}
 
     def whole(name: str, value: Any) -> int:
@@ -136,7 +136,7 @@ def _json_node(entry: Any, place: str) -> Node:
     for key in ("ctrl_deps", "data_deps"):
         some = held.pop(key, [])
         if not isinstance(some, list):
-            raise FormatError(f"{place}: {key} is no list")
+            raise FormatError(f"{place}: {key} is not a list")
         control += [whole(key, one) for one in some]
     return Node(number, name, kind, [], duration, held, f"{place}, id {number}", control)
 

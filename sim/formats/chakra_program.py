@@ -65,7 +65,7 @@ def losses(program: Program) -> list[str]:
     if any(isinstance(one, Call) and one.collective.redop != "sum" for one in actions):
         notes.append("reductions other than sum are lost")
     if any(isinstance(one, Together) for one in actions):
-        notes.append("messages of one batch are nodes of their own")
+        notes.append("messages of one batch become separate nodes")
     if loses_queue(program):
         notes.append(QUEUE_LOST)
     if any(isinstance(one, Compute) and (one.seconds * 1e6) % 1 for one in actions):

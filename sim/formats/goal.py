@@ -116,7 +116,7 @@ class _Reader:
                 if rank >= ranks:
                     raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
                 if rank in self.blocks:
-                    raise self._wrong(f"rank {rank} stands here a second time")
+                    raise self._wrong(f"rank {rank} is defined a second time")
                 self.blocks[rank] = self._rank(lines, ranks)
             else:
                 wanted = "rank N {" if ranks else "num_ranks N"
@@ -140,7 +140,7 @@ class _Reader:
             if node := _NODE.fullmatch(text):
                 label = node["label"]
                 if label in labels:
-                    raise self._wrong(f"label {label} stands here a second time")
+                    raise self._wrong(f"label {label} is defined a second time")
                 if label:
                     labels[label] = len(nodes)
                 nodes.append(self._node(node, ranks))
@@ -156,7 +156,7 @@ class _Reader:
                 later = nodes[ends[0]]
                 (later.requires if edge["kind"] == "requires" else later.irequires).append(ends[1])
             elif text:
-                raise self._wrong(f"{text[:60]!r} is no send, recv, calc, requires or irequires")
+                raise self._wrong(f"{text[:60]!r} is not a send, recv, calc, requires or irequires")
         raise self._wrong("the file ends inside of a rank; '}' is missing")
 
     def _node(self, match: "re.Match[str]", ranks: int) -> Node:

@@ -211,7 +211,7 @@ class _Rank:
         match action:
             case Raise(message) | Lost(_, message):
                 raise FormatError(
-                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing"
+                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no errors"
                 )
             case Compute(seconds):
                 return [self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))]

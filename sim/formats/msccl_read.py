@@ -94,7 +94,7 @@ def loads(text: str, name: str) -> Algorithm:
     per_block = _whole(algo, "nchunksperloop", 1, MAX_CHUNKS)
     if kind in ("all_gather", "reduce_scatter", "all_to_all"):
         if per_block % ranks:
-            raise algo.complaint(f"nchunksperloop {per_block} is no multiple of {ranks} GPUs")
+            raise algo.complaint(f"nchunksperloop {per_block} is not a multiple of {ranks} GPUs")
         per_block //= ranks
     protocol = algo.one_of("proto", tuple(SLOTS)) if "proto" in algo.attributes else "Simple"
     least, most = (
@@ -110,7 +110,7 @@ def loads(text: str, name: str) -> Algorithm:
             raise gpu.complaint(f"{gpu.tag} in algo")
         number = _whole(gpu, "id", 0, ranks - 1)
         if number in gpus:
-            raise gpu.complaint(f"gpu {number} stands here a second time")
+            raise gpu.complaint(f"gpu {number} is defined a second time")
         gpus[number] = _blocks(gpu, number, ranks)
     missing = [number for number in range(ranks) if number not in gpus]
     if missing:
@@ -138,7 +138,7 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
             raise tb.complaint(f"{tb.tag} in gpu")
         one = _whole(tb, "id", 0, MAX_CHUNKS)
         if one in blocks:
-            raise tb.complaint(f"thread block {one} stands here a second time")
+            raise tb.complaint(f"thread block {one} is defined a second time")
         send, recv = (_whole(tb, way, -1, ranks - 1) for way in ("send", "recv"))
         channel = _whole(tb, "chan", 0, MAX_CHUNKS)
         if number in (send, recv):

@@ -106,12 +106,12 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
     except (ValueError, RecursionError):
         raise FormatError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
-        raise FormatError(f"{path}: no JSON object of groups and their ranks")
+        raise FormatError(f"{path}: not a JSON object of groups and their ranks")
     for name, members in content.items():
         sound = isinstance(members, list) and members and all(type(one) is int for one in members)
         if not sound or len(set(members)) < len(members) or not all(0 <= one < ranks for one in members):
             raise FormatError(
-                f"{path}: group {name} is no list of ranks; allowed: each of 0 to {ranks - 1} once"
+                f"{path}: group {name} is not a list of ranks; allowed: each of 0 to {ranks - 1} once"
             )
     return content
 
@@ -124,7 +124,7 @@ def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None
         check_outputs([path], inputs)
     elif path.suffix:
         raise FormatError(
-            f"{path}: no format of programs; write FILE.goal, or a new folder for Chakra's traces"
+            f"{path}: not a format of programs; write FILE.goal, or a new folder for Chakra's traces"
         )
     else:
         check_folder(path)

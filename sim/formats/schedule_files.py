@@ -14,8 +14,8 @@ PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 """NCCL's protocols as MSCCL spells them."""
 
 LOST = {
-    ".xml": "the size (chunks are alike), the type, and how many transfers may be on their way",
-    ".goal": "the type, the reduction, channels, how long adding takes, and how many transfers may be on "
+    ".xml": "the size (chunks are alike), the type, and the credits",
+    ".goal": "the type, the reduction, channels, the time of additions, and how many transfers may be on "
     "their way",
 }
 """Properties of a schedule that each format loses."""
@@ -24,7 +24,7 @@ LOST = {
 def check_format(path: Path | None) -> None:
     """Refuse a name whose suffix is no format."""
     if path and path.suffix not in LOST:
-        raise FormatError(f"{path}: no format of schedules; write a name that ends in {', '.join(LOST)}")
+        raise FormatError(f"{path}: not a format of schedules; write a name that ends in {', '.join(LOST)}")
 
 
 def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
@@ -38,7 +38,7 @@ def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
         text = msccl_write.dumps(plan, PROTOCOLS.get(protocol, "Simple"))
         transfers, sends = sum(plan.connections().values()), text.count(' type="s" ')
         if sends > transfers:
-            notes.append(f"{transfers} messages are cut into {sends}, of chunks that lie beside each other")
+            notes.append(f"{transfers} messages are cut into {sends}, of adjacent chunks")
     else:
         text = goal.dumps(goal_flatten.of_schedule(plan))
     write_file(path, text)

@@ -32,7 +32,7 @@ class Cause:
     loses_node: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.per_node_s, f"failures of {self.name!r} a node and second", "write a rate of 0 or more")
+        _check(self.per_node_s, f"failures of {self.name!r} per node and second", "write a rate of 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

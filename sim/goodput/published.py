@@ -77,7 +77,7 @@ def _llama() -> Published:
         gpus_per_node=8,
         reported="effective training time above 90 %",
         source="arXiv:2407.21783, table 5: 419 unexpected interruptions, and 47 planned ones",
-        assumed="14 bytes a parameter, written and read at the paper's 2 TB/s of sustained storage; nine "
+        assumed="14 bytes per parameter, written and read at the paper's 2 TB/s of sustained storage; nine "
         "minutes from failure to loading; 64 spare nodes; planned interruptions lose work as failures do",
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def _cluster(name: str, nodes: int, per_1000_node_days: float, whole: str) -> Pu
         gpus_per_node=8,
         reported="",
         source=f"arXiv:2410.21680: {per_1000_node_days} failures in 1000 node-days",
-        assumed="30 days of work, a minute a checkpoint, eleven minutes a restart, a spare node for 32",
+        assumed="30 days of work, 1 min per checkpoint, 11 min per restart, one spare node per 32",
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _opt() -> Published:
         reported="59 % of the time",
         source="glennklockwood.com/garden/job-reliability: an interruption every 7.5 h, up 59 % of the time",
         assumed="33 days of work; restarts by hand: half an hour to notice, an hour to find the node and "
-        "start again; five minutes a checkpoint",
+        "start again; five minutes per checkpoint",
     )  # fmt: skip
 
 

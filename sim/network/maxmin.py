@@ -214,7 +214,7 @@ def _compiled() -> Callable[..., tuple[int, int, float, int]]:
     """Return `_settle` as machine code."""
     settle = entry(_settle, _change, _gather, _fill, _next_ends)
     if not is_kept(settle):
-        effort.say("compiling the fair network, once on this machine; some 20 seconds")
+        effort.say("compiling the fair network, once on this machine; about 20 seconds")
     return settle
 
 

@@ -41,7 +41,7 @@ IN_OTHER_ORDERS = "this holds for one order of messages at receives from any sou
 
 FAILS_IN_OTHER_ORDERS = "it fails in another order of messages at receives from any source"
 
-TOO_MANY_ORDERS = "more orders of messages at receives from any source than can be tried; name the sources"
+TOO_MANY_ORDERS = "receives from any source allow more orders than can be tried; name the sources"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,9 @@ class _Claims:
         own, its = self._list(rank), self._list(stands)
         for (what, one), (wanted, _) in zip(own, its, strict=False):
             if what != wanted:
-                raise ValueError(self._told(rank, stands, f"does something else: {one.name} ({one.where})"))
+                raise ValueError(self._told(rank, stands, f"differs: {one.name} ({one.where})"))
         if len(own) != len(its):
-            raise ValueError(self._told(rank, stands, f"does {len(own)} things and not {len(its)}"))
+            raise ValueError(self._told(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
 
     def _told(self, rank: int, stands: int, what: str) -> str:
         return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"

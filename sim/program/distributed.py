@@ -313,7 +313,7 @@ class Distributed(Recorder):
         if not p2p_op_list:
             self._refuse("batch_isend_irecv of no messages; write at least one")
         if any(getattr(one.op, "__name__", "") not in ("isend", "irecv") for one in p2p_op_list):
-            self._refuse("batch_isend_irecv of something else; write P2POp(dist.isend, ...) or dist.irecv")
+            self._refuse("batch_isend_irecv of another operation; write P2POp(dist.isend, ...) or dist.irecv")
         if not self._nccl:
             return [one.op(one.nbytes, one.peer, one.group, one.tag) for one in p2p_op_list]
         key = tuple(p2p_op_list)

@@ -40,7 +40,7 @@ class DeviceMesh:
         if prod(shape) != ranks or any(length < 1 for length in shape):
             raise ValueError(f"a mesh of {shape} on {ranks} ranks; write lengths whose product is {ranks}")
         if names and (len(names) != len(shape) or len(set(names)) < len(names)):
-            raise ValueError(f"names {names} for a mesh of {shape}; write one name a dimension, each once")
+            raise ValueError(f"names {names} for a mesh of {shape}; write one name per dimension, each once")
         self.shape = shape
         self.mesh_dim_names = names
         self._dist = dist
@@ -101,7 +101,7 @@ class DeviceMesh:
         if isinstance(dimension, int) and 0 <= dimension < len(self.shape):
             return dimension
         known: tuple[object, ...] = self.mesh_dim_names or tuple(range(len(self.shape)))
-        raise ValueError(f"{dimension!r} is no dimension of the mesh; write one of {known}")
+        raise ValueError(f"{dimension!r} is not a dimension of the mesh; write one of {known}")
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """Return the rank's group along a dimension."""

@@ -294,7 +294,7 @@ class Recorder:
         if group is None:
             return self._groups.world
         if not isinstance(group, Group):
-            raise ValueError(f"{self._where()}: {group!r} is no group; write what new_group gave, or nothing")
+            raise ValueError(f"{self._where()}: {group!r} is not a group; write one from new_group, or None")
         if self._rank not in group.members:
             self._refuse(f"rank {self._rank} is not in group {group.name}")
         return group

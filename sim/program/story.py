@@ -36,7 +36,7 @@ def story(play: Play, check: Meetings) -> Iterator[str]:
         seen.append(rank)
         place = _stuck(play, rank)
         if place is None:
-            sentences.append(f"rank {rank} has come to its end")
+            sentences.append(f"rank {rank} has ended")
             rank = None
             break
         sentence, others = _waits(play, check, rank, place)

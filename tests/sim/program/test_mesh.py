@@ -46,7 +46,7 @@ def test_some_dimensions_have_the_groups_that_are_there() -> None:
         assert mesh["tp", "pp"].get_group("pp") is mesh.get_group("pp")
         assert mesh["tp"].size() == 2
         assert mesh["dp", "tp"].get_coordinate() == mesh.get_coordinate()[1:]
-        with pytest.raises(ValueError, match="'cp' is no dimension of the mesh"):
+        with pytest.raises(ValueError, match="'cp' is not a dimension of the mesh"):
             mesh["cp"]
 
     assert _made(record(part, 8), 0) == TORCH

@@ -120,7 +120,7 @@ def _next_meets_others(dist: Any) -> None:
         (_ring, lambda rank: rank == 1, "says that it has the role of rank 0"),
         (lambda dist: _ring(dist) if dist.get_rank() % 2 else None, lambda rank: 0, None),
         (lambda dist: [dist.barrier()] * 2 + [dist.barrier() for _ in range(dist.get_rank())],
-         lambda rank: 0, "does 2 things and not 1"),
+         lambda rank: 0, "has 2 operations instead of 1"),
         (_next_meets_others, lambda rank: 0, "rank 1 says that it has the role of rank 0"),
     ],
 )  # fmt: skip
