@@ -112,7 +112,7 @@ class Streams:
         base = self.turn * (self.first[who] - self.first[whom]) % self.chunks
         # the last of those that carry the same chunk in an earlier step
         shift = base + (self.lag[who] - self.lag[whom] - 1 - base) // self.chunks * self.chunks
-        # which no transfer has that is past the last one
+        # no transfer refers past the last one
         past = np.maximum(shift - self.count[whom] + 1, 0)
         shift -= -(-past // self.chunks) * self.chunks
         meets = (base < self.count[whom]) | (base + self.count[who] > self.chunks)

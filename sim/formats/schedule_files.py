@@ -15,8 +15,7 @@ PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 
 LOST = {
     ".xml": "the size (chunks are alike), the type, and the credits",
-    ".goal": "the type, the reduction, channels, the time of additions, and how many transfers may be on "
-    "their way",
+    ".goal": "the type, the reduction, channels, the time of additions, and the credits",
 }
 """Properties of a schedule that each format loses."""
 

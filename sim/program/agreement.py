@@ -68,7 +68,7 @@ def _by_gloo(called: Mapping[int, Call]) -> Agreement:
         {rank: called[rank] for rank in called if slots[rank] == slot}
         for slot in dict.fromkeys(slots.values())
     ]
-    killed = [found for found in map(_of_one_slot, apart) if found.killed is not None]
+    killed = [outcome for outcome in map(_of_one_slot, apart) if outcome.killed is not None]
     if len(apart) > 1:
         return killed[0]._replace(certain=False) if killed else Agreement(meets=False)
     return _of_one_slot(called)
@@ -77,7 +77,7 @@ def _by_gloo(called: Mapping[int, Call]) -> Agreement:
 def _of_one_slot(called: Mapping[int, Call]) -> Agreement:
     if len({call.collective.nbytes for call in called.values()}) > 1:
         return _sizes_differ(called)
-    return _told_apart(called)
+    return _silent_mismatch(called)
 
 
 def _slot(call: Call) -> tuple[str, int]:
@@ -94,10 +94,10 @@ def _by_nccl(called: Mapping[int, Call]) -> Agreement:
     first, *others = called.values()
     if any(call.collective != first.collective for call in others):
         return Agreement(meets=False)
-    return _told_apart(called)
+    return _silent_mismatch(called)
 
 
-def _told_apart(called: Mapping[int, Call]) -> Agreement:
+def _silent_mismatch(called: Mapping[int, Call]) -> Agreement:
     """Return the doubt about calls that meet although they differ."""
     words = {rank: _word(call) for rank, call in called.items()}
     if len(set(words.values())) == 1:

@@ -74,20 +74,20 @@ class _Claims:
         own, its = self._list(rank), self._list(stands)
         for (what, one), (wanted, _) in zip(own, its, strict=False):
             if what != wanted:
-                raise ValueError(self._told(rank, stands, f"differs: {one.name} ({one.where})"))
+                raise ValueError(self._error(rank, stands, f"differs: {one.name} ({one.where})"))
         if len(own) != len(its):
-            raise ValueError(self._told(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
+            raise ValueError(self._error(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
 
-    def _told(self, rank: int, stands: int, what: str) -> str:
+    def _error(self, rank: int, stands: int, what: str) -> str:
         return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"
 
     def _list(self, rank: int) -> list[tuple[object, Operation]]:
         """Describe a rank's list in terms that are equal for all ranks of a role."""
         if rank not in self._seen:
-            self._seen[rank] = list(self._told_of(rank))
+            self._seen[rank] = list(self._described(rank))
         return self._seen[rank]
 
-    def _told_of(self, rank: int) -> Iterator[tuple[object, Operation]]:
+    def _described(self, rank: int) -> Iterator[tuple[object, Operation]]:
         places: list[int] = []
         lanes: dict[str | None, int] = {None: -1}
         groups: dict[Group, int] = {}

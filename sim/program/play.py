@@ -89,7 +89,7 @@ class Play:
         self._stopped: set[int] = set()
 
     def stop(self, rank: int) -> None:
-        """Stop a rank's host from posting until it is told to `come`."""
+        """Stop a rank's host from posting until it may `come`."""
         self._stopped.add(rank)
 
     def come(self, rank: int) -> None:

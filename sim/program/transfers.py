@@ -85,7 +85,7 @@ class Transfers:
         else:
             seconds = self._latency(self.hosts[dst], self.hosts[src])
 
-            # what is sent at this moment comes to the port at its end
+            # messages sent at this moment reach the port at its end
             def leave() -> None:
                 later(self.env, seconds + self.port_s(dst), word.happen)
 
