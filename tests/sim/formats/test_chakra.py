@@ -311,9 +311,9 @@ def test_a_file_that_ends_inside_of_a_message_is_refused_at_its_byte():
 
 
 def test_a_length_beyond_all_measure_is_refused():
-    with pytest.raises(FormatError, match="byte 0: no message"):
+    with pytest.raises(FormatError, match="byte 0: not a message"):
         loads(b"\xff" * 20, "x")
-    with pytest.raises(FormatError, match="byte 0: no message"):
+    with pytest.raises(FormatError, match="byte 0: not a message"):
         loads(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x")
 
 

@@ -97,7 +97,7 @@ MALFORMED = [
     (RING.replace('coll="allreduce"', 'coll="custom"'), "coll is 'custom'; allowed: allreduce"),
     (
         RING.replace('coll="allreduce"', 'coll="alltoall"').replace('loop="3"', 'loop="4"'),
-        "no multiple of 3 GPUs",
+        "not a multiple of 3 GPUs",
     ),
     (RING.replace('<tb id="1"', '<tb id="0"', 1), "thread block 0 is defined a second time"),
     (RING.replace('send="1"', 'send="0"', 1), "gpu 0 sends to itself"),

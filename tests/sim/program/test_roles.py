@@ -116,7 +116,7 @@ def _next_meets_others(dist: Any) -> None:
 @pytest.mark.parametrize(
     ("main", "role", "told"),
     [
-        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it does something"),
+        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it differs"),
         (_ring, lambda rank: rank == 1, "says that it has the role of rank 0"),
         (lambda dist: _ring(dist) if dist.get_rank() % 2 else None, lambda rank: 0, None),
         (lambda dist: [dist.barrier()] * 2 + [dist.barrier() for _ in range(dist.get_rank())],
