@@ -19,8 +19,8 @@ from ringside.sim.disturbance import (
 )
 from ringside.sim.disturbance import study as draw_all
 from ringside.sim.disturbance.waiting import waits
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import ProgramTimeline, timeline
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import ProgramTimeline, timeline
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration, parse_duration
 

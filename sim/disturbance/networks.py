@@ -12,9 +12,9 @@ from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.program import Call, Group, Operation, Program
-from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.transfers import Transfers
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.transfers import Transfers
 
 PLAYED = ("ideal", "gloo", "file")
 """Libraries whose times are those of a schedule played on links."""

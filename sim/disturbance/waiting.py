@@ -1,8 +1,8 @@
 """How long ranks of a simulated program wait for each other."""
 
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import length, union
-from ringside.sim.program.waiting import waited_for
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import length, union
+from ringside.sim.program.simulation.waiting import waited_for
 
 
 def waits(simulation: Simulation) -> dict[tuple[int, int], float]:

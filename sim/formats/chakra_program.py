@@ -13,7 +13,6 @@ from ringside.sim.collective import MAX_SPACE
 from ringside.sim.formats import FormatError
 from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
 from ringside.sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
-from ringside.sim.program.groups import Groups
 from ringside.sim.program.operations import (
     ANY,
     Action,
@@ -29,6 +28,7 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
+from ringside.sim.program.record.groups import Groups
 from ringside.sim.program.shapes import BARRIERS, ROOTED
 
 KINDS = (

@@ -257,7 +257,7 @@ FILES = {
     ),
     "too few rows": ("calibrate f.jsonl --cluster star -o c.yaml", RECORD, ("too few records",)),
     "no calibration": (
-        "simulate all_reduce --cluster star:4 --calibration f.yaml", "a: 1\n", ("no calibration file",)
+        "simulate all_reduce --cluster star:4 --calibration f.yaml", "a: 1\n", ("not a calibration",)
     ),
     "output is no record file": (
         "measure all_reduce --size 4K -o f.txt", "my thesis\n", ("f.txt, line 1: not a record",)

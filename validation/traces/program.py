@@ -15,8 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.program.groups import WORKERS
 from ringside.sim.program.operations import Call, Compute, Group, Operation, Program
+from ringside.sim.program.record.groups import WORKERS
 from ringside.validation.readers.kineto import Trace, Traced
 from ringside.validation.traces.analysis import Analysis, Meeting, window
 from ringside.validation.traces.matching import group_size

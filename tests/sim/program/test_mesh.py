@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringside.sim.program.distributed import record
 from ringside.sim.program.operations import NewGroup, Program
+from ringside.sim.program.record.distributed import record
 
 # recorded with torch 2.13: init_device_mesh("cpu", (2, 2, 2)) on eight ranks, and _flatten of two dimensions
 TORCH = [[0, 4], [1, 5], [2, 6], [3, 7], [0, 2], [1, 3], [4, 6], [5, 7], [0, 1], [2, 3], [4, 5], [6, 7]]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import answer
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, placed, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Compute
-from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, placed, simulate
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.timeline import ProgramTimeline
 from tests.sim.program.cases import CASES
 
 MIB = 1 << 20

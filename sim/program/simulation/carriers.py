@@ -15,11 +15,11 @@ from ringside.sim.clock import Clock
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import Network
-from ringside.sim.program.carry import Carrier, Meeting, Parcel, Signal
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Group, Program, Recv, Send, Together
-from ringside.sim.program.stretch import Fluids
-from ringside.sim.program.transfers import Transfers, time_of
+from ringside.sim.program.simulation.carry import Carrier, Meeting, Parcel, Signal
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.stretch import Fluids
+from ringside.sim.program.simulation.transfers import Transfers, time_of
 
 
 class World:

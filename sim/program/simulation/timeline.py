@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ringside.sim.program.operations import HOST, Call, Group, Recv, Send, Together
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.waiting import waited_for
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.waiting import waited_for
 from ringside.sim.trace import name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")

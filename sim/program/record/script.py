@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from ringside.sim.program.distributed import Distributed, Main, record
 from ringside.sim.program.operations import Operation, Program
+from ringside.sim.program.record.distributed import Distributed, Main, record
 from ringside.topologies.disk import regular
 from ringside.topologies.units import parse_size
 

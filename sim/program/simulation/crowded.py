@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
-from ringside.sim.program.carry import Meeting, Parcel, Signal
 from ringside.sim.program.operations import Group
-from ringside.sim.program.stretch import Units, Work
+from ringside.sim.program.simulation.carry import Meeting, Parcel, Signal
+from ringside.sim.program.simulation.stretch import Units, Work
 
 
 class Crowded:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ringside.sim.program.groups import Groups
 from ringside.sim.program.operations import (
     ANY,
     Drop,
@@ -26,6 +25,7 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
+from ringside.sim.program.record.groups import Groups
 from ringside.sim.program.shapes import ROOTED
 
 STREAM = "compute"

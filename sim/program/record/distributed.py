@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ringside.sim.program import recorder
-from ringside.sim.program.groups import Groups
-from ringside.sim.program.mesh import DeviceMesh
 from ringside.sim.program.operations import (
     HOST,
     Compute,
@@ -25,7 +22,10 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
-from ringside.sim.program.recorder import NUMBER, NonMember, RankLostError, Recorder
+from ringside.sim.program.record import recorder
+from ringside.sim.program.record.groups import Groups
+from ringside.sim.program.record.mesh import DeviceMesh
+from ringside.sim.program.record.recorder import NUMBER, NonMember, RankLostError, Recorder
 from ringside.topologies.units import MAX_DURATION
 
 Main = Callable[["Distributed"], Any]

@@ -10,8 +10,6 @@ from collections import Counter, deque
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ringside.sim.program.agreement import EAGER, agreement, needs
-from ringside.sim.program.anybody import Anybody, Channel
 from ringside.sim.program.operations import (
     ANY,
     Call,
@@ -25,7 +23,9 @@ from ringside.sim.program.operations import (
     Together,
 )
 from ringside.sim.program.play import INSTANT, Play
-from ringside.sim.program.story import Stop
+from ringside.sim.program.proof.agreement import EAGER, agreement, needs
+from ringside.sim.program.proof.anybody import Anybody, Channel
+from ringside.sim.program.proof.story import Stop
 
 
 class Message(NamedTuple):

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from ringside.sim.clock import Clock
 from ringside.sim.engine.run import uncollected
-from ringside.sim.program.carriers import World, are_alone
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import ProgramTimeline, timeline
+from ringside.sim.program.simulation.carriers import World, are_alone
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import ProgramTimeline, timeline
 
 FOLDED = (
     "one rank per role is simulated, and each collective takes its library's time for its whole group; "

@@ -21,9 +21,9 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network
 from ringside.sim.parameters import preset_of
-from ringside.sim.program.carry import Meeting, Parcel, Signal
 from ringside.sim.program.operations import Call, Group
 from ringside.sim.program.shapes import BARRIERS
+from ringside.sim.program.simulation.carry import Meeting, Parcel, Signal
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.graph import Hop
 

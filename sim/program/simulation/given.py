@@ -5,11 +5,11 @@ from functools import partial
 
 from ringside.sim.clock import Clock
 from ringside.sim.engine.run import uncollected
-from ringside.sim.program.carry import Meeting, Parcel, Signal
 from ringside.sim.program.operations import Group, Program
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import ProgramTimeline, timeline
-from ringside.sim.program.transfers import later
+from ringside.sim.program.simulation.carry import Meeting, Parcel, Signal
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import ProgramTimeline, timeline
+from ringside.sim.program.simulation.transfers import later
 
 
 class Given:

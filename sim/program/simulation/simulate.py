@@ -15,7 +15,6 @@ from typing import NamedTuple
 import simpy
 
 from ringside.sim.clock import Clock
-from ringside.sim.program.carry import Carrier, Meeting, Parcel, Signal
 from ringside.sim.program.operations import (
     ANY,
     Call,
@@ -29,7 +28,8 @@ from ringside.sim.program.operations import (
     Together,
 )
 from ringside.sim.program.play import Play
-from ringside.sim.program.stretch import Units
+from ringside.sim.program.simulation.carry import Carrier, Meeting, Parcel, Signal
+from ringside.sim.program.simulation.stretch import Units
 
 
 class SimulationError(ArithmeticError):

@@ -1,7 +1,7 @@
 """Who waits for whom in a simulated program: the last rank at a collective or a message."""
 
 from ringside.sim.program.operations import ANY, Call, Recv, Send
-from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.simulation.simulate import Simulation
 
 
 def waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
