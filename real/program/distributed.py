@@ -1,7 +1,7 @@
 """torch.distributed by numbers of bytes: what a recorded job is written for, really carried out.
 
 It has the names of `ringside.sim.program.record.distributed.Distributed`; each call hands tensors of that
-size to ``torch.distributed``. They hold zeros and are reused, by concurrent calls too: their values do not matter.
+size to ``torch.distributed``. They hold zeros and are reused, even concurrently: their values do not matter.
 """
 
 import time

@@ -8,25 +8,16 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ringside.sim.algorithms import (
-    binomial,
-    bruck,
-    direct,
-    double_binary_tree,
-    grid,
+from ringside.sim.algorithms.doubling import (
     halving_doubling,
-    hierarchical,
-    knomial,
-    neighbor_exchange,
-    pairwise,
     recursive_doubling,
     recursive_halving,
-    ring,
-    ring_2d,
     scatter_all_gather,
-    scatter_all_gather_ring,
-    tree,
 )
+from ringside.sim.algorithms.exchange import bruck, direct, pairwise
+from ringside.sim.algorithms.grids import grid, hierarchical, ring_2d
+from ringside.sim.algorithms.rings import neighbor_exchange, ring, scatter_all_gather_ring
+from ringside.sim.algorithms.trees import binomial, double_binary_tree, knomial, tree
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove
 from ringside.sim.schedule import Schedule

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ringside.sim.algorithms import direct
+from ringside.sim.algorithms.exchange import direct
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.scheduled import Scheduled

@@ -5,7 +5,7 @@ from math import log2
 import pytest
 
 from ringside.sim.algorithms import schedule
-from ringside.sim.algorithms.grid import squarest
+from ringside.sim.algorithms.grids.grid import squarest
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate
 from ringside.sim.libraries.find import find_library

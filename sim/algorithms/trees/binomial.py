@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ringside.sim.algorithms.arcs import arcs
-from ringside.sim.algorithms.knomial import hops, tree
+from ringside.sim.algorithms.trees.knomial import hops, tree
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Ints, Schedule, Step, even_chunks
 

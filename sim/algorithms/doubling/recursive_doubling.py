@@ -8,7 +8,7 @@ it.
 
 from collections.abc import Iterator
 
-from ringside.sim.algorithms.fold import Fold
+from ringside.sim.algorithms.doubling.fold import Fold
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 

@@ -7,7 +7,7 @@ is no power of two, the surplus ranks first send all their data to a neighbour a
 
 from collections.abc import Iterator
 
-from ringside.sim.algorithms.fold import Fold
+from ringside.sim.algorithms.doubling.fold import Fold
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 

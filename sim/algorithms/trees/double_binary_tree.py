@@ -7,7 +7,7 @@ Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 import numpy as np
 
 from ringside.sim.algorithms.pipeline import chunk_size
-from ringside.sim.algorithms.tree import parents, streams
+from ringside.sim.algorithms.trees.tree import parents, streams
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Chunks, Ints, Schedule, sized_chunks
 

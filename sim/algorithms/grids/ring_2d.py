@@ -7,8 +7,8 @@ al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv 
 
 from collections.abc import Iterator
 
-from ringside.sim.algorithms import ring
-from ringside.sim.algorithms.grid import Grid, grid_of, ranks_of
+from ringside.sim.algorithms.grids.grid import Grid, grid_of, ranks_of
+from ringside.sim.algorithms.rings import ring
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 

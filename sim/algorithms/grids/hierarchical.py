@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ringside.sim.algorithms import direct, halving_doubling
-from ringside.sim.algorithms.fold import Fold
-from ringside.sim.algorithms.grid import Grid, grid_of, ranks_of
+from ringside.sim.algorithms.doubling import halving_doubling
+from ringside.sim.algorithms.doubling.fold import Fold
+from ringside.sim.algorithms.exchange import direct
+from ringside.sim.algorithms.grids.grid import Grid, grid_of, ranks_of
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ringside.sim.algorithms.binomial import handed_down
+from ringside.sim.algorithms.trees.binomial import handed_down
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 

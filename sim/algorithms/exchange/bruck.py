@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ringside.sim.algorithms.arcs import arcs
-from ringside.sim.algorithms.turns import Turns
+from ringside.sim.algorithms.exchange.turns import Turns
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 

@@ -8,8 +8,8 @@ so it does not wait between the two: its last all-gather message may precede lat
 
 from collections.abc import Iterator
 
-from ringside.sim.algorithms.binomial import handed_down
-from ringside.sim.algorithms.fold import Fold
+from ringside.sim.algorithms.doubling.fold import Fold
+from ringside.sim.algorithms.trees.binomial import handed_down
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 

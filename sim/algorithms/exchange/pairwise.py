@@ -6,8 +6,8 @@ Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). `direct` 
 
 from dataclasses import replace
 
-from ringside.sim.algorithms import direct
-from ringside.sim.algorithms.turns import Turns
+from ringside.sim.algorithms.exchange import direct
+from ringside.sim.algorithms.exchange.turns import Turns
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule
 

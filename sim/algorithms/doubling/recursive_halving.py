@@ -6,7 +6,7 @@ Comput. Appl. 19, 2005). Surplus ranks send all their data to a neighbour first,
 
 from collections.abc import Iterator
 
-from ringside.sim.algorithms.fold import Fold
+from ringside.sim.algorithms.doubling.fold import Fold
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
