@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 
 from ringside.sim.collective import Collective
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Action, Call, Compute, Group, Operation, Program, Recv, Send
 from ringside.sim.program.roles import roles
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 
 pytestmark = pytest.mark.benchmark
 

@@ -1,7 +1,7 @@
-"""What calibration found, as a file, and which calibration a word means.
+"""Calibration files, and the values of ``--calibration``.
 
-A file holds parameters for each way of carrying out a collective, and provenance. Those that come with
-Ringside are NCCL's, one for each machine of which measurements are published.
+A file holds parameters for each way of carrying out a collective, and provenance. Ringside ships NCCL's, one
+per machine with published measurements.
 """
 
 import logging
@@ -22,7 +22,7 @@ from ringside.topologies.load import in_catalogue
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.words import one_of
 
-if TYPE_CHECKING:  # who asks a textbook waits for nothing of NCCL's
+if TYPE_CHECKING:  # textbook questions must not import NCCL's modules
     from ringside.sim.libraries.mpi.stored import StoredMpi
     from ringside.sim.libraries.nccl.measured.stored import Stored
 
@@ -30,24 +30,24 @@ log = logging.getLogger(__name__)
 
 VERSION = 2
 READABLE = (1, 2)
-"""2 (2026-11) holds NCCL's measured model as well; 1 had none."""
+"""2 (2026-11) adds NCCL's measured model."""
 
 OPTIONAL = ("mpi", "settings")
 """Fields that a file has only where they hold something."""
 
 AUTO, NONE, FAMILY = "auto", "none", "family:"
-"""What stands for a calibration: the machine's own; the bare belief; another machine's."""
+"""Values of ``--calibration``: the machine's own; uncalibrated; another machine's."""
 
 SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
 SHIPPED_MPI = Path(__file__).parent / "libraries" / "mpi" / "shipped"
-"""Where those lie that come with Ringside, one file a machine: NCCL's and MPI's."""
+"""Folders of the shipped calibrations, one file per machine: NCCL's and MPI's."""
 
 BOXES = {
     "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
     "HGX H100": ("dgx-h100", "dgx-h200", "aws-p5", "azure-ndv5", "gcp-a3mega"),
     "HGX B200": ("dgx-b200", "gcp-a4"),
 }
-"""Machines that are alike inside a node, whoever sells them; what is between nodes belongs to the name."""
+"""Machines alike inside a node, whoever sells them; the network between nodes belongs to the name."""
 
 
 class CalibrationError(ValueError):
@@ -58,10 +58,9 @@ class CalibrationError(ValueError):
 class Fit:
     """Parameters fitted to the records of one library, algorithm and protocol.
 
-    ``interval`` gives each free parameter's 5th and 95th percentile over bootstrap fits; ``fixed``
-    says why a parameter was not free. ``band`` spans measured over predicted time for nine of ten
-    rows, ``median_error`` and ``p90_error`` are of the absolute relative error over the ``rows`` fitted,
-    of which ``worst`` names the worst.
+    ``interval`` gives each free parameter's 5th and 95th percentile over bootstrap fits; ``fixed`` says why a
+    parameter was not free. ``band`` spans measured over predicted time for nine of ten rows. ``median_error``
+    and ``p90_error`` are absolute relative errors over the ``rows`` fitted; ``worst`` names the worst row.
     """
 
     library: str
@@ -90,11 +89,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """All fits of one cluster. ``used`` holds the digests of the records that set anything.
+    """All fits of one cluster. ``used`` holds the digests of the records that determined any parameter.
 
-    ``settings`` are those of the cluster that was measured; where others are asked for, times are scaled
-    (`ringside.sim.libraries.scaling`). ``nccl`` is what was fitted to NCCL on machines that its model knows,
-    ``mpi`` to MPI, ``fits`` all else.
+    ``settings`` are the measured cluster's; under other settings times are scaled
+    (`ringside.sim.libraries.scaling`). ``nccl`` was fitted to NCCL on machines that its model knows, ``mpi``
+    to MPI, ``fits`` to everything else.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -117,11 +116,11 @@ class Calibration:
             raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
 
     def settings_on(self, cluster: str) -> dict[str, str]:
-        """The settings that were measured, if that was the cluster of this name; any other has its own."""
+        """Return the measured settings, if the cluster of this name was measured; any other has its own."""
         return self.settings if in_catalogue(self.topology) == in_catalogue(cluster) else {}
 
     def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
-        """The fit of exactly this way of carrying out a collective."""
+        """Return the fit of exactly this way of carrying out a collective."""
         for fit in self.fits:
             if (fit.library, fit.algorithm, fit.protocol) == (library, algorithm, protocol):
                 return fit
@@ -133,13 +132,13 @@ class Calibration:
         return {"calibration": VERSION, **_plain(found)}
 
     def write(self, path: Path) -> None:
-        """Write the YAML file, whole or not at all."""
+        """Write the YAML file atomically."""
         content = self.content()
         write_file(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110))
 
 
 def read(path: Path) -> Calibration:
-    """The calibration in a YAML file, or `CalibrationError` with all that is wrong with it."""
+    """Return the calibration in a YAML file; raise `CalibrationError` with all that is wrong with it."""
     try:
         content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -148,14 +147,14 @@ def read(path: Path) -> Calibration:
 
 
 def read_own(path: Path) -> Calibration:
-    """The calibration in a file that nobody wrote by hand: as `read`, in a fifteenth of the time."""
-    return _calibration(yaml.load(path.read_text(encoding="utf-8"), _Quick), path)
+    """Read a generated calibration file: as `read`, in a fifteenth of the time."""
+    return _calibration(yaml.load(path.read_text(encoding="utf-8"), _Loader), path)
 
 
 def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
-    """What ``--calibration`` means: ``auto`` stays, as each library has its own idea of it.
+    """Resolve ``--calibration``; ``auto`` stays, as each library interprets it.
 
-    A file's calibration must not be of another machine than the cluster's, where NCCL's model knows both.
+    A file's calibration must be of the cluster's machine, where NCCL's model knows both.
     """
     if text == NONE:
         return None
@@ -164,41 +163,41 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     if text.startswith(FAMILY):
         return family(text)
     if not Path(text).exists():
-        known = one_of((AUTO, NONE), text, also=f", {FAMILY}NAME, or a file that is there")
+        known = one_of((AUTO, NONE), text, also=f", {FAMILY}NAME, or an existing file")
         raise CalibrationError(f"{text}: no such file; write {known}")
-    found = read(Path(text))
-    log.info("calibration of %s, of %s, read from %s", found.cluster, found.date, text)
-    if found.nccl:
+    calibration = read(Path(text))
+    log.info("calibration of %s, of %s, read from %s", calibration.cluster, calibration.date, text)
+    if calibration.nccl:
         from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
-        fitted, machine = found.nccl.machine, in_catalogue(cluster)
+        fitted, machine = calibration.nccl.machine, in_catalogue(cluster)
         if fitted != machine and {fitted, machine} <= set(SYSTEMS):
             raise CalibrationError(
                 f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
             )
-    return found
+    return calibration
 
 
 def measured_machines() -> list[str]:
-    """The machines whose calibration comes with Ringside."""
+    """Return the machines with a shipped calibration."""
     return sorted(shipped_files())
 
 
 def shipped_files() -> dict[str, Path]:
-    """The calibrations that come with Ringside, by machine."""
+    """Return the shipped calibrations, by machine."""
     return {path.stem: path for where in (SHIPPED, SHIPPED_MPI) for path in where.glob("*.yaml")}
 
 
 @cache
 def shipped(machine: str) -> Calibration | None:
-    """What is known of a machine, ``None`` if it was not measured."""
+    """Return the shipped calibration of a machine, ``None`` if it was not measured."""
     path = shipped_files().get(machine)
-    log.info("what is shipped of %s: %s", machine, path or "nothing")
+    log.info("shipped calibration of %s: %s", machine, path or "nothing")
     return read_own(path) if path else None
 
 
 def why_not(machine: str) -> str:
-    """Why nothing is calibrated on a machine, and whose calibration comes nearest."""
+    """Say why a machine is uncalibrated, and name the nearest calibration."""
     boxes = [box for box in BOXES.values() if machine in box]
     near = [mate for box in boxes for mate in box if mate in measured_machines()]
     hint = f"; {FAMILY}{near[0]} has the same box" if near else ""
@@ -206,23 +205,23 @@ def why_not(machine: str) -> str:
 
 
 def family(text: str) -> Calibration:
-    """What ``family:NAME`` asks for."""
+    """Resolve ``family:NAME``."""
     name = text.removeprefix(FAMILY)
-    found = shipped(name)
-    if found is None:
+    calibration = shipped(name)
+    if calibration is None:
         raise CalibrationError(
             f"no calibration of {name!r} is shipped; write {one_of(measured_machines(), name)}"
         )
-    return found
+    return calibration
 
 
 def _calibration(content: Any, path: Path) -> Calibration:
-    # what `Calibration` is annotated with
+    # types in the annotations of `Calibration`
     from ringside.sim.libraries.mpi.stored import StoredMpi
     from ringside.sim.libraries.nccl.measured.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
-        raise CalibrationError(f"{path}: no calibration file of version {VERSION}; make one with calibrate")
+        raise CalibrationError(f"{path}: not a calibration of version {VERSION}; make one with calibrate")
     try:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
@@ -232,11 +231,11 @@ def _calibration(content: Any, path: Path) -> Calibration:
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 
 
-_Quick = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may have been built without libyaml
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may have been built without libyaml
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes tables as lines."""
+    """Dumper that writes tables as lines."""
 
 
 _Dumper.add_representer(
@@ -248,7 +247,7 @@ _Dumper.add_representer(
 
 
 def _plain(value: Any) -> Any:
-    """Lists in place of tuples, which YAML would tag."""
+    """Return lists in place of tuples, which YAML would tag."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,9 +1,8 @@
 """Simulated time: exact, so that nothing depends on when it happens.
 
-A float tells a moment of an hour to 4.5e-13 s and one of a month to 4.7e-10, so that the same sums come out
-otherwise at another time. A moment is therefore a number of ticks, whole and without end. What belongs
-together, a collective or a message, reckons in seconds since its *origin*, the tick at which it began: the
-same floats, whenever that is.
+A float resolves a moment after an hour to 4.5e-13 s and one after a month to 4.7e-10, so equal sums differ at
+another time. A moment is therefore an unbounded whole number of ticks. A collective or a message computes in
+seconds since its *origin*, the tick at which it began: the same floats at any time.
 """
 
 from collections.abc import Callable
@@ -12,61 +11,61 @@ from typing import Any
 import simpy
 
 TICKS = 2.0**120
-"""Ticks in a second: from 1e-20 s on a float's every digit is whole ticks."""
+"""Ticks per second: every digit of a float from 1e-20 s on is whole ticks."""
 
 GRAIN = 1 << 60
-"""Ticks, 1e-18 s, to which a program is told when something ends, so that who does alike remains so."""
+"""Ticks, 1e-18 s, to which a program's ends are rounded, so that equal ranks stay equal."""
 
 SIMULTANEOUS = 1e-8
-"""Where links differ, moments apart by no more than this share of the time since their origin are one."""
+"""Where links differ, moments within this share of the time since their origin are one."""
 
 AT_MOST_S = 1e-9
-"""They are not if they differ by more than that."""
+"""Moments that differ by more than this are never one."""
 
 LONG_S = 1.0
-"""What has lasted longer reckons from a later origin as soon as nothing of it is under way."""
+"""Age from which an activity moves its origin once nothing of it is under way."""
 
 
 def ticks(seconds: float) -> int:
-    """A time in ticks."""
+    """Convert seconds to ticks."""
     return int(seconds * TICKS)
 
 
 def seconds(ticks: int) -> float:
-    """A time in seconds."""
+    """Convert ticks to seconds."""
     return ticks / TICKS
 
 
 def since(origin: int, time: float, other: int) -> float:
-    """The moment ``time`` seconds after one origin, in seconds after another."""
+    """Convert a moment in seconds after one origin to seconds after another."""
     return time if origin == other else seconds(origin - other + ticks(time))
 
 
 class Clock(simpy.Environment):
-    """SimPy's environment, where time is exact. To wait, and to read the clock, is still in seconds."""
+    """SimPy's environment with exact time. Waits and the clock are still in seconds."""
 
     @property
     def tick(self) -> int:
-        """What moment it is."""
+        """The current tick."""
         return self._now  # type: ignore[return-value]
 
     @property
     def now(self) -> float:
-        """What moment it is in seconds, as well as a float can say it."""
+        """The current time in seconds, rounded to a float."""
         return self._now / TICKS
 
     def timeout(self, delay: float = 0, value: Any = None) -> simpy.Timeout:
-        """What happens so many seconds from now."""
+        """Return an event ``delay`` seconds from now."""
         return simpy.Timeout(self, ticks(delay), value)
 
     def at(self, tick: int) -> simpy.Timeout:
-        """What happens at a moment, or now if that is over."""
+        """Return an event at a moment, or now if that is past."""
         return simpy.Timeout(self, tick - self._now if tick > self._now else 0)
 
     def at_last(self, tick: int, do: Callable[[], None], turn: int = 0) -> None:
-        """Do something at a moment, or now, after all else of that moment but what has a later ``turn``.
+        """Run an action at a moment, or now, after all else of that moment except later ``turn`` values.
 
-        So a network sees all that is sent at a moment at once, in whatever order ranks and jobs come to it.
+        A network thus sees all sends of a moment at once, independent of the order of ranks and jobs.
         """
         event = self.event()
         event.callbacks = [lambda _: do()]

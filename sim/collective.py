@@ -1,4 +1,4 @@
-"""The collectives, in nccl-tests' terms: what each moves, and what its bus bandwidth means."""
+"""The collectives, in nccl-tests' terms: the data each moves, and its bus bandwidth."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ def _twice_others_share(ranks: int) -> float:
 class Kind:
     """One kind of collective.
 
-    The data fall into blocks, the parts that have a meaning of their own: one (all is everybody's),
-    one a rank, or one a pair of ranks; ``blocks`` is that power of the rank count. All blocks
-    together are nccl-tests' size times the rank count to the power ``spaces``. ``busbw_factor``
-    gives bus over algorithm bandwidth for n ranks (nccl-tests, doc/PERFORMANCE.md).
+    The data consist of blocks: one for all ranks, one per rank, or one per pair of ranks; ``blocks`` is that
+    power of the number of ranks. All blocks together are nccl-tests' size times the number of ranks to the
+    power ``spaces``. ``busbw_factor`` gives bus over algorithm bandwidth for n ranks (nccl-tests,
+    doc/PERFORMANCE.md).
     """
 
     blocks: int
@@ -62,19 +62,19 @@ ITEMSIZE = {
     "int16": 2,
     "bool": 1,
 }
-"""Bytes of one element, by PyTorch's name of the dtype."""
+"""Bytes per element, by PyTorch's name of the dtype."""
 
 MAX_SPACE = 2**62
-"""Bytes of one collective, all ranks together: beyond it offsets are no 64-bit numbers."""
+"""Maximum bytes of one collective, all ranks together: larger offsets exceed 64-bit numbers."""
 
 REDOPS = ("sum", "prod", "min", "max", "avg", "mulsum")
-"""Reductions, in nccl-tests' words."""
+"""Reductions, by nccl-tests' names."""
 
 _SPELLINGS = {kind.replace("_", ""): kind for kind in KINDS}
 
 
 def kind_of(text: str) -> str:
-    """The kind that a spelling means: ``all_reduce``, ``AllReduce``, ``all_reduce_perf``, ``alltoall``."""
+    """Parse a kind: ``all_reduce``, ``AllReduce``, ``all_reduce_perf``, ``alltoall``."""
     bare = text.lower().removesuffix("_perf").replace("_", "").replace("-", "")
     if bare not in _SPELLINGS:
         raise ValueError(f"{text!r} is no known collective; write {one_of(KINDS, text)}")
@@ -82,14 +82,14 @@ def kind_of(text: str) -> str:
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element of the type."""
+    """Return the bytes per element of the type."""
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype!r} is no known dtype; write {one_of(ITEMSIZE, dtype)}")
     return ITEMSIZE[dtype]
 
 
 def check_redop(redop: str) -> None:
-    """Refuse what is no reduction."""
+    """Refuse an unknown reduction."""
     if redop not in REDOPS:
         raise ValueError(f"{redop!r} is no known reduction; write {one_of(REDOPS, redop)}")
 
@@ -102,17 +102,16 @@ Splits = tuple[tuple[int, ...], ...]
 class Collective:
     """One collective operation over ``ranks`` ranks.
 
-    ``nbytes`` is nccl-tests' size: the buffer of one rank for all_reduce, broadcast, reduce,
-    all_to_all and sendrecv; the total over all ranks for all_gather, reduce_scatter, gather and
-    scatter. Parts begin at multiples of ``itemsize`` bytes, so that no element is torn; a ``dtype``
-    says how many these are, and a library that goes by types takes float32 where there is none.
-    ``redop`` is the reduction of those that reduce.
+    ``nbytes`` is nccl-tests' size: the buffer of one rank for all_reduce, broadcast, reduce, all_to_all and
+    sendrecv; the total over all ranks for all_gather, reduce_scatter, gather and scatter. Parts begin at
+    multiples of ``itemsize`` bytes, so that no element is split; ``dtype`` determines it, and a library that
+    depends on types uses float32 without one. ``redop`` is the reduction, where there is one.
 
     ``splits`` make an all_to_all uneven: row by row the elements that each rank has for each other, as
-    ``input_split_sizes`` of all_to_all_single say on every rank; `uneven` makes one. ``nbytes`` is then the
-    buffer of who sends most, and a part of no elements is nothing that anybody has to get.
+    ``input_split_sizes`` of all_to_all_single state on every rank; `uneven` makes one. ``nbytes`` is then the
+    largest send buffer, and a part of no elements need not arrive.
 
-    Who has contributed to a block is a set of ranks, written as an integer whose bit r is rank r.
+    The contributors to a block are a set of ranks, written as an integer whose bit r is rank r.
     """
 
     kind: str
@@ -143,18 +142,18 @@ class Collective:
                 f"{self.nbytes} bytes on {self.ranks} ranks are more than 4 EiB in all; write less"
             )
         if not 0 <= self.root < self.ranks:
-            raise ValueError(f"root {self.root} is no rank; allowed: 0 to {self.ranks - 1}")
+            raise ValueError(f"root {self.root} is not a rank; allowed: 0 to {self.ranks - 1}")
 
     def _itemsize(self, dtype: str) -> int:
-        """Bytes of one element of the type, which an itemsize other than the default must not gainsay."""
-        found = itemsize(dtype)
-        if self.itemsize not in (1, found):
-            raise ValueError(f"an itemsize of {self.itemsize} bytes, but {dtype} has {found}; leave one out")
-        return found
+        """Return the bytes per element of the type, which an itemsize other than the default must match."""
+        size = itemsize(dtype)
+        if self.itemsize not in (1, size):
+            raise ValueError(f"an itemsize of {self.itemsize} bytes, but {dtype} has {size}; leave one out")
+        return size
 
     @classmethod
     def uneven(cls, splits: Sequence[Sequence[int]], dtype: str = "float32") -> "Collective":
-        """An all_to_all in which rank i has ``splits[i][j]`` elements for rank j."""
+        """Return an all_to_all in which rank i has ``splits[i][j]`` elements for rank j."""
         rows = tuple(tuple(row) for row in splits)
         nbytes = max((sum(row) for row in rows), default=0) * itemsize(dtype)
         return cls("all_to_all", len(rows), nbytes, dtype=dtype, splits=rows)
@@ -176,7 +175,7 @@ class Collective:
 
     @property
     def busbw_factor(self) -> float:
-        """Bus over algorithm bandwidth; of uneven parts what the busiest port carries of ``nbytes``."""
+        """Bus over algorithm bandwidth; with uneven parts, the busiest port's bytes over ``nbytes``."""
         if self.splits is None:
             return KINDS[self.kind].busbw_factor(self.ranks)
         own = [row[rank] for rank, row in enumerate(self.splits)]
@@ -187,7 +186,7 @@ class Collective:
 
     @property
     def num_blocks(self) -> int:
-        """How many parts of the data have a meaning of their own."""
+        """The number of blocks."""
         return int(self.ranks ** KINDS[self.kind].blocks)
 
     @property
@@ -198,7 +197,7 @@ class Collective:
         return int(self.nbytes * self.ranks ** KINDS[self.kind].spaces)
 
     def blocks_before(self, rank: int) -> range:
-        """The blocks to which ``rank`` holds its own contribution before the start."""
+        """Return the blocks to which ``rank`` holds its own contribution before the start."""
         match self.kind:
             case "all_reduce" | "reduce_scatter" | "reduce":
                 return range(self.num_blocks)
@@ -209,7 +208,7 @@ class Collective:
         return range(rank, rank + 1)
 
     def blocks_after(self, rank: int) -> range:
-        """The blocks that ``rank`` must hold at the end, with every contribution that there is to them."""
+        """Return the blocks that ``rank`` must hold at the end, with all their contributions."""
         match self.kind:
             case "all_reduce" | "broadcast" | "all_gather":
                 return range(self.num_blocks)
@@ -223,15 +222,15 @@ class Collective:
         return range(rank, rank + 1)
 
     def start(self, rank: int) -> Iterator[tuple[int, int]]:
-        """The blocks in which ``rank`` holds something before the start, and whose contributions."""
+        """Return the blocks that ``rank`` holds before the start, with their contributors."""
         return ((block, 1 << rank) for block in self.blocks_before(rank))
 
     def goal(self, rank: int) -> Iterator[tuple[int, int]]:
-        """The blocks that ``rank`` must hold at the end, and whose contributions each must have."""
+        """Return the blocks that ``rank`` must hold at the end, with their contributors."""
         return ((block, self.contributors(block)) for block in self.blocks_after(rank))
 
     def contributors(self, block: int) -> int:
-        """The set of those who contribute to a block."""
+        """Return the set of contributors to a block."""
         if KINDS[self.kind].reduces:
             return (1 << self.ranks) - 1
         if self.kind in ("broadcast", "scatter"):

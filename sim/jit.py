@@ -1,4 +1,4 @@
-"""Numba's one door: functions that are compiled where they are first called, and kept on disk."""
+"""The one importer of Numba: functions compiled at their first call, and cached on disk."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -10,22 +10,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def available() -> bool:
-    """Whether Numba is here, which the extra ``fast`` installs."""
+    """Check that Numba, which the extra ``fast`` installs, is available."""
     try:
         return find_spec("numba") is not None
-    except ValueError:  # in place of the module stands something that is none
+    except ValueError:  # sys.modules holds something that is not a module
         return False
 
 
 def compiled(function: F) -> F:
-    """The function as machine code, to be called by compiled code alone."""
+    """Compile a function that only compiled code calls."""
     return _jit(function, no_cpython_wrapper=True)
 
 
 def entry(function: F, *calls: Callable[..., Any]) -> F:
-    """The function as machine code, with all that it calls, compiled once on this machine.
+    """Compile a function with all its callees, once per machine.
 
-    ``calls`` are the plain functions among these, which stay as they are for whoever interprets them.
+    ``calls`` are the plain functions among these, which stay as they are for interpreted callers.
     """
     import numba
 
@@ -42,13 +42,13 @@ def _jit(function: F, **options: bool) -> F:
 
 
 def fingerprint(*files: str) -> int:
-    """A number that changes with what stands in the files, and with how they are compiled; never 0."""
+    """Return a number that changes with the files' content and with how they are compiled; never 0."""
     digest = sha256(b"".join(Path(file).read_bytes() for file in (__file__, *files))).digest()
     return 1 + int.from_bytes(digest[:6], "big")
 
 
 def is_kept(function: Any) -> bool:
-    """Whether an `entry` was compiled on this machine already, as far as the dates of its files say."""
+    """Check that an `entry` is already compiled on this machine, by the dates of its files."""
     source = Path(function.py_func.__code__.co_filename)
     kept = Path(function.stats.cache_path).glob(f"{source.stem}.*{function.py_func.__name__}-*.nbi")
     return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)

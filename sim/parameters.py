@@ -1,4 +1,4 @@
-"""The few physical numbers of a network: what calibration finds and a prediction needs."""
+"""The physical parameters of a network, which calibration fits and predictions use."""
 
 import math
 from dataclasses import dataclass, fields
@@ -13,10 +13,10 @@ _MOST = {"alpha": MAX_DURATION, "beta": 1 / MIN_RATE, "gamma": 1 / MIN_RATE, "la
 class Parameters:
     """Hockney's model with reduction and launch.
 
-    ``alpha`` is the latency of one message from rank to rank in seconds, ``beta`` the seconds a byte
-    takes on the narrowest link, ``gamma`` the seconds a rank takes to add a received byte to its own,
-    ``launch`` the seconds a collective costs before its first message (Hockney, "The communication
-    challenge for MPP", Parallel Computing 20, 1994; gamma as in Thakur et al. 2005).
+    ``alpha`` is the latency of one message from rank to rank in seconds, ``beta`` the seconds per byte on the
+    narrowest link, ``gamma`` the seconds per byte that a rank takes to add received data to its own,
+    ``launch`` the seconds before a collective's first message (Hockney, "The communication challenge for
+    MPP", Parallel Computing 20, 1994; gamma as in Thakur et al. 2005).
     """
 
     alpha: float
@@ -29,11 +29,11 @@ class Parameters:
             check_within(name, getattr(self, name), _MOST[name])
 
     def on(self, graph: Topology, routes: Routes | None = None) -> Topology:
-        """The topology with its latencies and its bandwidths scaled to ``alpha`` and ``beta``.
+        """Return the topology with latencies and bandwidths scaled to ``alpha`` and ``beta``.
 
-        Links keep their proportions: the slowest way between neighbouring ranks gets ``alpha``, the
-        narrowest link ``beta``. A topology without latencies gets them on every link alike. Routes
-        stay what they are, so the graph's ``routes`` serve for both.
+        Links keep their proportions: the slowest route between neighbouring ranks gets ``alpha``, the
+        narrowest link ``beta``. A topology without latencies gets equal ones on every link. Routes stay the
+        same, so the graph's ``routes`` serve for both.
         """
         routes = routes or Routes(graph)
         preset = preset_of(graph, routes)
@@ -48,14 +48,14 @@ class Parameters:
 
 
 def check_within(name: str, value: float, most: float = math.inf) -> None:
-    """Refuse a figure that is no finite number from 0 to ``most``."""
+    """Refuse a figure that is not a finite number from 0 to ``most``."""
     if not (math.isfinite(value) and 0 <= value <= most):
         limit = f"from 0 to {most:g}" if most < math.inf else "of 0 or more"
         raise ValueError(f"{name} is {value}; write a number {limit}")
 
 
 def preset_of(graph: Topology, routes: Routes | None = None) -> Parameters:
-    """What a topology says of itself: its slowest way between neighbouring ranks and its narrowest link."""
+    """Return a topology's own parameters: its slowest route between neighbours, its narrowest link."""
     neighbours = _between_neighbours(graph, routes or Routes(graph))
     edges = graph.edges
     return Parameters(

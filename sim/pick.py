@@ -1,8 +1,8 @@
-"""Which algorithm to pick: the quickest at every size and node count, and whether that is certain.
+"""Which algorithm to pick: the fastest at every size and node count, and whether that is certain.
 
-What "quickest" rests on is a function of type `Times`, as `times_of` makes of a library. By NCCL's
-tuner NCCL's default always wins, because the tuner is how NCCL chooses; only other times, those of
-measurements or of its ``pipeline`` clock, can say where the default loses.
+"Fastest" rests on a function of type `Times`, as `times_of` makes of a library. By NCCL's tuner NCCL's
+default always wins, because the tuner is how NCCL chooses; only other times, measured ones or those of its
+``pipeline`` clock, can show where the default loses.
 """
 
 import math
@@ -18,34 +18,35 @@ Pair = tuple[str, str]
 """An algorithm and a protocol."""
 
 Times = Callable[[int, Sequence[int]], Mapping[Pair, Sequence[float]]]
-"""Seconds of each pair on so many nodes, a figure a size; infinite where a pair is not available."""
+"""Seconds per pair on n nodes, one per size; infinite where a pair is not available."""
 
 Default = Callable[[int, int], Pair]
-"""What the library itself would take on so many nodes for so many bytes."""
+"""The library's own choice on n nodes for a number of bytes."""
 
 ERROR = 0.1
-"""By how much a time may be off before anybody should be surprised: the tuner's own corrections of its
-trees come in steps of a tenth. A winner by less is too close to call."""
+"""Relative error of a time that would surprise no one: the tuner's own corrections of its trees come in steps
+of a tenth. A winner by less is too close to call."""
 
 
 Doubt = Callable[[int, int, Pair, Pair], float]
-"""By which fraction the ratio of two pairs' times may be off, on so many nodes for so many bytes."""
+"""Relative error of the ratio of two pairs' times, on n nodes for a number of bytes."""
 
 BY = ("pair", "algorithm")
-"""What competes: each pair with each; or algorithms, each with its quickest protocol."""
+"""Competitors: every pair; or algorithms, each with its fastest protocol."""
 
 Libraries = Callable[[int], Library]
-"""The library on so many nodes."""
+"""The library on n nodes."""
 
 
 def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Times:
-    """What each candidate of a library takes.
+    """Return each candidate's times in a library.
 
-    One whose links alone take as long as the second best is not timed: that stands for it, and cannot win.
+    A candidate whose links alone take as long as the second best is not timed: that bound stands for it, and
+    cannot win.
     """
 
     def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
-        library, found = libraries(nodes), dict[Pair, list[float]]()
+        library, by_pair = libraries(nodes), dict[Pair, list[float]]()
         for place, nbytes in enumerate(sizes):
             collective = Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop)
             at_size: dict[Pair, float] = {}
@@ -56,23 +57,23 @@ def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
                     seconds = library.time(collective, candidate).time_s
                 at_size[candidate.algorithm, candidate.protocol] = seconds
             for pair, seconds in at_size.items():
-                found.setdefault(pair, [math.inf] * len(sizes))[place] = seconds
-        return found
+                by_pair.setdefault(pair, [math.inf] * len(sizes))[place] = seconds
+        return by_pair
 
     return times
 
 
 @runtime_checkable
 class Doubting(Protocol):
-    """A library that knows how far its times may be off against each other."""
+    """A library that knows the relative error between its times."""
 
     def doubt(self, collective: Collective, one: Pair, other: Pair) -> float | None:
-        """The fraction, ``None`` where it has no measurements of these."""
+        """Return the fraction, ``None`` where it has no measurements of these."""
         ...
 
 
 def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Default:
-    """What a library takes where nobody interferes but its settings."""
+    """Return a library's own choices under its settings."""
 
     def default(nodes: int, nbytes: int) -> Pair:
         library = libraries(nodes)
@@ -83,14 +84,14 @@ def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: s
 
 
 def doubt_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Doubt:
-    """How far a library's times may be off against each other: as measured, else by `ERROR`."""
+    """Return the relative error between a library's times: as measured, else `ERROR`."""
 
     def doubt(nodes: int, nbytes: int, one: Pair, other: Pair) -> float:
         library = libraries(nodes)
         if not isinstance(library, Doubting):
             return ERROR
-        found = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
-        return ERROR if found is None else found
+        error = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
+        return ERROR if error is None else error
 
     return doubt
 
@@ -99,9 +100,9 @@ def doubt_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
 class Pick:
     """The winner at one size.
 
-    ``margin`` is by how much the next best takes longer (0.1: a tenth; infinite if there is none), and less
-    than ``error`` it is too close to call. ``loss`` is the same for the library's default, which the times
-    may be wrong about by ``loss_error``; ``None`` where its time is not known.
+    ``margin`` is how much longer the next best takes (0.1: a tenth; infinite if there is none); below
+    ``error`` it is too close to call. ``loss`` is the same for the library's default, with its error
+    ``loss_error``; ``None`` where its time is not known.
     """
 
     nodes: int
@@ -124,7 +125,7 @@ class Pick:
 
     @property
     def advised(self) -> Pair:
-        """The winner where it is certain that the default loses, else the default."""
+        """The winner where the default certainly loses, else the default."""
         if self.default is None or (self.loss is not None and self.loss >= self.loss_error):
             return self.pair
         return self.default
@@ -134,8 +135,8 @@ class Pick:
 class Range:
     """Neighbouring sizes with one winner, both ends included.
 
-    ``margin`` is the least among them, and ``next_best`` what comes so near. ``protocol`` names several where
-    algorithms competed.
+    ``margin`` is the least among them, and ``next_best`` the closest competitor. ``protocol`` names several
+    where algorithms competed.
     """
 
     nodes: int
@@ -157,26 +158,26 @@ def pick(
     default: Default | None = None,
     by: str = BY[0],
 ) -> list[Pick]:
-    """The winner for every node count and size, node counts outer; of equals the earlier pair wins."""
+    """Return the winner per node count and size, node counts outer; the earlier of equal pairs wins."""
     if by not in BY:
         raise ValueError(f"{by!r} does not compete; write {' or '.join(BY)}")
     if not nodes or not sizes:
         raise ValueError(f"{len(nodes)} node counts and {len(sizes)} sizes; write at least one of each")
     if not callable(error) and not 0 <= error < math.inf:
         raise ValueError(f"an error of {error}; write a fraction of 0 or more, for example 0.1")
-    found = []
+    picks = []
     for count in sorted(set(nodes)):
         ordered = sorted(set(sizes))
         table = times(count, ordered)
         for place, nbytes in enumerate(ordered):
             at_size = {pair: seconds[place] for pair, seconds in table.items()}
             usual = default(count, nbytes) if default else None
-            found.append(_winner(count, nbytes, at_size, error, usual, by))
-    return found
+            picks.append(_winner(count, nbytes, at_size, error, usual, by))
+    return picks
 
 
 def ranges(picks: Sequence[Pick], by: str = BY[0]) -> list[Range]:
-    """Runs of sizes that one pair, or one algorithm, wins, for each node count."""
+    """Return runs of sizes that one pair, or one algorithm, wins, for each node count."""
 
     def winner(pick: Pick) -> tuple[int, Pair | str]:
         return pick.nodes, pick.pair if by == BY[0] else pick.algorithm
@@ -227,7 +228,7 @@ def _winner(
 
 
 def _longer(seconds: float, least: float) -> float:
-    """By which fraction one time exceeds the least; two times of nothing are equal."""
+    """Return the fraction by which a time exceeds the least; two zero times are equal."""
     if least == 0:
         return 0.0 if seconds == 0 else math.inf
     return seconds / least - 1

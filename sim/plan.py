@@ -1,4 +1,4 @@
-"""One way to carry out one collective, apart from `ringside.sim.schedule` so that the proof can read it."""
+"""One way to carry out one collective, separate from `ringside.sim.schedule` for use by the proof."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -15,18 +15,17 @@ from ringside.sim.streams import Streams
 class Plan:
     """One way to carry out one collective.
 
-    ``steps()`` makes the steps anew, one after another, each time it is called: a schedule of a
-    billion transfers takes no more memory than its widest step. ``after`` names pairs of ranks, source
-    and destination, that send nothing to each other before all of another pair's transfers have
-    arrived, as where a library announces receives behind its own data.
+    Each call of ``steps()`` makes the steps again, one after another: a schedule of a billion transfers needs
+    no more memory than its widest step. ``after`` names pairs of ranks, source and destination, that send
+    nothing to each other before all of another pair's transfers have arrived, as where a library announces
+    receives behind its own data.
 
-    ``switches`` are ends of transfers beside the ranks, numbered after them: places in switches that add
-    what ranks send there, or pass it on to many, as NVLink SHARP and SHARP do. Each is named by the
-    ranks that its switch joins. It begins with nothing, need not have anything in the end, sends to
-    ranks only, and takes no time to add.
+    ``switches`` are ends of transfers beside the ranks, numbered after them: they add data that ranks send
+    there, or multicast them, as NVLink SHARP and SHARP do. Each is named by the ranks that its switch joins.
+    It begins empty, need not hold anything in the end, sends to ranks only, and adds in no time.
 
-    Where ``copies`` is true a rank copies what it sends as soon as that is complete, and adds nothing to it
-    before: what comes in the same step or a later one gathers beside. So two ranks can exchange sums.
+    Where ``copies`` is true a rank copies its data to send once complete, and adds nothing to them before:
+    data of the same step or a later one gather beside. Two ranks can so exchange sums.
     """
 
     collective: Collective
@@ -53,23 +52,23 @@ class Plan:
         return self.collective.ranks + len(self.switches)
 
     def end(self, number: int) -> str:
-        """What to call a rank or a switch."""
+        """Return the name of a rank or a switch."""
         return f"switch {number - self.ranks}" if self.ranks <= number < self.ends else f"rank {number}"
 
     def is_needed(self, chunks: range) -> Bools:
-        """Which of the chunks somebody has to get: of uneven parts those of some bytes."""
+        """Return which chunks some rank must receive: of uneven parts those with bytes."""
         sizes = np.diff(self.chunks.bounds[chunks.start : chunks.stop + 1])
         needed: Bools = (sizes > 0) | (self.collective.splits is None)
         return needed
 
     def nbytes(self, moved: Step) -> Ints:
-        """The bytes of each transfer of a step."""
+        """Return the bytes of each transfer of a step."""
         bounds = self.chunks.bounds
         nbytes: Ints = bounds[moved.chunk + moved.span] - bounds[moved.chunk]
         return nbytes
 
     def longer_than(self, transfers: int) -> bool:
-        """Whether it has more than so many transfers; looks no further than it must."""
+        """Check for more than ``transfers`` transfers, without counting further."""
         if isinstance(self.steps, Streams):
             return int(self.steps.count.sum()) > transfers
         seen = 0
@@ -80,7 +79,7 @@ class Plan:
         return False
 
     def connections(self) -> dict[tuple[int, int, int], int]:
-        """How many transfers each connection (source, destination, channel) has, in order of first use."""
+        """Count the transfers per connection (source, destination, channel), in order of first use."""
         if isinstance(self.steps, Streams):
             return self.steps.connections()
         counts: Counter[tuple[int, int, int]] = Counter()
@@ -89,7 +88,7 @@ class Plan:
         return counts
 
     def traffic(self) -> dict[tuple[int, int], int]:
-        """Bytes that each ordered pair of ranks moves in all."""
+        """Return the bytes that each ordered pair of ranks moves in all."""
         moved_bytes: Counter[tuple[int, int]] = Counter()
         if isinstance(self.steps, Streams):
             for (src, dst, _), nbytes in self.steps.traffic(self.chunks).items():
@@ -102,7 +101,7 @@ class Plan:
         return moved_bytes
 
     def links(self) -> Links:
-        """Who sends to whom on each channel, in order of first use."""
+        """Return each channel's sources and destinations, in order of first use."""
         links: Links = {}
         for moved in self.steps():
             columns = (moved.channel, moved.src, moved.dst, moved.reduce)
@@ -111,5 +110,5 @@ class Plan:
         return dict(sorted(links.items()))
 
     def error(self, text: str) -> ScheduleError:
-        """What is wrong with it, under its name."""
+        """Return an error, under the plan's name."""
         return ScheduleError(f"{self.algorithm} {self.collective.kind} on {self.ranks} ranks: {text}")

@@ -1,4 +1,4 @@
-"""From a collective on a topology to a time: the library says how it is carried out, an engine how long."""
+"""From a collective on a topology to a time: the library chooses how to carry it out, an engine times it."""
 
 from dataclasses import replace
 
@@ -23,18 +23,18 @@ def predict(
     calibration: "Calibration | str | None" = "auto",
     traced: bool = False,
 ) -> Prediction:
-    """How long ``collective`` takes on a topology, or on as many of its ranks as the collective has.
+    """Predict the time of ``collective`` on a topology, or on as many of its ranks as needed.
 
-    A collective that says nothing of its elements is of float32, as the commands' are. Without a
-    ``library`` it is NCCL on a topology that tells its GPUs (NVIDIA's), else ``ideal``. ``algorithm``
-    ``auto`` is the library's own choice; the ideal library's is the quickest. NCCL takes for ``algorithm``
-    and ``protocol`` what NCCL_ALGO and NCCL_PROTO do. ``network`` is ``fifo``, links that serve one message
-    after another, or ``fair``, links that messages share. ``placement`` is ``even``, as many ranks on every
-    machine, or ``packed``, one machine full after another. ``calibration`` ``auto`` is what is shipped of a
-    machine that NCCL was measured on, ``None`` the library's bare belief.
+    A collective without a dtype is of float32, as in the commands. The default ``library`` is NCCL on a
+    topology with known GPUs (NVIDIA's), else ``ideal``. ``algorithm`` ``auto`` is the library's own choice;
+    the ideal library's is the fastest. NCCL accepts for ``algorithm`` and ``protocol`` the values of
+    NCCL_ALGO and NCCL_PROTO. ``network`` is ``fifo``, links that serve one message after another, or
+    ``fair``, links that messages share. ``placement`` is ``even``, equal ranks per machine, or ``packed``,
+    one machine full after another. ``calibration`` ``auto`` is the shipped one of a measured machine,
+    ``None`` the uncalibrated library.
     """
     if collective.dtype is None and collective.itemsize == 1:
         collective = replace(collective, dtype="float32")
     options = Options(algorithm, protocol, network=network, placement=placement)
-    found = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
-    return answer(found, collective, engine, traced=traced)
+    model = find_library(library, graph, ranks=collective.ranks, options=options, calibration=calibration)
+    return answer(model, collective, engine, traced=traced)

@@ -1,11 +1,11 @@
 """The proof that a schedule does what its collective promises.
 
-A chunk is right if, step after step, each of its transfers brings what it should and every rank ends
-with what it must have, and if no order in which its transfers may really go gives anything else.
+A chunk is right if each of its transfers, step after step, brings what it should, every rank ends with what
+it must hold, and no legal order of transfers gives any other result.
 
-Counting contributions settles both for whoever sums every part once and then hands the sums out, as
-all algorithms here do. What counting leaves in doubt, chunk by chunk, is carried out with sets of
-contributions (`_execute`) and searched for races (`ringside.sim.races`).
+Counting contributions settles both for algorithms that sum every part once and then distribute the sums, as
+all here do. Chunks that counting leaves in doubt are carried out with sets of contributions (`_execute`) and
+searched for races (`ringside.sim.races`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,18 @@ from ringside.sim.races import refuse_deadlock, refuse_races
 from ringside.sim.steps import Bools, Ints, Step
 
 PARTS_COUNTED = 1 << 24
-"""Parts, which are pairs of a rank and a chunk, that are counted together: some 200 MB."""
+"""Parts, pairs of a rank and a chunk, that are counted together: about 200 MB."""
 
 PARTS_EXECUTED = 1 << 12
 """Parts whose contributions are followed one by one together."""
 
 
 def prove(schedule: Plan) -> None:
-    """Prove that every rank ends with what the collective promises, in whatever order transfers go.
+    """Prove that every rank ends with what the collective promises, in any order of transfers.
 
-    Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer
-    sends what its source does not hold, adds a contribution a second time, brings nothing new
-    or destroys something, and where at the end a rank lacks a contribution; that names both
-    transfers where two meet at a chunk in no certain order; and that names the pairs of ranks
+    Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer sends what its
+    source does not hold, adds a contribution twice, brings nothing new or destroys something, and where at
+    the end a rank lacks a contribution. Name both transfers where two race at a chunk, and the pairs of ranks
     where these wait for each other.
     """
     _check_blocks(schedule)
@@ -51,7 +50,7 @@ def prove(schedule: Plan) -> None:
 
 
 def _doubtful(schedule: Plan, chunks: range) -> list[int]:
-    """Those of the chunks that counting does not settle."""
+    """Return the chunks that counting does not settle."""
     parts = _Parts(schedule, chunks)
     for number, moved in enumerate(schedule.steps()):
         if not chunks.start:  # once is enough
@@ -62,20 +61,20 @@ def _doubtful(schedule: Plan, chunks: range) -> list[int]:
 
 
 class _Parts:
-    """Each rank's part of some chunks, and how many contributions it holds.
+    """Each rank's part of some chunks, and the number of contributions it holds.
 
-    A part is *alive* until it is sent to be added to another. While live parts are only added to live
-    parts no contribution is in two of them, so that numbers add up, and a part of which the number says
-    so has everything and is the last that lives. A transfer is then right if it adds a live part to a
-    live part, or brings everything to where less is.
+    A part is *alive* until it is sent to be added to another. While live parts are only added to live parts
+    no contribution is in two of them, so the numbers add up, and a part with the full number has everything
+    and is the last one alive. A transfer is then right if it adds a live part to a live part, or brings
+    everything to a part that has less.
 
-    It is right in any order, too. A live part that lacks something was never sent, so nobody reads it
+    It is right in any order, too. A live part that lacks something was never sent, so no transfer reads it
     too late when something is added. A part that is overwritten with everything had the rank's own
-    contribution, which left the rank in one transfer only, the one that ended the part's life: what
-    overwrites comes after that transfer, and that one came after all that had been added.
+    contribution, which left the rank in one transfer only, the one that ended the part's life: the overwrite
+    comes after that transfer, which came after all additions.
 
-    A switch's part begins alive with a count of 0. Until it has got something nothing may leave it, so
-    that it too is overwritten either first of all, and dead from then on, or after its own sum has left.
+    A switch's part begins alive with a count of 0. Nothing may leave it until it has received something, so
+    it too is overwritten either first, and dead from then on, or after its own sum has left.
     """
 
     def __init__(self, schedule: Plan, chunks: range) -> None:
@@ -95,7 +94,7 @@ class _Parts:
         self._last: NDArray[np.int32] = np.empty(alive.size, dtype=np.int32)
 
     def take(self, moved: Step) -> None:
-        """Carry out one step, of what is in no doubt."""
+        """Carry out one step of chunks without doubt."""
         src, dst, reduce = self._ends(moved)
         last, alive, count = self._last, self._alive, self._count
         last[dst] = -1
@@ -120,7 +119,7 @@ class _Parts:
             alive[dst[copies]] = False  # a switch's part; a rank's is dead already
 
     def finish(self) -> None:
-        """Doubt the chunks of which a rank lacks something at the end."""
+        """Doubt the chunks that a rank lacks something of at the end."""
         needed = self._schedule.is_needed(self._chunks)
         held_by_rank = self._count.reshape(-1, len(self._chunks))[: self._schedule.ranks]
         for rank, held in enumerate(held_by_rank):
@@ -128,13 +127,13 @@ class _Parts:
             self.doubtful |= wanted & needed & (held < self._everything)
 
     def _in(self, blocks: range) -> Bools:
-        """Which of the chunks are in some of the blocks."""
+        """Return which chunks are in some of the blocks."""
         offset = self._block - blocks.start
         inside: Bools = (offset >= 0) & (self._block < blocks.stop) & (offset % blocks.step == 0)
         return inside
 
     def _ends(self, moved: Step) -> tuple[Ints, Ints, Bools]:
-        """For every chunk that is moved: the part that is read, the part that is written, whether it adds."""
+        """Return for every moved chunk the part read, the part written, and whether it adds."""
         first = np.maximum(moved.chunk, self._chunks.start)
         spans = np.maximum(np.minimum(moved.chunk + moved.span, self._chunks.stop) - first, 0)
         transfer = np.repeat(np.arange(len(moved)), spans)
@@ -151,8 +150,8 @@ class _Parts:
 def _check_blocks(schedule: Plan) -> None:
     """Refuse chunks that leave a block out, or are not in the order of the blocks."""
     block, blocks = schedule.chunks.block, schedule.collective.num_blocks
-    found = np.unique(block)
-    if len(found) != blocks or found[0] != 0 or found[-1] != blocks - 1 or (np.diff(block) < 0).any():
+    present = np.unique(block)
+    if len(present) != blocks or present[0] != 0 or present[-1] != blocks - 1 or (np.diff(block) < 0).any():
         raise schedule.error(f"its chunks are not of blocks 0 to {blocks - 1}, one after another")
 
 
@@ -173,7 +172,7 @@ def _check_inside(schedule: Plan, number: int, moved: Step) -> None:
 
 
 def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
-    """Carry out what a schedule does with some chunks, with sets of contributions in place of numbers.
+    """Carry out some chunks of a schedule with sets of contributions in place of numbers.
 
     A set is an integer whose bit r is rank r, as in `Collective.start`.
     """
@@ -215,7 +214,7 @@ def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
 
 
 def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
-    """The steps, without the transfers that carry none of some chunks."""
+    """Yield the steps, without the transfers that carry none of some chunks."""
     chosen = np.zeros(len(schedule.chunks) + 1, dtype=np.int64)
     chosen[np.array(chunks) + 1] = 1
     before = np.cumsum(chosen)
@@ -224,7 +223,7 @@ def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
 
 
 def _complaint(old: int, new: int, reduce: bool, *, switch: bool) -> str | None:
-    """What is wrong with ``new`` contributions arriving where ``old`` ones are held.
+    """Return the complaint about ``new`` contributions arriving where ``old`` ones are held, if any.
 
     A switch, other than a rank, may add to nothing.
     """

@@ -1,13 +1,13 @@
 """Races, where two transfers meet at a chunk in no certain order, and transfers that wait for each other.
 
-Little is certain of every execution. A transfer starts when all that earlier steps bring of its chunks
-to its source is complete, and the transfers of a connection arrive in order. From a transfer's start
-to its arrival its source may be read and, if it overwrites, its target be written; what is to be
-added waits at the receiver after that, for as long as it likes.
+Few things are certain in every execution. A transfer starts when its chunks are complete at its source after
+all earlier steps, and the transfers of a connection arrive in order. From a transfer's start to its arrival
+its source may be read and, if it overwrites, its target be written; data to be added may wait at the receiver
+for any time after that.
 
-Nothing else is counted on. Credits order no more than that, since they make a transfer wait for others
-of its own connection only. ``after`` delays transfers in the simulated world alone. Where ranks send
-copies, what is added to a part has not come before the copies that they sent of it.
+Nothing else counts. Credits order no more than that, since they make a transfer wait for others of its own
+connection only. ``after`` delays transfers in the simulated world alone. Where ranks send copies, data added
+to a part arrive after the copies sent of it.
 """
 
 from collections import defaultdict
@@ -19,36 +19,36 @@ from ringside.sim.steps import ScheduleError, Transfer
 
 
 class _Certain:
-    """What is over before a transfer writes anything: events, as the bits of an integer."""
+    """Events that are over before a transfer writes anything, as the bits of an integer."""
 
     def __init__(self) -> None:
         self._on: dict[tuple[int, int, int], int] = {}
         self._at: dict[tuple[int, int], int] = {}
 
     def before(self, transfer: Transfer) -> int:
-        """What is over when a transfer has started and all before it on its connection have arrived."""
+        """Return the events before a transfer starts and all earlier ones on its connection arrive."""
         events = self._on.get((transfer.src, transfer.dst, transfer.channel), 0)
         for chunk in transfer.chunks:
             events |= self._at.get((transfer.src, chunk), 0)
         return events
 
     def arrive(self, transfer: Transfer, events: int) -> None:
-        """From now on ``events`` are over when the next transfer of the connection arrives."""
+        """Record ``events`` as over when the connection's next transfer arrives."""
         self._on[transfer.src, transfer.dst, transfer.channel] = events
 
     def complete(self, transfer: Transfer, events: int) -> None:
-        """From now on ``events`` are over when a transfer of these chunks leaves the receiver."""
+        """Record ``events`` as over when a transfer of these chunks leaves the receiver."""
         for chunk in transfer.chunks if events else ():
             part = transfer.dst, chunk
             self._at[part] = self._at.get(part, 0) | events
 
 
 def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
-    """Raise `ScheduleError` where one of some chunks depends on which of two transfers is sooner.
+    """Raise `ScheduleError` where one of some chunks depends on which of two transfers is earlier.
 
-    What overwrites a rank's part of a chunk must come after all that was read from it, added to it or
-    copied to it earlier in program order, and what adds to it after all but the other sums, and after what
-    was read only where ranks do not send copies.
+    An overwrite of a rank's part of a chunk must come after all reads, additions and copies of it earlier in
+    program order; an addition must come after all except other sums, and after reads only where ranks do not
+    send copies.
     """
     chosen, certain = frozenset(chunks), _Certain()
     followed: list[tuple[int, Transfer]] = []  # the i-th arrives with bit 2i and is complete with bit 2i + 1
@@ -102,7 +102,7 @@ def _race(schedule: Plan, chunk: int, end: int, *both: tuple[int, Transfer]) -> 
 
 
 def refuse_deadlock(schedule: Plan) -> None:
-    """Raise `ScheduleError` where pairs of ranks wait for each other: an ``after`` may close a cycle."""
+    """Raise `ScheduleError` where pairs of ranks wait for each other: ``after`` may close a cycle."""
     late = {pair: 1 << number for number, pair in enumerate(schedule.after)}
     certain, awaited = _Certain(), dict[tuple[int, int], int]()
     for moved in schedule.steps() if late else ():
@@ -125,9 +125,9 @@ def refuse_deadlock(schedule: Plan) -> None:
     except CycleError as error:
         cycle = error.args[1][:0:-1]
         first = cycle.index(min(cycle))
-        said = [
+        sentences = [
             f"rank {src} to rank {dst} waits for rank {schedule.after[src, dst][0]} to rank "
             f"{schedule.after[src, dst][1]}"
             for src, dst in cycle[first:] + cycle[:first]
         ]
-        raise schedule.error(f"deadlock: {', '.join(said)}") from None
+        raise schedule.error(f"deadlock: {', '.join(sentences)}") from None

@@ -1,7 +1,7 @@
-"""One row of truth: how long one collective took, measured or simulated, and under what circumstances.
+"""One row of data: how long one collective took, measured or simulated, and under what circumstances.
 
-Records live on disk as JSON lines, one record a line, so that files of many runs can be joined by
-``cat`` and read by anything. Format history: 1 (2026-11) first version.
+Records are stored as JSON lines, one record per line, so that ``cat`` joins files of many runs. Format
+history: 1 (2026-11) first version.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from ringside.topologies.disk import add_lines, regular, write_file
 VERSION = 1
 
 DDP_SCHEMA = "ringside.ddp/1"
-"""By which the other kind of record is known, training steps: `ringside.sim.training.ddp.record`."""
+"""Schema of training steps: `ringside.sim.training.ddp.record`."""
 
 TRAINING_SCHEMA = "ringside.training/1"
-"""By which steps of other strategies are known: `ringside.real.training.record`."""
+"""Schema of steps of other strategies: `ringside.real.training.record`."""
 
 
 Steps = TypeVar("Steps")
@@ -36,11 +36,11 @@ class RecordError(ValueError):
 class Record:
     """One measured or simulated collective at one size.
 
-    ``nbytes`` is nccl-tests' size. ``time_s`` is the ``statistic`` over ``iterations``; ours is the
-    median over iterations of the slowest rank, nccl-tests' the mean. ``library`` is who decided how
-    the collective is carried out: a library of its own accord (``nccl``, ``gloo``), or ``ideal`` where
-    a Ringside schedule was run over ``backend``'s send and receive. ``cluster`` names the kind of
-    machine, ``site`` the place where one stands. Unknown is empty or 0.
+    ``nbytes`` is nccl-tests' size. ``time_s`` is the ``statistic`` over ``iterations``; Ringside's is the
+    median over iterations of the slowest rank, nccl-tests' the mean. ``library`` decides how the collective
+    is carried out: a library's own choice (``nccl``, ``gloo``), or ``ideal`` where a Ringside schedule ran
+    over ``backend``'s send and receive. ``cluster`` names the kind of machine, ``site`` its location. Unknown
+    is empty or 0.
     """
 
     source: str
@@ -79,7 +79,7 @@ class Record:
 
     @property
     def spread(self) -> float:
-        """Half the way from the fastest to the 95th percentile iteration over ``time_s``; 0 if unknown."""
+        """Half the range from the fastest to the 95th percentile iteration over ``time_s``; 0 if unknown."""
         return max(self.p95_s - self.min_s, 0.0) / (2 * self.time_s) if self.time_s and self.p95_s else 0.0
 
 
@@ -87,18 +87,18 @@ _ADAPTER = TypeAdapter(Record)
 
 
 def to_fields(record: Record) -> dict[str, Any]:
-    """The record as JSON has it, bandwidths included for those who read it without Ringside."""
+    """Return the record's JSON fields, bandwidths included for readers without Ringside."""
     derived = {"algbw_GBps": record.algbw / 1e9, "busbw_GBps": record.busbw / 1e9}
     return {"record": VERSION, **asdict(record), **derived}
 
 
 def to_line(record: Record) -> str:
-    """The record as one line of JSON."""
+    """Return the record as one line of JSON."""
     return json.dumps(to_fields(record))
 
 
 def collective_of(record: Record) -> Collective:
-    """What was carried out; of a type without a known size, or of none, four bytes an element."""
+    """Return the collective; without a known dtype, with four bytes per element."""
     dtype = record.dtype if record.dtype in ITEMSIZE else None
     redop = record.redop if record.redop in REDOPS else "sum"
     return Collective(
@@ -107,20 +107,20 @@ def collective_of(record: Record) -> Collective:
 
 
 def digest(record: Record) -> str:
-    """What tells one record from another: twelve hex digits of its text's hash."""
+    """Return the record's identity: twelve hex digits of its text's hash."""
     return hashlib.sha256(to_line(record).encode()).hexdigest()[:12]
 
 
 def from_line(line: str, place: str) -> Record:
-    """The record on one line; ``place`` says where it stands when something is wrong."""
+    """Return the record on one line; ``place`` locates it in errors."""
     try:
         content: dict[str, Any] = json.loads(line)
         version = content.pop("record")
     except RecursionError:
-        raise RecordError(f"{place}: JSON nested beyond all measure; a record is one flat object") from None
+        raise RecordError(f"{place}: JSON nested too deeply; a record is one flat object") from None
     except (ValueError, AttributeError, KeyError, TypeError):
         raise RecordError(
-            f"{place}: not a record; a record is one JSON object a line with 'record'"
+            f"{place}: not a record; a record is one JSON object per line with 'record'"
         ) from None
     if version != VERSION:
         raise RecordError(f"{place}: record version {version!r}; this Ringside reads version {VERSION}")
@@ -136,7 +136,7 @@ def from_line(line: str, place: str) -> Record:
 
 
 def read_lines(text: str, name: str) -> list[Record]:
-    """All records of a JSON lines file's text."""
+    """Return all records of a JSON lines file's text."""
     return [
         from_line(line, f"{name}, line {number}")
         for number, line in enumerate(text.split("\n"), start=1)
@@ -145,22 +145,22 @@ def read_lines(text: str, name: str) -> list[Record]:
 
 
 def write(records: Iterable[Record], path: Path) -> None:
-    """Write a file that is whole at every moment: it appears, or changes, at once."""
+    """Write a file atomically: it appears, or changes, at once."""
     write_file(path, "".join(to_line(record) + "\n" for record in records))
 
 
 def add(record: Record, path: Path) -> None:
-    """Append a record to a file, to which other processes may add at the same time."""
+    """Append a record to a file, to which other processes may append at the same time."""
     add_lines(path, to_line(record) + "\n")
 
 
 def is_ddp_record(path: Path) -> bool:
-    """Whether the file holds training steps in place of collectives."""
+    """Check whether the file holds training steps in place of collectives."""
     return _begins_with(path, DDP_SCHEMA)
 
 
 def is_training_record(path: Path) -> bool:
-    """Whether the file holds training steps of other strategies."""
+    """Check whether the file holds training steps of other strategies."""
     return _begins_with(path, TRAINING_SCHEMA)
 
 
@@ -173,12 +173,12 @@ def _begins_with(path: Path, schema: str) -> bool:
 
 
 def read_steps(path: Path, schema: str, adapter: TypeAdapter[Steps], command: str) -> Steps:
-    """What a file of training steps holds; `RecordError` with all that is wrong and what makes one."""
+    """Return a file's training steps; raise `RecordError` with all errors and the command that makes one."""
     again = f"make one with {command}"
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
     except RecursionError:
-        raise RecordError(f"{path}: JSON nested beyond all measure; {again}") from None
+        raise RecordError(f"{path}: JSON nested too deeply; {again}") from None
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}; {again}") from None
     if not isinstance(content, dict) or content.pop("schema", None) != schema:

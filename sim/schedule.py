@@ -1,13 +1,13 @@
-"""The waist of Ringside: what is simulated, what is really run and what is proved is one `Schedule`.
+"""The waist of Ringside: one `Schedule` is simulated, run for real and proved.
 
-A schedule is plain data: which rank sends which chunk to which rank, in which order, and whether
-the receiver adds it to what it has or overwrites. It knows no time, no bandwidth and no library.
+A schedule is plain data: which rank sends which chunk to which rank, in which order, and whether the receiver
+adds or overwrites it. It knows no time, no bandwidth and no library.
 
-Its transfers come in steps. A transfer sends what its source holds after all earlier steps: it may
-start as soon as every earlier transfer of that chunk to its source has been received and reduced.
-There is no barrier between steps. On each connection (an ordered pair of ranks within one channel)
-transfers start and arrive in order and at most ``credits`` of them are on their way at once; a credit
-comes back, at no cost, when a chunk has been completely received.
+Its transfers come in steps. A transfer sends what its source holds after all earlier steps: it may start when
+every earlier transfer of that chunk to its source has been received and reduced. There is no barrier between
+steps. On each connection (an ordered pair of ranks within one channel) transfers start and arrive in order
+and at most ``credits`` of them are under way at once; a credit returns, at no cost, when a chunk has been
+completely received.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Schedule(Plan):
-    """One way to carry out one collective, which can be proved; `ringside.sim.plan.Plan` has its parts."""
+    """A provable way to carry out one collective; `ringside.sim.plan.Plan` has its parts."""
 
     def check(self) -> None:
         """Prove it: see `ringside.sim.proof.prove`, which raises `ScheduleError` with what is wrong."""

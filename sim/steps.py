@@ -1,4 +1,4 @@
-"""What a schedule is made of: transfers in steps, and their chunks; see `ringside.sim.schedule`."""
+"""Parts of a schedule: transfers in steps, and their chunks; see `ringside.sim.schedule`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 Links = dict[int, dict[tuple[int, int], bool]]
-"""By channel, the pairs that talk, and whether the receiver adds what it gets first."""
+"""Communicating pairs by channel, and whether the receiver adds its first data."""
 
 CREDITS = 8
-"""Chunks on their way on one connection: the slots of NCCL's buffers (NCCL_STEPS, src/include/device.h)."""
+"""Chunks under way on one connection: the slots of NCCL's buffers (NCCL_STEPS, src/include/device.h)."""
 
 
 class ScheduleError(ValueError):
-    """A schedule that does not do what its collective promises; the message says which transfer is wrong."""
+    """A schedule that breaks its collective's promise; the message names the transfer."""
 
 
 class Transfer(NamedTuple):
-    """Some neighbouring chunks on their way from one rank to another."""
+    """Neighbouring chunks on their way from one rank to another."""
 
     src: int
     dst: int
@@ -36,7 +36,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Transfers that do not wait for each other, as arrays of one length.
+    """Transfers that do not wait for each other, as arrays of equal length.
 
     Transfer i carries chunks ``chunk[i]`` to ``chunk[i] + span[i] - 1`` from rank ``src[i]`` to rank
     ``dst[i]`` on ``channel[i]``; the receiver adds them where ``reduce[i]``, else overwrites.
@@ -53,14 +53,14 @@ class Step:
         return len(self.src)
 
     def only(self, some: Bools) -> "Step":
-        """The step without the other transfers."""
+        """Return the step without the other transfers."""
         src, dst, chunk, span, channel = (
             column[some] for column in (self.src, self.dst, self.chunk, self.span, self.channel)
         )
         return Step(src, dst, chunk, span, channel, self.reduce[some])
 
     def transfers(self) -> Iterator[Transfer]:
-        """Its transfers one by one."""
+        """Yield its transfers one by one."""
         columns = (self.src, self.dst, self.chunk, self.chunk + self.span, self.channel, self.reduce)
         for src, dst, first, stop, channel, reduce in zip(*(c.tolist() for c in columns), strict=True):
             yield Transfer(src, dst, range(first, stop), channel, reduce)
@@ -75,7 +75,7 @@ def step(
     span: ArrayLike = 1,
     channel: ArrayLike = 0,
 ) -> Step:
-    """A step whose arguments are broadcast against each other."""
+    """Return a step whose arguments are broadcast against each other."""
     *ints, reduces = np.broadcast_arrays(src, dst, chunk, span, channel, reduce)
     source, target, first, spans, channels = (np.atleast_1d(a).astype(np.int64) for a in ints)
     return Step(source, target, first, spans, channels, np.atleast_1d(reduces).astype(np.bool_))
@@ -93,9 +93,9 @@ class Chunks:
 
     @classmethod
     def later(cls, count: int, cut: Callable[[], tuple[Ints, Ints]]) -> "Chunks":
-        """So many chunks, whose bounds and blocks are made when one of them is first looked at.
+        """Return ``count`` chunks, whose bounds and blocks are made on first access.
 
-        A closed form over a billion chunks only counts them, and needs no room for them.
+        A closed form over a billion chunks only counts them, and needs no memory for them.
         """
         chunks = cls.__new__(cls)
         chunks._count = count
@@ -127,7 +127,7 @@ class Chunks:
 
 
 def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
-    """Every block cut into ``per_block`` equal chunks; where that is uneven they differ by one element."""
+    """Cut every block into ``per_block`` equal chunks; where that is uneven they differ by one element."""
     blocks = collective.num_blocks
 
     def cut() -> tuple[Ints, Ints]:
@@ -138,7 +138,7 @@ def even_chunks(collective: Collective, per_block: int = 1) -> Chunks:
 
 
 def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
-    """The only block cut into chunks of ``nbytes``, the last one with what is left."""
+    """Cut the only block into chunks of ``nbytes``; the last one is the remainder."""
     size = max(nbytes // collective.itemsize, 1) * collective.itemsize
     count = max(-(-collective.space // size), 1)
 
@@ -151,14 +151,14 @@ def sized_chunks(collective: Collective, nbytes: int) -> Chunks:
 def _bounds(collective: Collective, parts: int) -> Ints:
     each, rest = divmod(collective.space // collective.itemsize, parts)
     index = np.arange(parts + 1)
-    # index * elements // parts, of which the product would pass 2**63 for a pebibyte in a million parts
+    # index * elements // parts; the product would exceed 2**63 for a pebibyte in a million parts
     bounds: Ints = (index * each + index * rest // parts) * collective.itemsize
     bounds[-1] = collective.space
     return bounds
 
 
 def _split(collective: Collective, parts: int) -> Ints:
-    """The same of blocks as large as the splits say."""
+    """Cut blocks of the sizes in the splits."""
     sizes = np.array(collective.splits, dtype=np.int64).ravel()
     per_block = parts // len(sizes)
     first = np.cumsum(sizes) - sizes

@@ -1,7 +1,7 @@
-"""Steps told connection by connection, for rings and pipelines: what each sends as its k-th transfer.
+"""Steps described per connection, for rings and pipelines: the k-th transfer of each.
 
-So a schedule of a billion transfers is known from as many numbers as it has connections: who sends how much
-to whom, and what every transfer waits for, without a walk along its steps.
+A schedule of a billion transfers is then known from a few numbers per connection: volumes and dependencies
+need no walk along its steps.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from ringside.sim.steps import Chunks, Ints, Step
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What connections wait for: the k-th transfer of ``who`` for the (k + ``shift``)-th of ``whom``.
+    """Dependencies of connections: the k-th transfer of ``who`` waits for the (k + ``shift``)-th of ``whom``.
 
-    Before the 0-th there is none to wait for; instead of one past the last it is one of an earlier turn.
+    Before the 0-th there is none to wait for; past the last it is one of an earlier turn.
     """
 
     who: Ints
@@ -31,10 +31,10 @@ class Needs:
 class Streams:
     """Steps in each of which a connection sends one transfer, from step ``lag`` on and ``count`` in all.
 
-    Arrays of one length say of every connection its ranks, its channel, the ``first`` chunk that it
-    carries, and of how many transfers, the ``sums`` first ones, the receiver adds what it gets. From
-    transfer to transfer the chunk goes up by ``turn``, 1 or -1, and after the last of ``chunks`` starts
-    again. Called, it makes the steps, as `ringside.sim.plan.Plan.steps` does.
+    Arrays of equal length have each connection's ranks, its channel, its ``first`` chunk, and the number of
+    initial transfers, ``sums``, that the receiver adds. From transfer to transfer the chunk goes up by
+    ``turn``, 1 or -1, and wraps around after the last of ``chunks``. A call makes the steps, as
+    `ringside.sim.plan.Plan.steps` does.
     """
 
     src: Ints
@@ -49,7 +49,7 @@ class Streams:
 
     @classmethod
     def of(cls, src: Any, dst: Any, *, chunks: int, turn: int = 1, **columns: Any) -> "Streams":
-        """Streams whose columns are broadcast against each other; ``channel`` and ``lag`` may be left out."""
+        """Broadcast columns against each other; ``channel`` and ``lag`` are optional."""
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
         given = {"channel": 0, "lag": 0, **columns, "src": src, "dst": dst}
         arrays = np.broadcast_arrays(*(np.atleast_1d(given[name]) for name in names))
@@ -57,7 +57,7 @@ class Streams:
         return cls(src, dst, channel, lag, count, begin, sums, chunks, turn)
 
     def beside(self, other: "Streams") -> "Streams":
-        """Both at once: in each step first those of this one, then the other's."""
+        """Combine both: in each step first this one's transfers, then the other's."""
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
         both: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
@@ -65,7 +65,7 @@ class Streams:
         return replace(self, **both)
 
     def __call__(self) -> Iterator[Step]:
-        """The steps, one after another."""
+        """Yield the steps, one after another."""
         always = not self.lag.any() and len(set(self.count.tolist())) == 1
         ends = self.src, self.dst, self.channel
         spans = np.ones(len(self.src), dtype=np.int64)
@@ -81,16 +81,16 @@ class Streams:
 
     @cached_property
     def order(self) -> Ints:
-        """The connections in the order in which they are first used."""
+        """The connections in the order of first use."""
         order: Ints = np.argsort(self.lag, kind="stable")
         return order[self.count[order] > 0]
 
     def connections(self) -> dict[tuple[int, int, int], int]:
-        """How many transfers each connection has, in order of first use."""
+        """Count the transfers of each connection, in order of first use."""
         return self._by_connection(self.count)
 
     def traffic(self, chunks: Chunks) -> dict[tuple[int, int, int], int]:
-        """The bytes that each connection moves in all, likewise."""
+        """Return the bytes that each connection moves in all, in order of first use."""
         turns, rest = np.divmod(self.count, self.chunks)
         first = (self.first if self.turn > 0 else self.first - rest + 1) % self.chunks
         bounds = np.concatenate([chunks.bounds, chunks.bounds[-1] + chunks.bounds[1:]])
@@ -102,7 +102,7 @@ class Streams:
 
     @cached_property
     def needs(self) -> Needs:
-        """Which transfers bring what each sends on, as the steps before it say."""
+        """The transfers that bring what each sends on, by the steps before it."""
         by_target = np.argsort(self.dst, kind="stable")
         begin = np.searchsorted(self.dst[by_target], self.src)
         many = np.searchsorted(self.dst[by_target], self.src, side="right") - begin
@@ -112,7 +112,7 @@ class Streams:
         base = self.turn * (self.first[who] - self.first[whom]) % self.chunks
         # the last of those that carry the same chunk in an earlier step
         shift = base + (self.lag[who] - self.lag[whom] - 1 - base) // self.chunks * self.chunks
-        # which no transfer has that is past the last one
+        # no transfer refers past the last one
         past = np.maximum(shift - self.count[whom] + 1, 0)
         shift -= -(-past // self.chunks) * self.chunks
         meets = (base < self.count[whom]) | (base + self.count[who] > self.chunks)
@@ -121,19 +121,19 @@ class Streams:
 
     @cached_property
     def is_line(self) -> bool:
-        """Whether all that a transfer needs is of its own number, so that each chunk goes the same way."""
+        """Whether each transfer needs only ones of its own number, so that each chunk goes the same way."""
         return bool((self.needs.shift == 0).all())
 
     @cached_property
     def is_ring(self) -> bool:
-        """Whether each passes on what one other sent, the same number of transfers ago for all."""
+        """Whether each connection passes on one other's data, equally many transfers later for all."""
         needs = self.needs
         alike = all(len(np.unique(figure)) == 1 for figure in (needs.shift, self.count, self.lag, self.sums))
         each_once = len(needs.who) == len(np.unique(needs.who)) == len(self.src)
         return alike and each_once and bool(needs.shift[0] < 0) and not self.lag.any()
 
     def longest(self, latency: NDArray[np.float64]) -> float:
-        """The longest sum of the connections' latencies along a chain of transfers that need each other.
+        """Return the longest sum of the connections' latencies along a chain of dependent transfers.
 
         Only for lines and rings.
         """
@@ -148,7 +148,7 @@ class Streams:
         return float(end[self.order].max(initial=0.0))
 
     def _around(self, latency: NDArray[np.float64]) -> float:
-        """The same around a ring."""
+        """Return the longest sum around a ring."""
         back = -int(self.needs.shift[0])
         before, length = np.arange(len(latency)), (self.count - 1) // back + 1
         before[self.needs.who] = self.needs.whom

@@ -1,15 +1,15 @@
-"""The events of the Chrome trace format, which ui.perfetto.dev opens; its times are in microseconds."""
+"""Events of the Chrome trace format, which ui.perfetto.dev opens; its times are in microseconds."""
 
 from typing import Any
 
 
 def name_event(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
-    """The trace event that names a process (kind ``process_name``) or one of its tracks (``thread_name``)."""
+    """Return the event that names a process (kind ``process_name``) or its track (``thread_name``)."""
     return {"ph": "M", "pid": process, "tid": track, "name": kind, "args": {"name": name}}
 
 
 def span_event(process: int, track: int, start: float, end: float, name: str) -> dict[str, Any]:
-    """The trace event of something on one track of a process from ``start`` to ``end``, in seconds."""
+    """Return the event of a span on one track of a process from ``start`` to ``end``, in seconds."""
     return {
         "ph": "X",
         "pid": process,

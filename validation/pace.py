@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.groups import ProcessGroup

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from ringside.sim.program.script import imports_from, modules_beside
+from ringside.sim.program.record.script import imports_from, modules_beside
 
 EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
 """What a model of the user's own looks like."""

@@ -1,8 +1,7 @@
 """torch.distributed by numbers of bytes: what a recorded job is written for, really carried out.
 
-It has the names of `ringside.sim.program.distributed.Distributed`; each call hands tensors of that many bytes
-to ``torch.distributed``. They hold zeros and are used again, by calls at the same time too: what they hold is
-nobody's business.
+It has the names of `ringside.sim.program.record.distributed.Distributed`; each call hands tensors of that
+size to ``torch.distributed``. They hold zeros and are reused, even concurrently: their values do not matter.
 """
 
 import time
@@ -13,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ringside.sim.program import recorder
-from ringside.sim.program.mesh import DeviceMesh
+from ringside.sim.program.record import recorder
+from ringside.sim.program.record.mesh import DeviceMesh
 
 
 class RealDistributed:

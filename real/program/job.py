@@ -15,7 +15,7 @@ COMPUTE = ("sleep", "matmul")
 class ProgramJob:
     """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones.
 
-    ``eager`` as in `ringside.sim.program.recorder`.
+    ``eager`` as in `ringside.sim.program.record.recorder`.
     """
 
     worker: ClassVar[str] = "ringside.real.program.worker"

@@ -23,7 +23,7 @@ from ringside.real.program.computing import computing
 from ringside.real.program.distributed import RealDistributed
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.timed import Timed
-from ringside.sim.program.script import a_process, main_of
+from ringside.sim.program.record.script import a_process, main_of
 
 
 def main() -> None:

@@ -1,32 +1,23 @@
 """Algorithms by name: each turns a collective into a `Schedule`.
 
-Those here are proved by the tests. Those that a user registers are proved for a few ranks as they are
-registered, and for as many as are asked for as they are used.
+The tests prove the algorithms here. Algorithms that a user registers are proved for a few ranks on
+registration, and for the requested number of ranks on use.
 """
 
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ringside.sim.algorithms import (
-    binomial,
-    bruck,
-    direct,
-    double_binary_tree,
-    grid,
+from ringside.sim.algorithms.doubling import (
     halving_doubling,
-    hierarchical,
-    knomial,
-    neighbor_exchange,
-    pairwise,
     recursive_doubling,
     recursive_halving,
-    ring,
-    ring_2d,
     scatter_all_gather,
-    scatter_all_gather_ring,
-    tree,
 )
+from ringside.sim.algorithms.exchange import bruck, direct, pairwise
+from ringside.sim.algorithms.grids import grid, hierarchical, ring_2d
+from ringside.sim.algorithms.rings import neighbor_exchange, ring, scatter_all_gather_ring
+from ringside.sim.algorithms.trees import binomial, double_binary_tree, knomial, tree
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove
 from ringside.sim.schedule import Schedule
@@ -35,21 +26,21 @@ from ringside.topologies.words import one_of
 Build = Callable[[Collective], Schedule]
 
 ALGORITHMS: dict[str, dict[str, Build]] = {}
-"""What there is: algorithm, then collective, then the function that builds the schedule."""
+"""Known algorithms: algorithm, then collective, then the function that builds the schedule."""
 
 ALSO_CALLED = {"rabenseifner": "halving_doubling", "linear": "direct", "chain": "ring"}
-"""Other names, by which MPI libraries call some."""
+"""Other names, used by MPI libraries."""
 
 MAX_PROVED = 200_000
-"""Transfers up to which a registered algorithm's schedule is proved before it is used: a second's work, or,
-where counting does not settle it, half a minute's."""
+"""Transfers up to which a registered algorithm's schedule is proved before it is used: one second, or half a
+minute where counting does not settle it."""
 
 _PARAMETERS: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
     "hierarchical": (grid.read, "2x8"),
     "ring_2d": (grid.read, "4x8"),
     "knomial": (knomial.read, "4"),
 }
-"""What reads the parameter of those that take one, and an example."""
+"""The parser of the parameter of each algorithm that has one, and an example."""
 
 _REGISTERED: set[tuple[str, str]] = set()
 
@@ -57,10 +48,10 @@ _REGISTERED: set[tuple[str, str]] = set()
 def register(algorithm: str, kind: str, build: Build) -> None:
     """Add an algorithm for one collective, if its schedules for 1 to 8 ranks check.
 
-    Its schedules for more ranks are checked as they are used, up to `MAX_PROVED` transfers.
+    Its schedules for more ranks are checked on use, up to `MAX_PROVED` transfers.
     """
     if ":" in algorithm or algorithm in ALSO_CALLED or algorithm in _PARAMETERS:
-        raise ValueError(f"{algorithm!r} cannot be registered, because it means another; write another name")
+        raise ValueError(f"{algorithm!r} is already the name of an algorithm; write another name")
     for ranks in range(1, 9):
         for nbytes in (64, 20_000):  # one chunk and some, where the message is cut for a pipeline
             prove(build(Collective(kind, ranks, nbytes)))
@@ -70,40 +61,40 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 
 
 def schedule(algorithm: str, collective: Collective) -> Schedule:
-    """The schedule by which ``algorithm`` carries out ``collective``; raise where it does not check.
+    """Return the schedule of ``collective`` by ``algorithm``; raise where it does not check.
 
-    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where an algorithm is another one's on so
-    many ranks, as a grid of one row is a ring, the schedule is that one's and has its name.
+    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where an algorithm equals another one on
+    this number of ranks, as a grid of one row is a ring, the schedule has the other one's name.
     """
-    name, build = _found(algorithm, collective.kind)
+    name, build = _builder(algorithm, collective.kind)
     if (name, collective.kind) in _REGISTERED:
         _proved(name, collective)
     return build(collective)
 
 
 def does(algorithm: str, kind: str) -> bool:
-    """Whether the algorithm, which must be one, carries out collectives of the kind."""
+    """Check that a known algorithm carries out collectives of the kind."""
     return kind in ALGORITHMS[_split(algorithm)[0]]
 
 
 def named(text: str, kind: str) -> list[str]:
-    """The algorithms for collectives of a kind among those of ``ring,tree``; all but these after ``^``.
+    """Return the algorithms among ``ring,tree`` for collectives of a kind; after ``^`` all but these.
 
-    Where none of them is, the first stands alone, which `schedule` refuses by name.
+    Without any, the first stands alone; `schedule` refuses it by name.
     """
     words = text.removeprefix("^").split(",")
     able = [word for word in dict.fromkeys(words) if does(word, kind)]
     if not text.startswith("^"):
         return able or words[:1]
     left = {_split(word)[0] for word in words}
-    found = [name for name in algorithms_for(kind) if name not in left]
-    if not found:
-        raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names behind ^")
-    return found
+    names = [name for name in algorithms_for(kind) if name not in left]
+    if not names:
+        raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names after ^")
+    return names
 
 
 def _split(algorithm: str) -> tuple[str, str]:
-    """The name of an algorithm by which it is known here, and what it is given."""
+    """Split into the algorithm's own name and its parameter."""
     name, _, given = algorithm.partition(":")
     name = ALSO_CALLED.get(name, name)
     if name not in ALGORITHMS:
@@ -111,8 +102,8 @@ def _split(algorithm: str) -> tuple[str, str]:
     return name, given
 
 
-def _found(algorithm: str, kind: str) -> tuple[str, Build]:
-    """The algorithm's name and what builds its schedules, with the parameter that is given."""
+def _builder(algorithm: str, kind: str) -> tuple[str, Build]:
+    """Return the algorithm's name and its builder, with the parameter bound."""
     name, given = _split(algorithm)
     builds = ALGORITHMS[name]
     if kind not in builds:
@@ -130,7 +121,7 @@ def _found(algorithm: str, kind: str) -> tuple[str, Build]:
 
 
 def caveat(algorithm: str, collective: Collective) -> str:
-    """What to know before a schedule is believed: that it is too large to be proved; else nothing."""
+    """Return the warning that a schedule is too large to be proved, or nothing."""
     if (algorithm, collective.kind) not in _REGISTERED or _proved(algorithm, collective):
         return ""
     return (
@@ -141,7 +132,7 @@ def caveat(algorithm: str, collective: Collective) -> str:
 
 @lru_cache(maxsize=4096)
 def _proved(algorithm: str, collective: Collective) -> bool:
-    """Prove a schedule, once, unless it is too large; whether it was proved."""
+    """Prove a schedule, once, unless it is too large; return whether it is proved."""
     plan = ALGORITHMS[algorithm][collective.kind](collective)
     small = not plan.longer_than(MAX_PROVED)
     if small:
@@ -150,7 +141,7 @@ def _proved(algorithm: str, collective: Collective) -> bool:
 
 
 def algorithms_for(kind: str) -> list[str]:
-    """The algorithms that carry out collectives of one kind."""
+    """Return the algorithms that carry out collectives of one kind."""
     return [name for name, builds in ALGORITHMS.items() if kind in builds]
 
 

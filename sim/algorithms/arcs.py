@@ -1,4 +1,4 @@
-"""Neighbouring parts that may run past the last rank's to the first one's."""
+"""Neighbouring parts that may wrap around from the last rank's to the first one's."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,7 +7,7 @@ from ringside.sim.steps import Step, step
 
 
 def arcs(src: ArrayLike, dst: ArrayLike, first: ArrayLike, span: ArrayLike, parts: int) -> Step:
-    """Each source sends ``span`` parts from ``first`` on, around: in two transfers past the last one."""
+    """Send ``span`` parts from ``first`` on from each source, in two transfers where they wrap around."""
     src, dst, first, span = (np.atleast_1d(a) for a in np.broadcast_arrays(src, dst, first, span))
     first = first % parts
     over = np.maximum(first + span - parts, 0)

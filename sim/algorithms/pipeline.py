@@ -1,4 +1,4 @@
-"""How long messages are cut for algorithms that pipeline them."""
+"""Chunk sizes of algorithms that pipeline messages."""
 
 from math import isqrt
 
@@ -10,17 +10,17 @@ GRAIN = 4096
 
 
 def chunk_size(nbytes: int) -> int:
-    """Bytes of one chunk of a message of ``nbytes``: sqrt(nbytes * GRAIN), at least GRAIN.
+    """Return the bytes of one chunk of a message of ``nbytes``: sqrt(nbytes * GRAIN), at least GRAIN.
 
-    A pipeline of K chunks through d hops takes (K + d - 1)(alpha + nbytes beta / K), least at
-    K = sqrt((d - 1) nbytes beta / alpha): the best chunk grows with the square root of the message
-    (Chan et al., "Collective communication: theory, practice, and experience", Concurrency and
-    Computation 19, 2007, section 7). It grows smoothly, and the last chunk is what is left, so that
-    a message that grows by a few bytes does not get quicker by being cut anew.
+    A pipeline of K chunks through d hops takes (K + d - 1)(alpha + nbytes beta / K), least at K = sqrt((d -
+    1) nbytes beta / alpha): the best chunk grows with the square root of the message (Chan et al.,
+    "Collective communication: theory, practice, and experience", Concurrency and Computation 19, 2007,
+    section 7). It grows smoothly and the last chunk is the remainder, so that a message that grows by a few
+    bytes does not get faster by a different cut.
     """
     return max(GRAIN, isqrt(nbytes * GRAIN))
 
 
 def pipeline_chunks(collective: Collective) -> Chunks:
-    """The collective's one block cut for a pipeline."""
+    """Cut the collective's only block for a pipeline."""
     return sized_chunks(collective, chunk_size(collective.nbytes))

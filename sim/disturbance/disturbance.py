@@ -1,4 +1,4 @@
-"""What disturbs a job, and one draw of it: what the engines are then given."""
+"""A job's disturbance, and one draw of it: the engines' inputs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from ringside.topologies.graph import Hop, name_of
 from ringside.topologies.units import MAX_DURATION
 
 MAX_FACTOR = 1_000_000
-"""What is slower by more hangs."""
+"""Maximum factor; anything slower hangs."""
 
 _LINKS = 2**40
-"""The stream of random numbers that links have, beyond those of ranks."""
+"""The links' stream of random numbers, beyond those of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowLink:
-    """A link that carries ``factor`` times fewer bytes a second, one way or both."""
+    """A link that carries ``factor`` times fewer bytes per second, one way or both."""
 
     a: str
     b: str
@@ -40,7 +40,7 @@ class SlowLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """Slow ranks and links, by their factors, jitter, noise, and ranks that come so many seconds late."""
+    """Slow ranks and links, by their factors, jitter, noise, and late ranks, in seconds."""
 
     slow_ranks: Mapping[int, float] = field(default_factory=dict)
     slow_links: tuple[SlowLink, ...] = ()
@@ -61,43 +61,43 @@ class Disturbance:
 
     @property
     def is_random(self) -> bool:
-        """Whether one draw differs from another."""
+        """Whether draws differ from each other."""
         return bool(self.jitter or self.noise)
 
     def check_ranks(self, count: int) -> None:
-        """Refuse ranks that there are not."""
+        """Refuse ranks that do not exist."""
         for word, named in (("slow", self.slow_ranks), ("late", self.late)):
             unknown = [rank for rank in named if not 0 <= rank < count]
             if unknown:
                 raise ValueError(f"rank {unknown[0]} is {word}; there are ranks 0 to {count - 1}")
 
     def links(self, graph: Topology) -> Topology:
-        """The topology with its slow links."""
+        """Return the topology with its slow links."""
         if not self.slow_links:
             return graph
-        found = graph.copy()
+        slowed = graph.copy()
         for link in self.slow_links:
             for hop in link.hops:
-                if hop not in found.edges:
+                if hop not in slowed.edges:
                     own = [edge for edge in graph.edges if hop[0] in edge] or list(graph.edges)
                     some = ", ".join(f"{a}-{b}" for a, b in own[:3])
                     raise ValueError(
                         f"{name_of(graph)} has no link {hop[0]}-{hop[1]}; write another, such as {some}"
                     )
-                found.edges[hop]["bandwidth"] /= link.factor
-        return found
+                slowed.edges[hop]["bandwidth"] /= link.factor
+        return slowed
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw of a disturbance: number ``number`` of those of a seed, the same each time."""
+    """One draw of a disturbance: number ``number`` of a seed's draws, always the same."""
 
     disturbance: Disturbance
     seed: int
     number: int
 
     def program(self, program: Program) -> Program:
-        """The program with its compute as long as it is this time; no two ranks do the same."""
+        """Return the program with this draw's compute times; no two ranks do the same."""
         self.disturbance.check_ranks(program.ranks)
         made: dict[int, Sequence[Operation]] = {}
 
@@ -109,46 +109,46 @@ class Draw:
         return Program(program.name, program.ranks, operations)
 
     def seconds(self, rank: int, nominal: Sequence[float]) -> list[float]:
-        """How long pieces of work of a rank take this time, in the order in which it does them."""
-        found = np.asarray(nominal, dtype=np.float64) * self.disturbance.slow_ranks.get(rank, 1.0)
+        """Return this draw's durations of a rank's work, in the order in which it does them."""
+        durations = np.asarray(nominal, dtype=np.float64) * self.disturbance.slow_ranks.get(rank, 1.0)
         rng = np.random.default_rng([self.seed, self.number, rank])
         if self.disturbance.jitter:
-            found = found * self.disturbance.jitter.factors(rng, len(found))
+            durations = durations * self.disturbance.jitter.factors(rng, len(durations))
         if self.disturbance.noise:
-            found = self.disturbance.noise.longer(rng, found)
-        return [float(one) for one in found]
+            durations = self.disturbance.noise.longer(rng, durations)
+        return [float(one) for one in durations]
 
     def network(self, graph: Topology) -> Topology:
-        """The topology as one collective finds it: slow links, slow ranks' own links, and jitter on each.
+        """Return the topology for one collective: slow links, slow ranks' own links, and jitter on each.
 
-        A collective computes nothing, so what a slow rank is slow at is sending and receiving.
+        A collective has no compute, so a slow rank is slow at sending and receiving.
         """
         self.disturbance.check_ranks(len(ranks(graph)))
-        found = self.disturbance.links(graph).copy()
-        places = ranks(found)
+        disturbed = self.disturbance.links(graph).copy()
+        places = ranks(disturbed)
         for rank, factor in self.disturbance.slow_ranks.items():
             own = places[rank]
-            for hop in chain(found.in_edges(own), found.out_edges(own)):
-                found.edges[hop]["bandwidth"] /= factor
+            for hop in chain(disturbed.in_edges(own), disturbed.out_edges(own)):
+                disturbed.edges[hop]["bandwidth"] /= factor
         if self.disturbance.jitter:
             rng = np.random.default_rng([self.seed, self.number, _LINKS])
-            factors = self.disturbance.jitter.factors(rng, found.number_of_edges())
-            for (_, _, link), factor in zip(found.edges(data=True), factors.tolist(), strict=True):
+            factors = self.disturbance.jitter.factors(rng, disturbed.number_of_edges())
+            for (_, _, link), factor in zip(disturbed.edges(data=True), factors.tolist(), strict=True):
                 link["bandwidth"] /= factor
                 link["latency"] *= factor
-        return found
+        return disturbed
 
     def _operations(self, rank: int, operations: Sequence[Operation]) -> list[Operation]:
-        found = list(operations)
+        changed = list(operations)
         works = [
             (place, operation.action.seconds)
-            for place, operation in enumerate(found)
+            for place, operation in enumerate(changed)
             if isinstance(operation.action, Compute) and operation.lane is not None
         ]
         seconds = self.seconds(rank, [nominal for _, nominal in works])
         for (place, _), own in zip(works, seconds, strict=True):
-            found[place] = Operation(Compute(own), *found[place][1:])
-        return found
+            changed[place] = Operation(Compute(own), *changed[place][1:])
+        return changed
 
 
 def _check_factor(what: str, factor: float) -> None:

@@ -1,4 +1,4 @@
-"""By how much a piece of work takes longer each time: a distribution, measured factors, interruptions."""
+"""Random lengthening of work: a distribution, measured factors, interruptions."""
 
 import math
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_SIGMA = 3.0
-"""Of a lognormal jitter; one piece of work in twenty then takes 140 times its median."""
+"""Maximum sigma of a lognormal jitter; one piece of work in twenty then takes 140 times its median."""
 
 
 class Jitter(Protocol):
-    """Factors by which pieces of work differ, each drawn for itself; their median is 1."""
+    """Independent factors of pieces of work; their median is 1."""
 
     @property
     def name(self) -> str:
-        """What outputs call it."""
+        """Its name in outputs."""
         ...
 
     def factors(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """So many of them."""
+        """Draw ``count`` factors."""
         ...
 
 
@@ -39,35 +39,35 @@ class Lognormal:
 
     @property
     def name(self) -> str:
-        """What outputs call it."""
+        """Its name in outputs."""
         return f"lognormal:{self.sigma:g}"
 
     def factors(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """So many of them."""
+        """Draw ``count`` factors."""
         return rng.lognormal(0.0, self.sigma, count)
 
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """Factors as they were measured, each as likely as another; ``name`` says where."""
+    """Measured factors, all equally likely; ``name`` says where they were measured."""
 
     measured: tuple[float, ...]
     name: str
 
     def __post_init__(self) -> None:
         if len(self.measured) < 2 or not all(0 < one < math.inf for one in self.measured):
-            raise ValueError(f"{self.name}: a jitter is of two measured factors or more, each above 0")
+            raise ValueError(f"{self.name}: a measured jitter needs two factors or more, each above 0")
 
     def factors(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """So many of them, drawn with replacement."""
+        """Draw ``count`` factors, with replacement."""
         return rng.choice(np.asarray(self.measured), count)
 
 
 @dataclass(frozen=True, slots=True)
 class OsNoise:
-    """The system takes a rank's core every ``period_s`` seconds, for ``duration_s`` of them.
+    """OS noise: it takes a rank's core every ``period_s`` seconds, for ``duration_s``.
 
-    Ranks are not in step, nor is a piece of work with what interrupts it.
+    Ranks are not in step, and neither is work with its interruptions.
     """
 
     period_s: float
@@ -76,15 +76,15 @@ class OsNoise:
     def __post_init__(self) -> None:
         if not 0 < self.duration_s < self.period_s < math.inf:
             raise ValueError(
-                f"noise of {self.duration_s:g} s every {self.period_s:g} s; write a period and what is taken "
+                f"noise of {self.duration_s:g} s every {self.period_s:g} s; write a period and a part "
                 "of it, for example 1ms=25us"
             )
 
     def longer(self, rng: np.random.Generator, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How long pieces of work take that are interrupted so.
+        """Return the durations of interrupted pieces of work.
 
-        Between two interruptions ``period_s - duration_s`` of work are done, the first comes at any moment of
-        these: in the mean work takes period / (period - duration) times as long.
+        Between two interruptions ``period_s - duration_s`` of work are done, and the first is uniform in that
+        interval: in the mean work takes period / (period - duration) times as long.
         """
         quiet = self.period_s - self.duration_s
         return seconds + self.duration_s * np.floor(seconds / quiet + rng.random(len(seconds)))

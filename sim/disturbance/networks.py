@@ -1,4 +1,4 @@
-"""Libraries of collectives on a disturbed network; of whose times have no links it is refused."""
+"""Libraries of collectives on a disturbed network; libraries whose times have no links are refused."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ from ringside.sim.libraries.rules import GLOO
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.program import Call, Group, Operation, Program
-from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.transfers import Transfers
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.transfers import Transfers
 
 NO_LINKS = (
     "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
@@ -24,18 +24,18 @@ NO_LINKS = (
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
-    """The same on the cluster with its slow links; the textbook chooses its algorithms for these."""
+    """Return the libraries on the cluster with its slow links; the textbook selects algorithms for these."""
     if not disturbance.slow_links:
         return libraries
     if not libraries.whole.plays_links:
         raise ValueError(NO_LINKS.format("--slow-link", libraries.name))
     if isinstance(libraries.calibration, Calibration):
-        raise ValueError("a calibration knows of no link that is slower; write --calibration none")
+        raise ValueError("a calibration has no slow links; write --calibration none")
     return replace(libraries, _graph=disturbance.links(libraries.graph), _known={}, _shapes={})
 
 
 def library_under(library: Library, disturbance: Disturbance) -> Library:
-    """The same with the cluster's slow links."""
+    """Return the library on the cluster with its slow links."""
     if not disturbance.slow_links:
         return library
     if not (isinstance(library, Scheduled) and library.plays_links):
@@ -47,15 +47,15 @@ def library_under(library: Library, disturbance: Disturbance) -> Library:
 def collective_once(
     library: Library, collective: Collective, candidate: Candidate, engine: str, draw: Draw
 ) -> Outcome:
-    """One way of a collective, by which it is carried out whatever disturbs it, in one draw.
+    """Play one collective by a fixed candidate, whatever disturbs it, in one draw.
 
-    Times count from the moment at which the first rank comes to that at which the last one leaves.
+    Time counts from the first rank's arrival to the last one's departure.
     """
     if not (isinstance(library, Scheduled) and library.plays_links):
         raise ValueError(NO_LINKS.format("what disturbs a collective is in its links", library.name))
     if draw.disturbance.noise:
         raise ValueError(
-            "--os-noise interrupts what computes, which a collective does not; leave it out, or ask "
+            "--os-noise interrupts compute, which a collective does not have; leave it out, or ask "
             "ringside train or program"
         )
     there = library.on(draw.network(library.graph), candidate)
@@ -70,7 +70,7 @@ def collective_once(
 
 
 def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simulation:
-    """A collective to which ranks come when they do, transfer by transfer."""
+    """Play a collective to which ranks come at their own times, transfer by transfer."""
     hosts = tuple(range(library.ranks))
     group = Group("all ranks", hosts, GLOO.name, 1)
     kind = collective.kind

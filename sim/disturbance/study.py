@@ -1,4 +1,4 @@
-"""Many draws of a disturbance, and what they say together: how long in quantiles, and who waits for whom."""
+"""Many draws of a disturbance, and their summary: the duration in quantiles, and who waits for whom."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Waits = Mapping[tuple[int, int], float]
 
 
 class Outcome(NamedTuple):
-    """One draw played: how long it took, in seconds, and who waited for whom."""
+    """The result of one draw: its duration, in seconds, and who waited for whom."""
 
     seconds: float
     waits: Waits
@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """All draws of a seed beside the ``undisturbed_s``; ``waits`` are means a draw."""
+    """All draws of a seed beside the ``undisturbed_s``; ``waits`` are means per draw."""
 
     undisturbed_s: float
     times_s: tuple[float, ...]
@@ -42,19 +42,19 @@ class Drawn:
 
     @property
     def typical(self) -> int:
-        """The number of the draw that is nearest to the median."""
+        """The number of the draw closest to the median."""
         return int(np.argmin(np.abs(np.asarray(self.times_s) - self.median_s)))
 
     @property
     def blamed(self) -> dict[int, float]:
-        """Seconds that others waited for each rank in the mean, all of them together, the most first."""
-        found: dict[int, float] = {}
+        """Mean seconds that all others together waited for each rank, the most first."""
+        blame: dict[int, float] = {}
         for (_, culprit), seconds in self.waits.items():
-            found[culprit] = found.get(culprit, 0.0) + seconds
-        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+            blame[culprit] = blame.get(culprit, 0.0) + seconds
+        return dict(sorted(blame.items(), key=lambda one: (-one[1], one[0])))
 
     def quantile(self, share: float) -> float:
-        """What so large a share of the draws do not exceed."""
+        """Return the duration that this share of the draws does not exceed."""
         return float(np.quantile(self.times_s, share))
 
 
@@ -67,7 +67,7 @@ def study(
     seed: int = 0,
     on_draw: Callable[[], None] = lambda: None,
 ) -> Drawn:
-    """Play the draws of a seed, or the only one where nothing is left to chance; ``once`` plays one."""
+    """Play the draws of a seed, or a single one where nothing is random; ``once`` plays one."""
     if not 1 <= draws <= MAX_DRAWS:
         raise ValueError(f"{draws} draws; write 1 to {MAX_DRAWS:,}")
     if seed < 0:

@@ -1,4 +1,4 @@
-"""How long a schedule takes at the least, whatever the engine: what its links must carry, how deep it is."""
+"""Lower bounds on a schedule's time, whatever the engine: its links' loads, and its depth."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,15 +21,15 @@ from ringside.topologies.graph import Hop
 Ways = Callable[[int, int, int], tuple[Hop, ...]]
 
 MAX_TRACKED = 2**20
-"""Chunks of all ranks together that are followed one by one. Of more, every k-th chunk is followed."""
+"""Maximum chunks of all ranks together that are followed one by one; of more, every k-th is followed."""
 
 
 class Bounds(NamedTuple):
-    """Seconds that a schedule takes at the least.
+    """Lower bounds on a schedule's time, in seconds.
 
-    ``traffic`` is what the busiest link needs for the bytes sent over it: on a star 2S(n-1)/(nB) for a
-    ring, 3S/B for a tree, 2S/B for a double binary tree. ``latency`` is what empty messages would take
-    along the longest chain of transfers of which each sends on what the one before it brought.
+    ``traffic`` is the busiest link's time for its bytes: on a star 2S(n-1)/(nB) for a ring, 3S/B for a tree,
+    2S/B for a double binary tree. ``latency`` is the time of empty messages along the longest chain of
+    transfers in which each sends on the data of the one before.
     """
 
     traffic: float
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 
 def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
-    """Both bounds, true of every schedule, by rule or a walk along the steps; ``routes`` are the graph's."""
+    """Return both bounds of any schedule, by rule or a walk along the steps; ``routes`` are the graph's."""
     routes = routes or Routes(graph)
     ways = partial(route, schedule, routes)
     latencies = _Latencies(graph, ways)
@@ -48,7 +48,7 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
         return Bounds(_busiest(streams.traffic(schedule.chunks), graph, ways), streams.longest(latency))
     moved: Counter[tuple[int, int, int]] = Counter()
     chains = _Chains(schedule)
-    for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all alike
+    for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all equal
         first = next(steps)
         used = list(zip(first.src.tolist(), first.dst.tolist(), first.channel.tolist(), strict=True))
         latency = np.array([latencies[connection] for connection in used])
@@ -62,7 +62,7 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
 
 
 def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
-    """The bounds on the textbook network by closed form: no walk through a billion transfers."""
+    """Return the bounds on the textbook network by closed form: no walk through a billion transfers."""
     ranks, collective = schedule.ranks, schedule.collective
     if ranks == 1:
         return Bounds(0.0, 0.0)
@@ -87,7 +87,7 @@ _HOPS: dict[str, Callable[[int], float]] = {
     "bruck": log2,
     "binomial": log2,
 }
-"""Messages of the longest chain in which each sends on what the one before it brought."""
+"""Messages of the longest chain in which each sends on the data of the one before."""
 
 _THERE_AND_BACK = {
     ("ring", "all_reduce"),
@@ -96,7 +96,7 @@ _THERE_AND_BACK = {
     ("halving_doubling", "all_reduce"),
     ("halving_doubling", "reduce"),
 }
-"""What makes so many hops twice."""
+"""Algorithms with twice the number of hops."""
 
 _SHARES: dict[tuple[str, str], Callable[[int], float]] = {
     ("direct", "broadcast"): _others,
@@ -108,11 +108,11 @@ _SHARES: dict[tuple[str, str], Callable[[int], float]] = {
     ("halving_doubling", "reduce"): KINDS["all_reduce"].busbw_factor,
     ("bruck", "all_to_all"): lambda ranks: log2(ranks) / 2,
 }
-"""What the busiest port carries of the size, where it is more than it must."""
+"""The busiest port's load over the size, where it exceeds the minimum."""
 
 
 def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> dict[Hop, float]:
-    """For how many seconds each link has to carry the schedule's bytes."""
+    """Return for how many seconds each link carries the schedule's bytes."""
     streams = schedule.steps
     moved: Counter[tuple[int, int, int]] = Counter()
     if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
@@ -126,7 +126,7 @@ def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> d
 
 
 def _busy(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> dict[Hop, float]:
-    """What each link needs for the bytes that each connection moves."""
+    """Return each link's time for the bytes that each connection moves."""
     by_size: dict[int, list[tuple[Hop, ...]]] = {}
     for connection, nbytes in moved.items():
         by_size.setdefault(nbytes, []).append(ways(*connection))
@@ -138,12 +138,12 @@ def _busy(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways
 
 
 def _busiest(moved: Mapping[tuple[int, int, int], int], graph: Topology, ways: Ways) -> float:
-    """What the busiest link needs for the bytes that each connection moves."""
+    """Return the busiest link's time for the bytes that each connection moves."""
     return max(_busy(moved, graph, ways).values(), default=0.0)
 
 
 class _Latencies(dict[tuple[int, int, int], float]):
-    """The latency of each connection's route, found where it is first asked for."""
+    """The latency of each connection's route, looked up on demand."""
 
     def __init__(self, graph: Topology, ways: Ways) -> None:
         self._ways = ways
@@ -152,8 +152,8 @@ class _Latencies(dict[tuple[int, int, int], float]):
         }
 
     def __missing__(self, connection: tuple[int, int, int]) -> float:
-        self[connection] = found = sum(map(self._latency.__getitem__, self._ways(*connection)))
-        return found
+        self[connection] = total = sum(map(self._latency.__getitem__, self._ways(*connection)))
+        return total
 
 
 class _Chains:
@@ -167,7 +167,7 @@ class _Chains:
         self.longest = 0.0
 
     def take(self, step: Step, latency: NDArray[np.float64]) -> None:
-        """Let a step's transfers follow what brought their chunks to their sources."""
+        """Make a step's transfers follow those that brought their chunks to their sources."""
         first = -(-step.chunk // self._stride)
         spans = -(-(step.chunk + step.span) // self._stride) - first
         begins = np.cumsum(spans) - spans

@@ -1,10 +1,9 @@
-"""How much work a simulation is: estimated beforehand, said where it takes long, refused beyond a limit.
+"""The work of a simulation: estimated beforehand, announced where it takes long, refused beyond a limit.
 
-Both hold for all that is simulated inside a ``with``, however deep, so nothing between has to hand
-them on; without one nothing is said and the limits hold:
+Both apply to all simulations inside a ``with``, however deep, so callers between need not pass them on;
+outside, nothing is announced and the limits apply:
 
-    with watched(print, lambda done, total: None), forced():
-        predict(...)
+with watched(print, lambda done, total: None), forced():     predict(...)
 """
 
 from collections.abc import Callable, Iterator
@@ -18,42 +17,42 @@ from ringside.topologies import Topology
 from ringside.topologies.units import format_size
 
 MAX_TRANSFERS = 20_000_000
-"""As many transfers one simulation may have, some quarter of an hour's work, unless it is forced."""
+"""Maximum transfers per simulation, about a quarter of an hour's work, unless forced."""
 
 MAX_OPERATIONS = 5_000_000
-"""As many operations a training step may have, some three minutes' work and 4 GB, unless it is forced."""
+"""Maximum operations per training step, about three minutes' work and 4 GB, unless forced."""
 
 MAX_MEMORY = 8 << 30
-"""Bytes that one simulation may take, as estimated, unless it is forced."""
+"""Maximum estimated bytes per simulation, unless forced."""
 
 LONG_S = 10.0
-"""What takes longer is announced."""
+"""Seconds of work from which a simulation is announced."""
 
 EVERY = 10_000
-"""Transfers from one sign of life of a simulation to the next."""
+"""Transfers between two progress reports."""
 
 RATES = {"simpy": 20_000, "fast": 300_000, "rounds": 1_000_000}
-"""Transfers a second of a modest core, by engine; what goes by rounds apart; ``benchmarks`` measures more."""
+"""Transfers per second on a modest core, by engine, without rounds; ``benchmarks`` measures more."""
 
 _CONNECTION_BYTES = 2500
-"""What the engine keeps for each connection, its transfers on the way included; measured."""
+"""Bytes that the engine keeps per connection, its transfers under way included; measured."""
 
 _WALK = 10_000
 
 SCRIPT_OPERATIONS = 100
-"""What it costs to run a rank's script anew, in operations that it asks for."""
+"""The cost of running one rank's script, in recorded operations."""
 
 OPERATIONS_RATE = 40_000
-"""Operations a second that are written down on a modest core."""
+"""Operations recorded per second on a modest core."""
 
 
 class TooMuchError(ValueError):
-    """A simulation beyond the limits; the message says how much work it is."""
+    """A simulation beyond the limits; the message states its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What one simulation costs, as estimated: transfers, or segments where there are more; connections."""
+    """The estimated cost of one simulation: transfers, or segments where there are more; connections."""
 
     transfers: int
     connections: int
@@ -77,7 +76,7 @@ _forced: ContextVar[bool] = ContextVar("forced", default=False)
 
 @contextmanager
 def watched(say: Callable[[str], None], show: Callable[[int, int], None]) -> Iterator[None]:
-    """Have long simulations announced by ``say``, and their transfers, done and in all, told to ``show``."""
+    """Announce long simulations by ``say``, and report their transfers, done and in all, to ``show``."""
     saying, showing = _say.set(say), _show.set(show)
     try:
         yield
@@ -88,7 +87,7 @@ def watched(say: Callable[[str], None], show: Callable[[int, int], None]) -> Ite
 
 @contextmanager
 def forced(force: bool = True) -> Iterator[None]:
-    """Lift the limits, if ``force`` says so."""
+    """Lift the limits, if ``force`` is set."""
     token = _forced.set(force)
     try:
         yield
@@ -97,7 +96,7 @@ def forced(force: bool = True) -> Iterator[None]:
 
 
 def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:
-    """Announce a simulation that takes long; raise `TooMuchError` where it takes too much, if not forced."""
+    """Announce a long simulation; raise `TooMuchError` beyond the limits, unless forced."""
     light = min(int(LONG_S * RATES[engine]), MAX_MEMORY // _CONNECTION_BYTES)
     if not has_more_than(light, plan, graph):
         return
@@ -107,67 +106,67 @@ def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:
         return
     collective = plan.collective
     what = f"{plan.algorithm} {collective.kind} of {format_size(collective.nbytes)} on {plan.ranks} ranks"
-    cost = f"{effort.transfers:,} transfers to simulate, some {_spoken(effort.seconds)}"
+    cost = f"{effort.transfers:,} transfers to simulate, about {_spoken(effort.seconds)}"
     if effort.memory > MAX_MEMORY / 8:
         cost += f" and {effort.memory / 2**30:.1f} GiB"
     if not _forced.get() and (effort.transfers > most or effort.memory > MAX_MEMORY):
         raise TooMuchError(
-            f"{what}: {cost}; the most is {most:,} and {format_size(MAX_MEMORY)}; "
+            f"{what}: {cost}; the maximum is {most:,} and {format_size(MAX_MEMORY)}; "
             f"write fewer ranks, a smaller size or another --algorithm, or --force"
         )
     _say.get()(f"{what}: {cost}")
 
 
 def say(text: str) -> None:
-    """Tell who watches something of a simulation."""
+    """Send a message to the watcher of a simulation."""
     _say.get()(text)
 
 
 def consider_chunks(count: int) -> None:
-    """Raise `TooMuchError` for more chunks than a simulation may have transfers, if not forced."""
+    """Raise `TooMuchError` for more chunks than a simulation may have transfers, unless forced."""
     if count > MAX_TRANSFERS and not _forced.get():
         raise TooMuchError(
-            f"{count:,} chunks; the most is {MAX_TRANSFERS:,}; write a smaller size, or --force"
+            f"{count:,} chunks; the maximum is {MAX_TRANSFERS:,}; write a smaller size, or --force"
         )
 
 
 def consider_operations(count: int) -> None:
-    """Raise `TooMuchError` for a step of more operations than `MAX_OPERATIONS`, if not forced."""
+    """Raise `TooMuchError` for a step of more operations than `MAX_OPERATIONS`, unless forced."""
     if count > MAX_OPERATIONS and not _forced.get():
         raise TooMuchError(
-            f"a step of some {count:,} operations; the most is {MAX_OPERATIONS:,}; write a smaller --batch, "
-            "a larger --micro-batch, or --force"
+            f"a step of about {count:,} operations; the maximum is {MAX_OPERATIONS:,}; write a smaller "
+            "--batch, a larger --micro-batch, or --force"
         )
 
 
 def consider_ranks(ranks: int, operations: int) -> None:
-    """Announce a job of so many ranks that takes long to write down; raise `TooMuchError` beyond the limit.
+    """Announce a job that takes long to record; raise `TooMuchError` beyond the limit.
 
-    Each rank has up to ``operations``, beside running its script.
+    Each rank has up to ``operations``, besides running its script.
     """
     count = ranks * (operations + SCRIPT_OPERATIONS)
     seconds = count / OPERATIONS_RATE
     if seconds < LONG_S:
         return
-    cost = f"{ranks:,} ranks of up to {operations:,} operations to write down, some {_spoken(seconds)}"
+    cost = f"{ranks:,} ranks of up to {operations:,} operations to record, about {_spoken(seconds)}"
     if count > MAX_TRANSFERS and not _forced.get():
         raise TooMuchError(
-            f"{cost}; the most is some {_spoken(MAX_TRANSFERS / OPERATIONS_RATE)}; write fewer ranks, "
+            f"{cost}; the maximum is about {_spoken(MAX_TRANSFERS / OPERATIONS_RATE)}; write fewer ranks, "
             "or --force"
         )
     say(cost)
 
 
 def show(done: int, total: int) -> None:
-    """Tell who watches that a simulation goes on: so many transfers are done, of so many in all."""
+    """Report progress to the watcher: transfers done, and in all."""
     _show.get()(done, total)
 
 
 def estimate(plan: Schedule, graph: Topology) -> Effort:
-    """Transfers and connections of a schedule, without a walk through millions of steps.
+    """Estimate the transfers and connections of a schedule, without a walk through millions of steps.
 
-    The first steps are counted. What follows is taken from what each chunk has to travel, which is
-    exact where no transfer spans several chunks and none goes through a third rank.
+    The first steps are counted. The rest follows from the distance that each chunk travels, which is exact
+    where no transfer spans several chunks and none goes through a third rank.
     """
     segments = _segments(plan, graph)
     if isinstance(plan.steps, Streams):
@@ -177,7 +176,7 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
 
 
 def has_more_than(transfers: int, plan: Schedule, graph: Topology) -> bool:
-    """Whether a simulation has more transfers, or segments, than so many; looks no further than it must."""
+    """Check for more than ``transfers`` transfers, or segments, without counting further."""
     rest = transfers - _segments(plan, graph)
     return rest < 0 or plan.longer_than(rest)
 
@@ -188,7 +187,7 @@ def _segments(plan: Schedule, graph: Topology) -> int:
 
 
 def _travels(plan: Schedule) -> int:
-    """From how many ranks to another each chunk has to go."""
+    """Return the number of rank-to-rank trips of the chunks."""
     others = plan.ranks - 1
     if not others:
         return 0
@@ -197,12 +196,12 @@ def _travels(plan: Schedule) -> int:
 
 
 def _walked(plan: Schedule, expected: int) -> tuple[int, int]:
-    """Transfers and connections by a walk along the steps, cut short where there are very many."""
+    """Count transfers and connections along the steps, cut short where there are very many."""
     transfers, pairs, before = 0, set[int](), b""
     for number, moved in enumerate(plan.steps()):
         transfers += len(moved)
         ends = moved.src * plan.ends + moved.dst
-        if ends.tobytes() != before:  # a ring's steps are all alike
+        if ends.tobytes() != before:  # a ring's steps are all equal
             before = ends.tobytes()
             pairs.update(ends.tolist())
         if number > _WALK or transfers > MAX_TRANSFERS or len(pairs) * _CONNECTION_BYTES > MAX_MEMORY:

@@ -1,4 +1,4 @@
-"""Which links lie between a plan's ends: its ranks, and the switches that it has beside them."""
+"""The links between a plan's ends: its ranks and its switches."""
 
 from ringside.sim.plan import Plan
 from ringside.topologies import Routes
@@ -6,7 +6,7 @@ from ringside.topologies.graph import Hop
 
 
 def route(plan: Plan, routes: Routes, src: int, dst: int, channel: int) -> tuple[Hop, ...]:
-    """The links from end to end, on one channel, in the order in which a message crosses them.
+    """Return the links from end to end on one channel, in the order in which a message crosses them.
 
     Raise `ringside.topologies.graph.TopologyError` where the topology has no such switch.
     """

@@ -1,9 +1,9 @@
 """The SimPy engine: a schedule's transfers played over a network's links.
 
-A transfer is put on the network as soon as the chunks that it carries are complete at its source,
-every earlier transfer of its connection has been put there, and its connection has a credit left.
-Steps are taken from the schedule only as connections run dry, so that memory holds what is on its
-way and what waits for it, not the whole schedule.
+A transfer is put on the network as soon as its chunks are complete at its source, every earlier transfer of
+its connection has been put there, and its connection has a credit left. Steps are taken from the schedule
+only when connections run dry, so that memory holds the transfers under way and those that wait, not the whole
+schedule.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _LONG = ticks(LONG_S)
 
 
 class _Connection:
-    """An ordered pair of ranks within one channel, and the transfers that wait to be put on it."""
+    """An ordered pair of ranks within one channel, and its waiting transfers."""
 
     __slots__ = (
         "before",
@@ -56,9 +56,9 @@ class _Connection:
         self.to_come = to_come
         self.to_arrive = to_come
         self.clear = 0
-        """The tick at which the last of what held it back was over."""
+        """The tick at which its latest obstacle ended."""
         self.held = 0
-        """Connections that have to be done before it, and ends of its own that have yet to come."""
+        """Connections that must finish before it, and its own ends that have yet to arrive."""
         self.before: list[_Connection] = []
 
 
@@ -69,7 +69,7 @@ class _Transfer(Message):
     step: Step
     place: int
     missing: int
-    """Gates that are shut before it."""
+    """Shut gates before it."""
     ready: int
     """The tick at which the last of them opened."""
     brings: list[Gate]
@@ -80,12 +80,11 @@ class Execution:
     """One collective in progress on a network; ``done`` happens when its last transfer is complete.
 
     Its moments are ticks (see `ringside.sim.clock`), ``end`` too. Its messages' origin is its start; after
-    `LONG_S` that is moved to where nothing is under way. ``gamma`` is what a rank takes to add one received
-    byte to its own, in seconds; a rank adds one chunk at a time. ``traced`` keeps every transfer for
-    `timeline`. ``routes`` say where the schedule's ranks are, and ``hosts`` which of the network's ranks they
-    are, its first ones by default; ``job`` is the number of the job that it belongs to. Where ``left`` is
-    given ranks come one by one, by `may_send` and `may_receive`, and it is told of each rank, and when, that
-    has sent and received all.
+    `LONG_S` that moves to a moment with nothing under way. ``gamma`` is a rank's seconds to add one received
+    byte to its own; a rank adds one chunk at a time. ``traced`` keeps every transfer for `timeline`.
+    ``routes`` locate the schedule's ranks, and ``hosts`` are their ranks of the network, by default its first
+    ones; ``job`` is the number of their job. With ``left`` ranks arrive one by one, by `may_send` and
+    `may_receive`, and ``left`` is called for each rank at the moment when it has sent and received all.
     """
 
     def __init__(
@@ -157,17 +156,17 @@ class Execution:
 
     @property
     def time_s(self) -> float:
-        """How long it took, in seconds."""
+        """The time it took, in seconds."""
         return seconds(self.end - self._begin)
 
     def may_send(self, rank: int) -> None:
-        """A rank has come, and its data may leave from now on."""
+        """Let an arrived rank's data leave from now on."""
         if not self._to_move[rank] and self._left:
             self._left(rank, self._env.tick)
         self._come(connection for connection in self._of_rank[rank] if connection.src == rank)
 
     def may_receive(self, rank: int) -> None:
-        """Those who send to a rank know that it has come."""
+        """Tell the senders to a rank that it has arrived."""
         self._come(connection for connection in self._of_rank[rank] if connection.dst == rank)
 
     def _come(self, connections: Iterator[_Connection]) -> None:
@@ -179,12 +178,12 @@ class Execution:
             self._advance(connection, now)
 
     def _go_on(self, tick: int) -> None:
-        """Reckon from now on what follows, if it has been long: nothing is under way."""
+        """Count from a later origin, after a long time: nothing is under way."""
         if tick - self._origin >= _LONG:
             self._origin = tick
 
     def timeline(self, name: str) -> Timeline:
-        """What happened, once it is over."""
+        """Return the timeline of a finished execution."""
         traced = self._traced or []
         for transfer in traced:
             transfer.count_from(self._begin)
@@ -203,7 +202,7 @@ class Execution:
         )
 
     def _advance(self, connection: _Connection, tick: int) -> None:
-        """Put on the network what the connection may send, now that something is over at ``tick``."""
+        """Put the connection's permitted transfers on the network, after an event at ``tick``."""
         if tick > connection.clear:
             connection.clear = tick
         queue = connection.queue
@@ -227,7 +226,7 @@ class Execution:
             self._take(next(self._steps))
 
     def _take(self, step: Step) -> None:
-        """Queue a step's transfers, each waiting for what its source has yet to receive."""
+        """Queue a step's transfers, each waiting for the data that its source has yet to receive."""
         columns = (step.src, step.dst, step.channel, step.chunk, step.span, self._schedule.nbytes(step))
         received, incoming = self._received, self._incoming
         taken = []
@@ -235,7 +234,7 @@ class Execution:
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             connection = self._connections[src, dst, channel]
-            # the fewer are to come, the later in program order
+            # fewer remaining transfers mean a later place in program order
             key = connection.keys - connection.to_come
             transfer = _Transfer(connection.links, nbytes, key, received)
             transfer.pieces = connection.pieces
@@ -284,7 +283,7 @@ class Execution:
             connection.clear = tick
 
     def _complete(self, transfer: _Transfer, time: float) -> None:
-        """The chunks are ready at the receiver: whoever waits for them may go."""
+        """Mark the chunks ready at the receiver and release the transfers that wait for them."""
         self._under_way -= 1
         tick = transfer.origin + int(time * TICKS)
         if tick > self.end:
@@ -307,7 +306,7 @@ class Execution:
             self.done.succeed()
 
     def _open(self, gate: Gate) -> None:
-        """Let go what waits for a gate, and what waits for those that it was the last to hold back."""
+        """Release a gate's transfers, and the gates that it was the last to hold back."""
         opened = [gate]
         while opened:
             gate = opened.pop()
@@ -335,9 +334,9 @@ def simulate(
     routes: Routes | None = None,
     network: str = "fifo",
 ) -> Run:
-    """Play one schedule alone on a topology and say how long it takes, in seconds.
+    """Play one schedule alone on a topology and return its time in seconds.
 
-    ``routes`` are the topology's, for whoever has them already; ``network`` is how links serve messages.
+    ``routes`` are the topology's, where already known; ``network`` is how links serve messages.
     """
     check_ranks(schedule, graph)
     effort.consider(schedule, graph)

@@ -1,10 +1,10 @@
-"""The fast engine: what `ringside.sim.engine.events` does, in its order, on arrays and without SimPy.
+"""The fast engine: it does what `ringside.sim.engine.events` does, in its order, on arrays and without SimPy.
 
 Where no two transfers compete, as in a ring, time is a recurrence (`ringside.sim.engine.maxplus`). Pipelines
 on a star of equal links go rank by rank, in rounds (`ringside.sim.engine.rounds`). Everything else goes
-through an event loop on arrays (`ringside.sim.engine.compiled`). Numba compiles both once. What connections
-send is streamed: by rule where the schedule has one (`ringside.sim.streams.Streams`), else step by step as
-they run dry.
+through an event loop on arrays (`ringside.sim.engine.compiled`). Numba compiles both once. Connections'
+transfers are streamed: by rule where the schedule has one (`ringside.sim.streams.Streams`), else step by step
+on demand.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ from ringside.topologies import Routes, Topology
 from ringside.topologies.extras import install
 
 _RATES = 8
-"""Moments at which the rate of a message, or what is left of a link, may change, at first."""
+"""Initial number of moments at which a message's rate, or a link's remaining rate, may change."""
 
 _STEPS = 1 << 17
-"""Transfers that are fetched from a schedule at a time."""
+"""Transfers fetched from a schedule at a time."""
 
 
 def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
     """Play one schedule alone on a topology, as `ringside.sim.engine.events.simulate` does.
 
-    The answer names the engine: without Numba only rings are played here; everything else is SimPy's then.
+    The answer names the engine: without Numba only rings are played here, and SimPy plays the rest.
     """
     check_ranks(schedule, graph)
     routes = routes or Routes(graph)
@@ -51,12 +51,12 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
                 name = f"{schedule.algorithm} {schedule.collective.kind}"
                 raise ScheduleError(f"{name}: transfers wait for each other")
             return run
-    effort.say(f"Numba is not here, so SimPy plays this; {install('fast')}")
+    effort.say(f"Numba is not installed, so SimPy plays this; {install('fast')}")
     return events.simulate(schedule, graph, gamma, routes=routes)
 
 
 def is_compiled(schedule: Schedule) -> bool:
-    """Whether what may play a schedule is ready to begin, compiled on this machine before."""
+    """Check whether the schedule's player is already compiled on this machine."""
     if not jit.available():
         return False
     from ringside.sim.engine.compiled import loop
@@ -67,12 +67,12 @@ def is_compiled(schedule: Schedule) -> bool:
 
 
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
-    """By the compiled loop; where it turns out to need more room it begins again."""
+    """Run the compiled loop; restart it with more memory where needed."""
     from ringside.sim.engine.compiled import loop, world
     from ringside.sim.engine.compiled.make import World
 
     if not jit.is_kept(loop.play):
-        effort.say("compiling the event loop, once on this machine; some 20 seconds")
+        effort.say("compiling the event loop, once on this machine; about 20 seconds")
     generosity, rates = 1, _RATES
     while True:
         state = World(schedule, wiring, gamma, generosity, rates)
@@ -93,7 +93,7 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
 
 
 def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:
-    """Some steps at a time: rows (connection, chunk, span, whether to add), and where each step begins."""
+    """Yield some steps at a time: rows (connection, chunk, span, whether to add), and each step's start."""
     from ringside.sim.engine.compiled.world import MOVE
 
     ends, channels = schedule.ends, int(wiring.channel.max()) + 1

@@ -1,4 +1,4 @@
-"""What a rank has yet to receive before it may send it on: the gates of its chunks."""
+"""Gates of a rank's chunks: the data it must receive before it may send them on."""
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Gate:
-    """Holds back what needs some chunks at one rank until ``missing`` transfers have brought them up to date.
+    """Holds back users of some chunks at one rank until ``missing`` transfers have updated them.
 
-    A gate that is ``closed`` takes no further transfers, because somebody waits for it already: those
-    get gates of their own, which wait for this one.
+    A gate that is ``closed`` accepts no further transfers, because a user already waits for it: these get
+    their own gates, which wait for this one.
     """
 
     __slots__ = ("behind", "closed", "incoming", "missing", "ready", "starts", "waiting")
@@ -17,17 +17,17 @@ class Gate:
     def __init__(self, incoming: "Incoming", start: int) -> None:
         self.incoming = incoming
         self.starts: tuple[int, ...] = (start,)
-        """Where the ranges begin that it holds back."""
+        """Where the ranges that it holds back begin."""
         self.missing = 0
         self.ready = 0
-        """The tick at which the last transfer so far was complete."""
+        """The tick at which its latest transfer was complete."""
         self.closed = False
         self.waiting: list[Any] = []
         self.behind: tuple[Gate, ...] = ()
 
 
 class Incoming:
-    """The shut gates of one rank: which chunks each holds back, as ranges that do not overlap."""
+    """The shut gates of one rank: the chunks each holds back, as disjoint ranges."""
 
     __slots__ = ("_gates", "_starts")
 
@@ -36,23 +36,23 @@ class Incoming:
         self._gates: dict[int, tuple[int, Gate]] = {}
 
     def over(self, first: int, stop: int) -> Sequence[tuple[int, int, Gate]]:
-        """The ranges that have a chunk from ``first`` to before ``stop``, each with its gate."""
+        """Yield the ranges with a chunk from ``first`` to before ``stop``, each with its gate."""
         starts = self._starts
         if not starts:
             return ()
-        found = []
+        ranges = []
         place = bisect_left(starts, stop) - 1
         while place >= 0:
             start = starts[place]
             end, gate = self._gates[start]
             if end <= first:
                 break
-            found.append((start, end, gate))
+            ranges.append((start, end, gate))
             place -= 1
-        return found[::-1]
+        return ranges[::-1]
 
     def shut(self, first: int, stop: int) -> list[Gate]:
-        """The gates, together over just these chunks, that a further transfer to them belongs to."""
+        """Return the gates, over exactly these chunks, that a further transfer to them belongs to."""
         if not self._starts:
             return [self._gate(first, stop)]
         gates = []
@@ -70,13 +70,13 @@ class Incoming:
         return gates
 
     def open(self, gate: Gate) -> None:
-        """Hold back nothing any more."""
+        """Release everything that a gate holds back."""
         for start in gate.starts:
             if start in self._gates and self._gates[start][1] is gate:
                 self._remove(start)
 
     def _behind(self, gate: Gate, start: int, first: int, stop: int, end: int) -> Gate:
-        """A gate for the part from ``first`` to ``stop`` of what another one holds back, behind that one."""
+        """Return a gate for the part from ``first`` to ``stop`` of another gate's range, behind that gate."""
         gate.closed = True
         self._remove(start)
         for rest, until in ((start, first), (stop, end)):

@@ -1,11 +1,11 @@
-"""Laws that no prediction may break. A violation is a defect of ours and never printed as an answer."""
+"""Laws that no prediction may break. A violation is a defect of Ringside and never printed as an answer."""
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 ROUNDING = 1e-9
-"""What sums of floats may be off by."""
+"""Relative error allowed for sums of floats."""
 
 
 class LawError(ArithmeticError):
@@ -13,16 +13,16 @@ class LawError(ArithmeticError):
 
 
 def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
-    """Refuse a time that is no time or lies below one of the bounds, which are in seconds by name."""
+    """Refuse an invalid time, or one below a bound; bounds are in seconds by name."""
     if not math.isfinite(time_s) or time_s < 0:
-        raise LawError(f"{what}: predicted time {time_s!r} s is no time")
+        raise LawError(f"{what}: predicted time {time_s!r} s is not a valid time")
     for name, bound in bounds.items():
         if time_s < bound * (1 - ROUNDING):
             raise LawError(f"{what}: predicted time {time_s!r} s is below the {name} bound of {bound!r} s")
 
 
 def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
-    """Refuse a time, or an end of its band, that is no time, and ends that do not enclose it."""
+    """Refuse an invalid time or band, and ends that do not enclose the time."""
     check_time(f"{what}, lower end", lo_s, {})
     check_time(what, time_s, {"lower": lo_s})
     check_time(f"{what}, upper end", hi_s, {"lower": time_s})
@@ -31,9 +31,9 @@ def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
 def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
     """Refuse times that fall while the size grows."""
     by_size = sorted(zip(sizes, times, strict=True))
-    for (small, quick), (large, quicker) in pairwise(by_size):
-        if quicker < quick * (1 - ROUNDING):
-            raise LawError(f"{what}: {large} B in {quicker!r} s, less than {small} B in {quick!r} s")
+    for (small, previous), (large, time) in pairwise(by_size):
+        if time < previous * (1 - ROUNDING):
+            raise LawError(f"{what}: {large} B in {time!r} s, less than {small} B in {previous!r} s")
 
 
 def check_step(

@@ -1,15 +1,15 @@
 """Rings by recurrence: where no two transfers compete, time is a matter of sums and maxima.
 
-Each connection of a ring has its links, and its receiver's additions, to itself. Its k-th transfer sets out
-when the one that it passes on is complete at its source and a credit is there, and each of its links carries
-it behind the one before. So the k-th transfers of all connections together are a few operations on arrays,
-O(ranks) of memory, O(transfers of one connection) steps.
+Each connection of a ring has its own links, and its receiver's additions, to itself. Its k-th transfer sets
+out when the one that it passes on is complete at its source and a credit is available, and each of its links
+carries it behind the one before. So the k-th transfers of all connections together are a few operations on
+arrays, O(ranks) of memory, O(transfers of one connection) steps.
 
-Of the links of a route only those slower than all before them make anything wait: what leaves a link comes no
-faster than that link is, and finds one that is no slower always free.
+Only the links of a route that are slower than all before them cause waiting: data leave a link no faster than
+its rate, and find a link that is no slower always free.
 
-Where the ring looks the same from every r-th rank, links and chunks alike, what happens does so too: the
-recurrence is turned with the ring. Then r connections stand for all.
+Where the ring is periodic in r ranks, links and chunks alike, its times are too: the recurrence rotates with
+the ring. Then r connections stand for all.
 """
 
 from dataclasses import dataclass, replace
@@ -24,21 +24,21 @@ from ringside.sim.schedule import Schedule
 from ringside.sim.streams import Streams
 
 EVERY = 1 << 26
-"""Transfers from one sign of life to the next."""
+"""Transfers between two progress reports."""
 
 MANY, SMALL = 100_000_000, 5000
-"""From so many transfers on the compiled recurrence is worth its start, where numpy takes at least as long
-for a step as for so many transfers."""
+"""Transfers per step from which the compiled recurrence is worth its start-up time. numpy's time per step is
+at least that of this many transfers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ring:
-    """Each passes on what the one ``before`` it (-1 or 1 away) sent ``back`` transfers ago.
+    """A ring: each passes on what the one ``before`` it (-1 or 1 away) sent ``back`` transfers ago.
 
-    ``beta`` and ``ahead`` say of every slow link, in a row for the first one of each route and so on, its
-    seconds a byte and the latency from the slow link before it; ``behind`` is the latency after the last.
-    The bytes of connection i's k-th transfer are ``sizes[q % s, q // s + i]`` with q = ``first`` + ``turn``
-    k and s the rows of ``sizes``, which come again after a turn.
+    ``beta`` and ``ahead`` have a row per slow link of each route, in order: its seconds per byte and the
+    latency from the slow link before it; ``behind`` is the latency after the last. The bytes of connection
+    i's k-th transfer are ``sizes[q % s, q // s + i]`` with q = ``first`` + ``turn`` k and s the rows of
+    ``sizes``, which repeat after a turn.
     """
 
     before: int
@@ -56,16 +56,16 @@ class Ring:
         return len(self.behind)
 
     def bytes_of(self, k: int) -> Floats:
-        """The bytes of all connections' k-th transfers."""
+        """Return the bytes of all connections' k-th transfers."""
         rows, begin = len(self.sizes), self.first + self.turn * k
         turned = begin // rows % len(self)
         return self.sizes[begin % rows, turned : turned + len(self)]
 
     def limited(self, credits: int) -> bool:
-        """Whether transfers may have to wait for a credit.
+        """Check whether transfers may have to wait for a credit.
 
-        Not if there are always enough, nor where one is back before the first link is free of those that
-        had the others.
+        They do not if there are always enough, or where a credit is back before the first link has finished
+        the transfers that hold the others.
         """
         if credits >= self.count:
             return False
@@ -74,7 +74,7 @@ class Ring:
         )
 
     def folded(self) -> "Ring":
-        """The shortest ring that stands for this one, as it looks the same from all its multiples."""
+        """Return the shortest ring whose multiples look the same as this one."""
         size = len(self)
         columns = np.concatenate([self.beta, self.ahead, self.behind[None], self.sizes[:, :size]])
         for period in range(1, size // 2 + 1):
@@ -91,7 +91,7 @@ class Ring:
 
 
 def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
-    """The ring that a schedule is on this topology, if it is one and nothing competes."""
+    """Return the schedule's ring on this topology, if it is one and nothing competes."""
     streams, size = schedule.steps, len(wiring.count)
     if (
         not isinstance(streams, Streams)
@@ -122,32 +122,32 @@ def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
 
 
 def _slow_links(wiring: Wiring) -> tuple[Floats, Floats, Floats]:
-    """See `Ring`; where a route has fewer than others, infinitely fast ones stand before its own."""
+    """Return the slow links of `Ring`; shorter routes are padded in front with infinitely fast ones."""
     size, hops = len(wiring.count), np.diff(wiring.start)
     slowest, behind = np.full(size, np.inf), np.zeros(size)
     beta, ahead = np.zeros((int(hops.max()), size)), np.zeros((int(hops.max()), size))
-    found = np.zeros(size, dtype=np.int64)
+    counts = np.zeros(size, dtype=np.int64)
     for hop in range(int(hops.max())):
         there = np.flatnonzero(hops > hop)
         link = wiring.links[wiring.start[:-1][there] + hop]
         slow = there[wiring.bandwidth[link] < slowest[there]]
         speed = wiring.bandwidth[wiring.links[wiring.start[:-1][slow] + hop]]
-        beta[found[slow], slow], ahead[found[slow], slow] = 1 / speed, behind[slow]
+        beta[counts[slow], slow], ahead[counts[slow], slow] = 1 / speed, behind[slow]
         slowest[slow], behind[slow] = speed, 0.0
-        found[slow] += 1
+        counts[slow] += 1
         behind[there] += wiring.latency[link]
-    # a route's own ones last
-    most = found.max()
-    row = (np.arange(most)[:, None] + found) % most
+    # a route's own links last
+    most = counts.max()
+    row = (np.arange(most)[:, None] + counts) % most
     return np.take_along_axis(beta, row, 0), np.take_along_axis(ahead, row, 0), behind
 
 
 def play(ring: Ring, credits: int, gamma: float) -> float:
-    """Seconds until the last transfer is complete."""
+    """Return the seconds until the last transfer is complete."""
     size = len(ring)
     if not ring.limited(credits):
         credits = 0
-    # what is complete at the receiver, by transfer, with neighbours at both sides
+    # completion at the receiver, by transfer, with neighbours at both sides
     done = np.zeros((ring.back + 1, size + 2))
     arrived = np.zeros((credits + 1, size))
     free, adder = np.zeros_like(ring.beta), np.zeros(size)
@@ -158,7 +158,7 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
         from ringside.sim.engine.compiled.ring import turn
 
         if not jit.is_kept(turn):
-            effort.say("compiling the ring's recurrence, once on this machine; some ten seconds")
+            effort.say("compiling the ring's recurrence, once on this machine; about ten seconds")
     for begin in range(0, ring.count, every):
         effort.show(begin * size, ring.count * size)
         end = min(begin + every, ring.count)
@@ -172,7 +172,7 @@ def play(ring: Ring, credits: int, gamma: float) -> float:
 
 
 def _turn(ring: Ring, begin: int, end: int, state: tuple[Floats, ...], gamma: float) -> None:
-    """Let the transfers from ``begin`` to before ``end`` happen."""
+    """Play the transfers from ``begin`` to before ``end``."""
     done, arrived, free, adder = state
     size = len(ring)
     time, cost = np.zeros(size), np.zeros(size)
@@ -182,7 +182,7 @@ def _turn(ring: Ring, begin: int, end: int, state: tuple[Floats, ...], gamma: fl
     for k in range(begin, end):
         here, sent = done[k % len(done)], arrived[k % len(arrived)]
         nbytes = ring.bytes_of(k)
-        # what was `back` before stands next in turn, as what was `credits` before does
+        # the entry `back` before is next in turn, as is the one `credits` before
         wanted, freed = done[(k + 1) % len(done)][seen], arrived[(k + 1) % len(arrived)]
         np.maximum(wanted, freed if len(arrived) > 1 else 0.0, out=time)
         for number, beta in enumerate(ring.beta):
@@ -200,5 +200,5 @@ def _turn(ring: Ring, begin: int, end: int, state: tuple[Floats, ...], gamma: fl
 
 
 def simulate(ring: Ring, schedule: Schedule, gamma: float) -> Run:
-    """The schedule's time by its ring's recurrence."""
+    """Return the schedule's time by its ring's recurrence."""
     return Run(play(ring.folded(), schedule.credits, gamma), len(ring) * ring.count, engine="fast")

@@ -1,7 +1,7 @@
 """The textbook's closed forms, on a network of alpha, beta and gamma.
 
-Where every rank has the same port into one switch, the algorithms that do not pipeline have closed
-forms; docs/model.md derives them.
+Where every rank has the same port into one switch, the algorithms that do not pipeline have closed forms;
+docs/model.md derives them.
 """
 
 from collections.abc import Callable
@@ -120,17 +120,17 @@ CLOSED_FORMS: dict[tuple[str, str], _Form] = {
     ("binomial", "scatter"): _log_all_gather,
     ("pairwise", "all_to_all"): _pairwise_all_to_all,
 }
-"""Seconds by ranks, bytes and parameters, for each algorithm and collective that has a closed form."""
+"""Seconds by ranks, bytes and parameters, for each algorithm and collective with a closed form."""
 
 _POWERS_OF_TWO = ("halving_doubling", "recursive_doubling", "recursive_halving", "bruck", "binomial")
-"""What has a closed form only for so many ranks."""
+"""Algorithms with a closed form only for some numbers of ranks."""
 
 
 def closed_form(algorithm: str, collective: Collective, parameters: Parameters) -> Seconds | None:
-    """The closed form's answer on the textbook network, or None where there is none.
+    """Return the closed form's time on the textbook network, or None where there is none.
 
-    Chunks count as S/n bytes also where elements do not divide so. What halves or doubles has no form
-    for surplus ranks, whose data compete with the first exchange.
+    Chunks count as S/n bytes even where elements do not divide evenly. Algorithms that halve or double have
+    no form for surplus ranks, whose data compete with the first exchange.
     """
     if not has_closed_form(algorithm, collective):
         return None
@@ -139,7 +139,7 @@ def closed_form(algorithm: str, collective: Collective, parameters: Parameters) 
 
 
 def has_closed_form(algorithm: str, collective: Collective) -> bool:
-    """Whether there is a closed form of this algorithm for so many ranks."""
+    """Check for a closed form of this algorithm on this number of ranks."""
     if collective.splits is not None:
         return False
     odd, surplus = collective.ranks % 2, collective.ranks & (collective.ranks - 1)
@@ -148,7 +148,7 @@ def has_closed_form(algorithm: str, collective: Collective) -> bool:
 
 
 def uniform(graph: Topology) -> bool:
-    """Whether this is the textbook network: one switch, the same port for every rank, whole messages."""
+    """Check for the textbook network: one switch, equal ports for all ranks, whole messages."""
     links = {(link["bandwidth"], link["latency"]) for _, _, link in graph.edges(data=True)}
     switches = [node for node, data in graph.nodes(data=True) if data["kind"] != "gpu"]
     if "segment" in graph.graph:

@@ -1,15 +1,15 @@
-"""Pipelines on a star by rounds: every rank's share of a stretch of time at once, instead of event by event.
+"""Pipelines on a star by rounds: every rank's share of a time interval at once, instead of event by event.
 
-On a star of equal links a transfer crosses two: its source's, to the switch, and its target's, from there.
-What a rank sends at a moment depends on what arrived there, or gave it credits back, until then. When that
-arrives depends on which heads came to the link before it. So ranks know of each other late: what leaves
-at t comes to the other's link a latency L after t, and arrives, or gives a credit back, a chunk's time T and
-L later still. If therefore all is known that leaves before t, so is what comes before t + L, and so is what
-arrives before t + 2L + T. From t to there is a round. In it the order of the ranks does not matter, and each
-does what it does in `ringside.sim.engine.compiled.loop`, in the same order: the same operations on the same
-numbers.
+On a star of equal links a transfer crosses two: its source's, to the switch, and its target's, from there. A
+rank's sends at a moment depend on the data and credits that arrived there by then. Their arrival depends on
+which heads came to the link earlier. So ranks learn of each other late: data that leave at t come to the
+other's link a latency L after t, and arrive, or return a credit, a chunk's time T and L later still. If all
+departures before t are known, so are all heads before t + L, and so all arrivals before t + 2L + T. That
+interval is a round. In it the order of the ranks does not matter, and each rank does what it does in
+`ringside.sim.engine.compiled.loop`, in the same order: the same operations on the same numbers.
 
-T is the least chunk's time only from when such a one may be sent; before, it is that of most.
+T is the smallest chunk's time only from the moment when such a chunk may be sent; before, it is the usual
+one.
 """
 
 from typing import Any, NamedTuple
@@ -24,13 +24,13 @@ from ringside.sim.schedule import Schedule
 from ringside.sim.streams import Streams
 
 _MOST_CONNECTIONS = 64
-"""Of a rank, in or out: all are looked at as one of them moves."""
+"""Connections per rank, in or out: all are examined whenever one of them moves."""
 
 _LEAST_SHARE = 1 / 64
-"""A round with the least chunk has to be so much of the usual one, or rounds are mostly empty."""
+"""Minimum ratio of a round with the smallest chunk to the usual one; below it rounds are mostly empty."""
 
 _EXACT = 1e-14
-"""A latency has to be more than such a share of any moment, so that to add it is to move on."""
+"""Minimum ratio of a latency to any moment, so that adding it advances time."""
 
 _MOMENTS = ("head", "coming", "freeing")
 _COUNTS = ("sent", "settled", "arrived", "returned", "first", "count", "usual", "need", "needs")
@@ -38,22 +38,21 @@ _COUNTS = ("sent", "settled", "arrived", "returned", "first", "count", "usual", 
 WAY = np.dtype([(name, np.float64) for name in _MOMENTS] + [(name, np.int32) for name in _COUNTS], align=True)
 """A connection; a cache line.
 
-When the next head comes to its target's link, the next transfer arrives, and the next credit is back; how
-many transfers were sent, have a moment at which they arrive, arrived, and gave their credit back; the first
-chunk, the number of transfers, how many of them come before any shorter than most, and where its needs are.
-"""
+When the next head comes to its target's link, the next transfer arrives, and the next credit is back; the
+numbers of transfers sent, with a known arrival, arrived, and with their credit returned; the first chunk, the
+number of transfers, the number before any shorter than usual, and where its needs are."""
 
 STATE = np.dtype([(name, np.float64) for name in ("until", "least", "finished")] + [("done", np.int64)])
-"""Until when all that leaves is known; the least time of a chunk that may be sent; when the last transfer
-arrived; and how many did."""
+"""The moment up to which all departures are known; the least time of a chunk that may be sent; the moment of
+the last arrival; and the number of arrivals."""
 
 
 class Star(NamedTuple):
-    """All that the compiled rounds know.
+    """The state of the compiled rounds.
 
     The connections, ``ways``, are numbered by source. A row of ``times`` has a connection's moments, by
-    number of transfer: when it left its source, and once that is known when it arrives. ``outs`` and ``ins``
-    are the connections by source and by target, where each rank's begin at ``out_begin`` and ``in_begin``.
+    number of transfer: when it left its source, and, once known, when it arrives. ``outs`` and ``ins`` are
+    the connections by source and by target, where each rank's begin at ``out_begin`` and ``in_begin``.
     """
 
     ways: Any
@@ -62,7 +61,7 @@ class Star(NamedTuple):
     times_at: int
     """The addresses of both."""
     mask: int
-    """The place of a transfer in a row are these bits of its number."""
+    """These bits of a transfer's number are its place in a row."""
     outs: Ints
     out_begin: Ints
     target: Ints
@@ -75,7 +74,7 @@ class Star(NamedTuple):
     """The needs, by connection: see `ringside.sim.streams.Needs`."""
     outward: Floats
     inward: Floats
-    """When a rank's link to the switch is free, and that from it."""
+    """When a rank's link to the switch is free, and the one from it."""
     heads: Floats
     arrivals: Floats
     """When the next head comes to a rank's link, and the next transfer or credit arrives."""
@@ -89,7 +88,7 @@ class Star(NamedTuple):
 
 
 def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
-    """The star that the schedule is to be played on by rounds, if it is one and the schedule a pipeline."""
+    """Return the star to play the schedule on by rounds, if it is one and the schedule a pipeline."""
     streams, size = schedule.steps, len(wiring.count)
     if not isinstance(streams, Streams) or schedule.after or gamma or not _is_star(wiring):
         return None
@@ -119,7 +118,7 @@ def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
     rows = rows[np.argsort(rows[:, 0])]
     begin = np.searchsorted(rows[:, 0], np.arange(size + 1))
     ways["need"], ways["needs"] = begin[:-1], np.diff(begin)
-    # a slot is used again while its old transfer may have its credit back, but is yet to be received
+    # a slot is reused when its old transfer's credit may be back, but the transfer not yet received
     slots = 1 << (2 * credits - 1).bit_length()
     times = lines(size * slots, np.dtype(np.float64)).reshape(size, slots)
     state = np.zeros(1, dtype=STATE)
@@ -135,7 +134,7 @@ def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
 
 
 def _is_star(wiring: Wiring) -> bool:
-    """Whether each connection takes a link of its source's own, then one of its target's, all alike."""
+    """Check that each connection uses its source's own link, then its target's, all equal."""
     cut = wiring.segment or (wiring.stream >= 0).any()
     if cut or wiring.within or (np.diff(wiring.start) != 2).any():
         return False
@@ -152,21 +151,21 @@ def _one_to_one(some: Ints, others: Ints) -> bool:
 
 
 def _before_shorter(streams: Streams, seconds: Floats, usual: float) -> Ints:
-    """How many of each connection's chunks come before the first one that is shorter than the usual."""
+    """Return the number of each connection's chunks before its first one shorter than usual."""
     modulus = len(seconds)
     shorter = np.sort(streams.turn * np.flatnonzero(seconds < usual) % modulus)
     first = streams.turn * streams.first % modulus
     ahead = np.concatenate([shorter, shorter + modulus, [3 * modulus]])
-    found: Ints = ahead[np.searchsorted(ahead, first)] - first
-    return found
+    counts: Ints = ahead[np.searchsorted(ahead, first)] - first
+    return counts
 
 
 def simulate(star: Star, transfers: int) -> Run:
-    """The time of so many transfers, and of how many that came about."""
+    """Return the time of ``transfers`` transfers, and the number that happened."""
     from ringside.sim.engine.compiled.rounds import play
 
     if not jit.is_kept(play):
-        effort.say("compiling the rounds of pipelines, once on this machine; some ten seconds")
+        effort.say("compiling the rounds of pipelines, once on this machine; about ten seconds")
     while play(star):
         effort.show(int(star.state[0]["done"]), transfers)
     return Run(float(star.state[0]["finished"]), int(star.state[0]["done"]), engine="fast")

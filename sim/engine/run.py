@@ -1,4 +1,4 @@
-"""What every engine that plays schedules is asked for and answers."""
+"""The common interface of engines that play schedules."""
 
 import gc
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def check_ranks(schedule: Schedule, graph: Topology) -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without Python's cyclic garbage collector: it finds nothing in a simulation, in half of the time."""
+    """Disable Python's cyclic garbage collector: it frees nothing in a simulation, at half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What happened when: the record of one simulated run, and its export for trace viewers."""
+"""The record of one simulated run, and its export for trace viewers."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from ringside.sim.trace import name_event, span_event
 
 
 class TransferSpan(NamedTuple):
-    """One transfer: queued at its first link, sent while it keeps that link busy, delivered at last."""
+    """One transfer: queued at its first link, sent while it keeps that link busy, then delivered."""
 
     queued: float
     sent: float
@@ -25,7 +25,7 @@ class TransferSpan(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What a viewer writes on the transfer."""
+        """The transfer's label in a viewer."""
         chunks = (
             f"chunk {self.chunk}" if self.span == 1 else f"chunks {self.chunk}-{self.chunk + self.span - 1}"
         )
@@ -33,7 +33,7 @@ class TransferSpan(NamedTuple):
 
 
 class LinkSpan(NamedTuple):
-    """A link kept busy by one transfer, which stands at that place among the timeline's transfers."""
+    """A link kept busy by one transfer, with its index among the timeline's transfers."""
 
     start: float
     end: float
@@ -54,11 +54,11 @@ class Timeline:
     """Ends beside the ranks, numbered after them."""
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The Chrome trace format that ui.perfetto.dev opens: a track for each rank and each link used.
+        """Return the Chrome trace that ui.perfetto.dev opens: a track per rank and per link used.
 
-        Times are in microseconds, the format's unit. A rank's track shows when it puts its sends on
-        the wire; a rank with several ports that sends on two at once gets a second track, and so does
-        a link on which messages take turns, segment by segment.
+        Times are in microseconds, the format's unit. A rank's track shows when it puts its sends on the wire;
+        a rank with several ports that sends on two at once gets a second track, and so does a link on which
+        messages take turns, segment by segment.
         """
         return {
             "displayTimeUnit": "ns",
@@ -67,7 +67,7 @@ class Timeline:
         }
 
     def dumps(self) -> str:
-        """The trace as JSON text, the same for the same run."""
+        """Return the trace as JSON text, identical for identical runs."""
         return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
 
     def _sends(self) -> Iterator[dict[str, Any]]:
@@ -104,13 +104,13 @@ class Timeline:
 
 
 class _Lanes:
-    """Tracks side by side, as many as a rank or a link does at once: viewers nest what one track holds."""
+    """Parallel tracks, one per concurrent span of a rank or a link: viewers nest overlapping spans."""
 
     def __init__(self) -> None:
         self._ends: dict[int, list[float]] = {}
 
     def take(self, owner: int, start: float, end: float) -> tuple[int, bool]:
-        """The first of the owner's lanes that is free, and whether it is new; spans come by their start."""
+        """Return the owner's first free lane, and whether it is new; spans arrive by their start."""
         ends = self._ends.setdefault(owner, [])
         lane = next((i for i, free in enumerate(ends) if free <= start), len(ends))
         new = lane == len(ends)

@@ -1,4 +1,4 @@
-"""A schedule's connections on a topology's links, as arrays: what the fast engine knows before it begins."""
+"""A schedule's connections on a topology's links, as arrays: the input of the fast engine."""
 
 from dataclasses import dataclass
 from math import inf
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """Connections in order of first use, and the links that they use, numbered as they are met.
+    """Connections in order of first use, and the links that they use, numbered in order of first use.
 
     Connection c has ``count[c]`` transfers and crosses ``links[start[c]:start[c + 1]]``; ``place[c]`` is its
     place among all by source, and by first use. ``column`` is its place in the schedule's streams.
@@ -43,7 +43,7 @@ class Wiring:
     segment: int
     window: float
     within: float
-    """How much of the first moment an instant lasts at the most: see `ringside.sim.network.fifo`."""
+    """Maximum share of the first moment that an instant lasts: see `ringside.sim.network.fifo`."""
 
 
 def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
@@ -64,7 +64,7 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         start, links, hops = _over_switch(src, dst, *around)
         bandwidth, latency = _figures(graph, hops)
         alike = len(figures.union(zip(bandwidth.tolist(), latency.tolist(), strict=True))) <= 1
-        stream = np.full(len(count), -1)  # two links of their own are nobody's crowd
+        stream = np.full(len(count), -1)  # two links of its own crowd no other connection
     else:
         numbers: dict[Hop, int] = {}
         taken = [route(schedule, routes, *connection) for connection in counts]
@@ -87,7 +87,7 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
 
 
 def _over_switch(src: Ints, dst: Ints, up: list[Hop], down: list[Hop]) -> tuple[Ints, Ints, list[Hop]]:
-    """Where each way starts and the links that it has, up and down, and all links as they are met."""
+    """Return where each route starts, its links up and down, and all links in order of first use."""
     met = np.stack([src, len(up) + dst], axis=1).ravel()
     used, first = np.unique(met, return_index=True)
     order = used[np.argsort(first)]
@@ -98,26 +98,26 @@ def _over_switch(src: Ints, dst: Ints, up: list[Hop], down: list[Hop]) -> tuple[
 
 
 def _figures(graph: Topology, hops: list[Hop]) -> tuple[Floats, Floats]:
-    """Bandwidths and latencies of links."""
+    """Return the links' bandwidths and latencies."""
     links = [graph.adj[a][b] for a, b in hops]
     figures = np.array([(link["bandwidth"], link["latency"]) for link in links], dtype=np.float64)
     return figures[:, 0], figures[:, 1]
 
 
 def _streams(ways: list[tuple[int, ...]], crowding: Crowding, pieces: Ints, segment: int) -> Ints:
-    """The number of each way that is cut, -1 for the others."""
+    """Return the number of each route that is cut, -1 for the others."""
     known: dict[tuple[int, ...], int] = {}
-    found = [
+    numbers = [
         known.setdefault(way, len(known)) if segment or (most > 1 and crowding.crowds(way)) else -1
         for way, most in zip(ways, pieces.tolist(), strict=True)
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(numbers, dtype=np.int64)
 
 
 def needs(wiring: Wiring, streams: Streams) -> Ints:
-    """What connections wait for, as `ringside.sim.streams.Needs`: rows (who, whom, shift), by number."""
+    """Return the connections' dependencies as `ringside.sim.streams.Needs`: rows (who, whom, shift)."""
     number = np.full(len(streams.src), -1)
     number[wiring.column] = np.arange(len(wiring.count))
     rows = np.stack([number[streams.needs.who], number[streams.needs.whom], streams.needs.shift], axis=1)
-    found: Ints = rows[rows[:, 0] >= 0]
-    return found
+    known: Ints = rows[rows[:, 0] >= 0]
+    return known

@@ -20,7 +20,7 @@ METADATA, LOAD, STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
 """Types of nodes."""
 
 MAX_NODES = 2_000_000
-"""Nodes of one rank that are read."""
+"""Maximum nodes read per rank."""
 
 VERSION = "0.0.4"
 """The schema that is written."""
@@ -28,10 +28,10 @@ VERSION = "0.0.4"
 
 @dataclass(slots=True)
 class Node:
-    """One node; ``depends`` are ids, ``place`` is where it stands in its file.
+    """One node; ``depends`` are ids, ``place`` is its location in its file.
 
-    Ids in ``control`` may be of nodes that the file does not have, as where a recorder left some out; by them
-    Chakra's own feeder orders nothing. What is left of them joins ``depends``.
+    Ids in ``control`` may be of nodes missing from the file, as where a recorder left some out; Chakra's own
+    feeder orders nothing by them. The existing ones join ``depends``.
     """
 
     id: int
@@ -44,11 +44,11 @@ class Node:
     control: Sequence[int] = ()
 
     def wrong(self, message: str) -> FormatError:
-        """What is wrong with it."""
+        """Return an error with the node's location."""
         return FormatError(f"{self.place}: {message}")
 
     def number(self, name: str, most: int, least: int = 0) -> int:
-        """An attribute that must be there, a whole number of ``least`` to ``most``."""
+        """Return a required attribute, a whole number of ``least`` to ``most``."""
         value = self.attributes.get(name)
         if value is None:
             raise self.wrong(f"no {name}")
@@ -58,9 +58,9 @@ class Node:
 
 
 def loads(data: bytes, name: str) -> tuple[list[Node], int]:
-    """The nodes of a protobuf file, checked, so that each comes after what it depends on.
+    """Return the nodes of a protobuf file, checked, so that each comes after its dependencies.
 
-    And how many control dependencies on nodes that it does not have were left out.
+    Also return the number of omitted control dependencies on missing nodes.
     """
     return _checked(_messages(data, name), name)
 
@@ -74,7 +74,7 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
         try:
             message = proto.parse_length_prefixed(kind, stream)
         except (decode_error, EOFError, ValueError) as error:
-            raise FormatError(f"{place}: no message of a Chakra trace: {error}") from None
+            raise FormatError(f"{place}: not a message of a Chakra trace: {error}") from None
         if message is None:
             if kind is schema.GlobalMetadata:
                 raise FormatError(f"{name}: an empty file; a Chakra trace begins with its metadata")
@@ -93,11 +93,11 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
 
 
 def loads_json(text: str, name: str) -> tuple[list[Node], int]:
-    """The nodes of a JSON file, and how many dependencies on nodes that it does not have were left out."""
+    """Return the nodes of a JSON file, and the number of omitted dependencies on missing nodes."""
     try:
         content = json.loads(text)
     except RecursionError:
-        raise FormatError(f"{name}: JSON nested beyond all measure") from None
+        raise FormatError(f"{name}: JSON nested too deeply") from None
     except ValueError as error:
         raise FormatError(f"{name}: not JSON: {error}") from None
     graph = content.get("workload_graph") if isinstance(content, dict) else None
@@ -122,7 +122,7 @@ _NAMES = {
 
 def _json_node(entry: Any, place: str) -> Node:
     if not isinstance(entry, dict):
-        raise FormatError(f"{place}: no JSON object")
+        raise FormatError(f"{place}: not a JSON object")
     held: dict[str, Any] = {str(_NAMES.get(name, name)): value for name, value in entry.items()}
 
     def whole(name: str, value: Any) -> int:
@@ -136,46 +136,46 @@ def _json_node(entry: Any, place: str) -> Node:
     for key in ("ctrl_deps", "data_deps"):
         some = held.pop(key, [])
         if not isinstance(some, list):
-            raise FormatError(f"{place}: {key} is no list")
+            raise FormatError(f"{place}: {key} is not a list")
         control += [whole(key, one) for one in some]
     return Node(number, name, kind, [], duration, held, f"{place}, id {number}", control)
 
 
 def _checked(nodes: Iterable[Node], name: str) -> tuple[list[Node], int]:
-    """The nodes in an order in which they can begin, the file's own where that is one.
+    """Return the nodes in an order in which they can begin, the file's own where possible.
 
-    And how many control dependencies on nodes that are not there were left out.
+    Also return the number of omitted control dependencies on missing nodes.
     """
-    found: dict[int, Node] = {}
+    by_id: dict[int, Node] = {}
     for node in nodes:
-        if node.id in found:
-            raise node.wrong(f"a second node {node.id}; the first is at {found[node.id].place}")
+        if node.id in by_id:
+            raise node.wrong(f"a second node {node.id}; the first is at {by_id[node.id].place}")
         if node.duration_us > MAX_DURATION * 1e6:
             raise node.wrong(f"a duration of {node.duration_us} us; allowed: up to {MAX_DURATION:g} s")
         if not METADATA <= node.type <= COLLECTIVE:
             raise node.wrong(f"node type {node.type}; allowed: {METADATA} to {COLLECTIVE}")
-        found[node.id] = node
-        if len(found) > MAX_NODES:
+        by_id[node.id] = node
+        if len(by_id) > MAX_NODES:
             raise FormatError(f"{name}: more than {MAX_NODES:,} nodes")
-    in_file = list(found.values())
-    left = sum(one not in found for node in in_file for one in node.control)
+    in_file = list(by_id.values())
+    left = sum(one not in by_id for node in in_file for one in node.control)
     for node in in_file:
-        known = (one for one in node.control if one in found)
+        known = (one for one in node.control if one in by_id)
         node.depends, node.control = list(dict.fromkeys((*known, *node.depends))), ()
-    place_of = {one: place for place, one in enumerate(found)}
+    place_of = {one: place for place, one in enumerate(by_id)}
     for node in in_file:
         for one in node.depends:
-            if one not in found:
+            if one not in by_id:
                 raise node.wrong(f"it depends on node {one}, which the file does not have")
     try:
         order = in_order([[place_of[one] for one in node.depends] for node in in_file])
     except CycleError as error:
-        raise in_file[error.args[1]].wrong("it waits for itself, by way of what it depends on") from None
+        raise in_file[error.args[1]].wrong("it waits for itself through its dependencies") from None
     return [in_file[place] for place in order], left
 
 
 def _protobuf() -> tuple[Any, Any, type[Exception]]:
-    """The schema's messages, protobuf's way of writing one behind another, and its error."""
+    """Return the schema's messages, protobuf's delimited writer, and its error."""
     try:
         from google.protobuf import proto
         from google.protobuf.message import DecodeError
@@ -187,7 +187,7 @@ def _protobuf() -> tuple[Any, Any, type[Exception]]:
 
 
 def dumps(nodes: Iterable[Node]) -> bytes:
-    """The protobuf file of one rank's nodes; dependencies are written as those of data."""
+    """Return the protobuf file of one rank's nodes; dependencies are written as data dependencies."""
     schema, proto, _ = _protobuf()
     stream = io.BytesIO()
     proto.serialize_length_prefixed(schema.GlobalMetadata(version=VERSION), stream)
@@ -206,7 +206,7 @@ def dumps(nodes: Iterable[Node]) -> bytes:
 
 
 def _kind(name: str, value: object) -> str:
-    """How an attribute is held: ends and tags as 32 bits, other numbers as 64, as by Chakra's converters."""
+    """Return an attribute's type: ends and tags have 32 bits, other numbers 64, as in Chakra's converters."""
     if isinstance(value, bool):
         return "bool_val"
     if isinstance(value, str):

@@ -1,10 +1,9 @@
 """A `Program` as Chakra's nodes, rank by rank, and nodes as a `Program`.
 
 A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
-is. A group is ``pg_name``; which ranks it has stands beside the traces, in ASTRA-sim's comm_groups.json, or
-is known by who uses it. Nodes of one rank wait for what they depend on and for nothing else;
-a message sets out when it is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says
-otherwise.
+is. A group is ``pg_name``; its ranks are listed beside the traces, in ASTRA-sim's comm_groups.json, or follow
+from its users. Nodes of one rank wait for their dependencies and for nothing else; a message sets out when it
+is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ from ringside.sim.collective import MAX_SPACE
 from ringside.sim.formats import FormatError
 from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
 from ringside.sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
-from ringside.sim.program.groups import Groups
 from ringside.sim.program.operations import (
     ANY,
     Action,
@@ -30,29 +28,30 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
+from ringside.sim.program.record.groups import Groups
 from ringside.sim.program.shapes import BARRIERS, ROOTED
 
 KINDS = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
     *("reduce_scatter", "reduce_scatter", "barrier"),
 )
-"""What ``comm_type`` says, from 0 on."""
+"""Values of ``comm_type``, from 0 on."""
 
 OF_EACH = ("all_gather", "gather", "scatter")
-"""Collectives whose size is that of all parts, of which a rank puts in one."""
+"""Collectives whose size is that of all parts; a rank puts in one."""
 
 RENDEZVOUS = "rendezvous"
 """An attribute of receives, which only Ringside writes: until one begins, its message is held back."""
 
 MARK = "metadata"
-"""The category of nodes that tell something and do nothing."""
+"""The category of nodes that inform and do nothing."""
 
 
 def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
-    """The nodes of each rank, and the ranks of each ``pg_name``.
+    """Return the nodes of each rank, and the ranks of each ``pg_name``.
 
-    Groups other than that of all are numbered from 1 on, as ASTRA-sim wants their names. Raise `FormatError`
-    for what a trace has no words for.
+    Groups other than that of all are numbered from 1 on, as ASTRA-sim names them. Raise `FormatError` for
+    operations that a trace cannot express.
     """
     names: dict[Group, str] = {}
     ranks = [_nodes(program, rank, names) for rank in range(program.ranks)]
@@ -60,22 +59,22 @@ def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
 
 
 def losses(program: Program) -> list[str]:
-    """What the nodes of a program do not say, in sentences."""
+    """Return what the nodes of a program lose, in sentences."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
-    found = []
+    notes = []
     if any(isinstance(one, Call) and one.collective.redop != "sum" for one in actions):
-        found.append("reductions other than sum are lost")
+        notes.append("reductions other than sum are lost")
     if any(isinstance(one, Together) for one in actions):
-        found.append("messages of one batch are nodes of their own")
+        notes.append("messages of one batch become separate nodes")
     if loses_queue(program):
-        found.append(QUEUE_LOST)
+        notes.append(QUEUE_LOST)
     if any(isinstance(one, Compute) and (one.seconds * 1e6) % 1 for one in actions):
-        found.append("compute is rounded to microseconds")
-    return found
+        notes.append("compute is rounded to microseconds")
+    return notes
 
 
 def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
-    """One rank's nodes, with their places for ids."""
+    """Return one rank's nodes, with their places as ids."""
     operations = program.operations(rank)
     order, messages = Order(operations), folded(operations)
     nodes: list[Node] = []
@@ -93,7 +92,7 @@ def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
                 node.attributes[RENDEZVOUS] = True
         nodes += made
         if not made:
-            # what takes no time is over with what is before it, of which some is implied by the rest
+            # operations without time end with their predecessors, some of which imply others
             implied = {other for one in depends for other in nodes[one].depends}
             depends = [one for one in depends if one not in implied]
         ends.append([node.id for node in made] or depends)
@@ -103,7 +102,7 @@ def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
 def _figures(
     program: Program, rank: int, operation: Operation, names: dict[Group, str]
 ) -> list[tuple[int, int, dict[str, Any]]]:
-    """The type, the duration and the attributes of each node that an operation is."""
+    """Return the type, the duration and the attributes of each node of an operation."""
     action = operation.action
     if operation.category == ARRIVAL:
         action = program.operations(rank)[operation.after[0]].action
@@ -140,7 +139,7 @@ def _message(
 ) -> tuple[int, int, dict[str, Any]]:
     if part.peer == ANY:
         raise FormatError(
-            f"{program.name}: rank {rank} receives from whoever sends, but traces name who; write the source"
+            f"{program.name}: rank {rank} receives from any source, but traces name one; write the source"
         )
     kind, end = (SEND, "comm_dst") if isinstance(part, Send) else (RECV, "comm_src")
     figures = {"comm_type": kind, "comm_size": part.nbytes, end: part.peer, "comm_tag": part.tag}
@@ -148,7 +147,7 @@ def _message(
 
 
 def _group(group: Group, program: Program, names: dict[Group, str]) -> dict[str, str]:
-    """The group's ``pg_name``; that of all ranks, used first, has none."""
+    """Return the group's ``pg_name``; that of all ranks, used first, has none."""
     if group not in names:
         is_world = group.ranks == tuple(range(program.ranks)) and "" not in names.values()
         names[group] = "" if is_world else str(len(names) + ("" not in names.values()))
@@ -158,14 +157,14 @@ def _group(group: Group, program: Program, names: dict[Group, str]) -> dict[str,
 def program_of(
     ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], name: str, library: str
 ) -> tuple[Program, list[str]]:
-    """The program of all ranks' nodes, and what was made of nodes that say too little, in sentences."""
+    """Return the program of all ranks' nodes, and notes on incomplete nodes, in sentences."""
     reader = _Reader(ranks, groups, library)
-    found = [reader.rank(rank) for rank in range(len(ranks))]
-    return Program(name, len(ranks), found.__getitem__), reader.notes()
+    lists = [reader.rank(rank) for rank in range(len(ranks))]
+    return Program(name, len(ranks), lists.__getitem__), reader.notes()
 
 
 class _Reader:
-    """Makes operations of nodes; ranks that name the same group share it."""
+    """Maker of operations from nodes; ranks that name the same group share it."""
 
     def __init__(
         self, ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], library: str
@@ -190,28 +189,28 @@ class _Reader:
         self._calls = Groups(len(ranks), library)
 
     def rank(self, rank: int) -> list[Operation]:
-        """What one rank does."""
+        """Return one rank's operations."""
         place_of: dict[int, int] = {}
-        found: list[Operation] = []
+        operations: list[Operation] = []
         for node in self._ranks[rank]:
-            place_of[node.id] = len(found)
+            place_of[node.id] = len(operations)
             action, category = self._action(rank, node)
             after = tuple(place_of[one] for one in node.depends)
             if isinstance(action, Recv) and after and node.attributes.get(RENDEZVOUS) is not True:
-                found.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
+                operations.append(Operation(action, None, (), False, node.name, category, (node.place, 0)))
                 after, action, category = (place_of[node.id], *after), Wait(), ARRIVAL
                 place_of[node.id] += 1
-            found.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
-        return closed(found)
+            operations.append(Operation(action, None, after, False, node.name, category, (node.place, 0)))
+        return closed(operations)
 
     def notes(self) -> list[str]:
-        """What was made of nodes that say too little."""
-        found = []
+        """Return notes on how incomplete nodes were converted."""
+        notes = []
         if self._launches:
-            found.append(f"{self._launches} collectives or messages of the host are taken as its compute")
+            notes.append(f"{self._launches} collectives or messages of the host are treated as compute")
         if self._unsized:
-            found.append(f"{self._unsized} collectives without comm_type or comm_size are taken as compute")
-        return found
+            notes.append(f"{self._unsized} collectives of unknown type or size are treated as compute")
+        return notes
 
     def _pg_name(self, node: Node) -> str:
         value = node.attributes.get("pg_name", "")

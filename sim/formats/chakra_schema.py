@@ -1,6 +1,6 @@
 """Chakra's execution traces as protobuf messages: the parts of its schema by name and number.
 
-From github.com/mlcommons/chakra, schema/protobuf/et_def.proto. What is left out is passed over in a file.
+From github.com/mlcommons/chakra, schema/protobuf/et_def.proto. Fields missing here are skipped in a file.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _VALUES = (
     *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
     *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
 )
-"""What an attribute may hold: the n-th has number 3 + 2n, a list of such the next one."""
+"""Types of attributes: the n-th has number 3 + 2n, a list of it the next one."""
 
 _NODE = (
     *(("id", 1, "uint64"), ("name", 2, "string"), ("type", 3, "int32")),
@@ -25,7 +25,7 @@ _METADATA = (("version", 1, "string"), ("attr", 2, "AttributeProto*"))
 
 
 def _add(file: Any, name: str, fields: tuple[tuple[str, int, str], ...], oneof: int = 0) -> None:
-    """A message; fields from number ``oneof`` on exclude each other."""
+    """Add a message; fields from number ``oneof`` on exclude each other."""
     message = file.message_type.add(name=name)
     if oneof:
         message.oneof_decl.add(name="value")
@@ -50,8 +50,8 @@ def _classes() -> tuple[Any, Any]:
     _add(file, "Node", _NODE)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
-    metadata, node = map(message_factory.GetMessageClass, found)
+    types = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
+    metadata, node = map(message_factory.GetMessageClass, types)
     return metadata, node
 
 

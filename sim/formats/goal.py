@@ -1,7 +1,7 @@
 """GOAL, the text that LogGOPSim reads (github.com/spcl/LogGOPSim, txt2bin.re): sends, receives and work.
 
-A node begins when all that it requires has ended and all that it irequires has begun. Work is in nanoseconds.
-Messages meet by sender, receiver and tag.
+A node begins when all nodes it requires have ended and all nodes it irequires have begun. Work is in
+nanoseconds. Messages meet by sender, receiver and tag.
 """
 
 import re
@@ -19,10 +19,10 @@ MAX_TAG = 2**32 - 2
 """Tags are 32 bits wide, and the last one means any."""
 
 MAX_RANKS = 1_000_000
-"""Ranks of a file."""
+"""Maximum ranks of a file."""
 
 MAX_NODES = 5_000_000
-"""Nodes of a file that is read or written."""
+"""Maximum nodes of a file that is read or written."""
 
 WORK, SEND, RECV = "calc", "send", "recv"
 
@@ -55,14 +55,14 @@ _RANK = re.compile(r"rank\s+(\S+?)\s*\{", re.ASCII)
 
 @dataclass(slots=True)
 class Goal:
-    """A file's ranks; ``placed`` counts the nodes that ask for a processor or a card other than the first."""
+    """A file's ranks; ``placed`` counts the nodes that name a processor or a card other than the first."""
 
     ranks: list[list[Node]]
     placed: int = 0
 
 
 def dumps(ranks: Sequence[Sequence[Node]]) -> str:
-    """The text of ranks' nodes, labelled by their places."""
+    """Return the text of ranks' nodes, labelled by their places."""
     return "\n".join(_lines(ranks)) + "\n"
 
 
@@ -83,24 +83,24 @@ def _lines(ranks: Sequence[Sequence[Node]]) -> Iterator[str]:
 
 
 def loads(text: str, name: str) -> Goal:
-    """The ranks of a text, called ``name`` in complaints; nodes come in an order in which they can begin."""
+    """Return the ranks of a text, called ``name`` in errors; nodes come in a valid order."""
     return _Reader(name).read(text)
 
 
 class _Reader:
-    """Reads line by line, and says of what is wrong where it stands."""
+    """Reader line by line; its errors name the line."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.line = 0
         self.count = 0
         self.goal = Goal([])
-        self.found: dict[int, list[Node]] = {}
+        self.blocks: dict[int, list[Node]] = {}
 
     def read(self, text: str) -> Goal:
-        """All of it."""
+        """Read all ranks."""
         # a comment's lines still count
-        text = _COMMENT.sub(lambda found: "\n" * found.group().count("\n") or " ", text)
+        text = _COMMENT.sub(lambda match: "\n" * match.group().count("\n") or " ", text)
         lines = iter(enumerate(text.split("\n"), start=1))
         ranks = 0
         for self.line, raw in lines:
@@ -115,22 +115,22 @@ class _Reader:
                 rank = self._number(opened[1], "a rank", MAX_RANKS)
                 if rank >= ranks:
                     raise self._wrong(f"rank {rank} of {ranks}; allowed: 0 to {ranks - 1}")
-                if rank in self.found:
-                    raise self._wrong(f"rank {rank} stands here a second time")
-                self.found[rank] = self._rank(lines, ranks)
+                if rank in self.blocks:
+                    raise self._wrong(f"rank {rank} is defined a second time")
+                self.blocks[rank] = self._rank(lines, ranks)
             else:
                 wanted = "rank N {" if ranks else "num_ranks N"
                 raise self._wrong(f"{raw.strip()[:40]!r} where {wanted!r} is expected")
         if not ranks:
             raise self._wrong("no num_ranks; a GOAL file begins with num_ranks N")
-        missing = [rank for rank in range(ranks) if rank not in self.found]
+        missing = [rank for rank in range(ranks) if rank not in self.blocks]
         if missing:
             raise self._wrong(f"rank {missing[0]} is missing: {len(missing)} of {ranks} ranks have no block")
-        self.goal.ranks = [self.found[rank] for rank in range(ranks)]
+        self.goal.ranks = [self.blocks[rank] for rank in range(ranks)]
         return self.goal
 
     def _rank(self, lines: Iterator[tuple[int, str]], ranks: int) -> list[Node]:
-        """What stands in one rank's braces."""
+        """Return the nodes in one rank's braces."""
         nodes: list[Node] = []
         labels: dict[str, int] = {}
         for self.line, raw in lines:
@@ -140,7 +140,7 @@ class _Reader:
             if node := _NODE.fullmatch(text):
                 label = node["label"]
                 if label in labels:
-                    raise self._wrong(f"label {label} stands here a second time")
+                    raise self._wrong(f"label {label} is defined a second time")
                 if label:
                     labels[label] = len(nodes)
                 nodes.append(self._node(node, ranks))
@@ -156,25 +156,25 @@ class _Reader:
                 later = nodes[ends[0]]
                 (later.requires if edge["kind"] == "requires" else later.irequires).append(ends[1])
             elif text:
-                raise self._wrong(f"{text[:60]!r} is no send, recv, calc, requires or irequires")
+                raise self._wrong(f"{text[:60]!r} is not a send, recv, calc, requires or irequires")
         raise self._wrong("the file ends inside of a rank; '}' is missing")
 
-    def _node(self, found: "re.Match[str]", ranks: int) -> Node:
-        self.goal.placed += any((found[key] or "").strip("0") for key in ("cpu", "on", "nic"))
-        if found["work"] is not None:
+    def _node(self, match: "re.Match[str]", ranks: int) -> Node:
+        self.goal.placed += any((match[key] or "").strip("0") for key in ("cpu", "on", "nic"))
+        if match["work"] is not None:
             return Node(
-                WORK, self._number(found["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line
+                WORK, self._number(match["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line
             )
-        kind = found["kind"]
-        if found["way"] != ("to" if kind == SEND else "from"):
-            raise self._wrong(f"{kind} {found['way']}; write send ... to, recv ... from")
-        peer = int(found["peer"]) if len(found["peer"]) < 12 else ranks
+        kind = match["kind"]
+        if match["way"] != ("to" if kind == SEND else "from"):
+            raise self._wrong(f"{kind} {match['way']}; write send ... to, recv ... from")
+        peer = int(match["peer"]) if len(match["peer"]) < 12 else ranks
         if peer >= ranks or (peer == ANY and kind == SEND):
-            raise self._wrong(f"{kind} {found['way']} rank {found['peer']}; allowed: 0 to {ranks - 1}")
-        if found["tag"] == "-1":
+            raise self._wrong(f"{kind} {match['way']} rank {match['peer']}; allowed: 0 to {ranks - 1}")
+        if match["tag"] == "-1":
             raise self._wrong("a receive of any tag, which programs do not have; write the tag")
-        tag = self._number(found["tag"] or "0", "a tag", MAX_TAG)
-        return Node(kind, self._number(found["size"], "bytes", MAX_SPACE), peer, tag, line=self.line)
+        tag = self._number(match["tag"] or "0", "a tag", MAX_TAG)
+        return Node(kind, self._number(match["size"], "bytes", MAX_SPACE), peer, tag, line=self.line)
 
     def _number(self, text: str, what: str, most: int) -> int:
         if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > most:
@@ -182,12 +182,12 @@ class _Reader:
         return int(text)
 
     def _ordered(self, nodes: list[Node]) -> list[Node]:
-        """The nodes so that each comes after those that it names, otherwise as they stand."""
+        """Return the nodes so that each comes after those it names, otherwise in their own order."""
         try:
             order = in_order([(*node.requires, *node.irequires) for node in nodes])
         except CycleError as error:
             self.line = nodes[error.args[1]].line
-            raise self._wrong("this node waits for itself, by way of what it requires") from None
+            raise self._wrong("this node waits for itself through its requirements") from None
         place_of = {old: new for new, old in enumerate(order)}
         for node in nodes:
             node.requires = [place_of[other] for other in node.requires]

@@ -1,8 +1,8 @@
-"""A program, or a schedule, as GOAL's nodes: messages, work, and what each of them requires.
+"""A program, or a schedule, as GOAL's nodes: messages, work, and their requirements.
 
-GOAL has no collectives: each becomes the transfers of a schedule, between a node with which it begins and one
-with which it ends. It has no groups: a tag of its own tells a message of one group from those of others. And
-it has no host that waits, no streams and no queues: what these order is required instead.
+GOAL has no collectives: each becomes the transfers of a schedule, between a node that begins it and one that
+ends it. It has no groups: each group's own tag distinguishes its messages. It has no waiting host, no streams
+and no queues: their order becomes requirements.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,17 +28,17 @@ from ringside.sim.program.operations import (
 from ringside.sim.schedule import Schedule
 
 ScheduleOf = Callable[[Call], Schedule]
-"""By which transfers a collective is carried out."""
+"""The transfers that carry out a collective."""
 
 FEW = 4
 """Nodes that a transfer requires one by one; more are joined in one."""
 
 
 def of_schedule(plan: Schedule) -> list[list[Node]]:
-    """Each rank's nodes for one collective: a transfer leaves when all before it of its chunks has come.
+    """Return each rank's nodes of one collective: a transfer leaves after all earlier ones of its chunks.
 
     It leaves no earlier than the one before it on its connection. The k-th transfer from one rank to another
-    has tag k. Channels, how many may be on their way at once, how long adding takes and ``after`` are lost.
+    has tag k. Channels, credits, the time of additions and ``after`` are lost.
     """
     what = f"{plan.algorithm} {plan.collective.kind} on {plan.ranks} ranks cannot be written as GOAL"
     if plan.switches:
@@ -58,7 +58,7 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
         ):
             tag = tags[src, dst] = tags.get((src, dst), -1) + 1
             required = _required(ranks[src], came[src], chunks)
-            # what comes before it on its connection, where that may be held up by more
+            # its predecessor on its connection, where that may wait for more
             begun = [
                 place
                 for place in last.get((src, dst, channel), ())
@@ -67,7 +67,7 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
             last[src, dst, channel] = [len(ranks[src])]
             ranks[src].append(Node(SEND, size, dst, tag, required, begun))
             carried.append((dst, chunks, Node(RECV, size, src, tag)))
-        # what this step brings, it does not send
+        # a step does not send the data that it brings
         for dst, chunks, node in carried:
             for chunk in chunks:
                 came[dst].setdefault(chunk, []).append(len(ranks[dst]))
@@ -76,18 +76,18 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
 
 
 def _required(nodes: list[Node], came: dict[int, list[int]], chunks: range) -> list[int]:
-    """What has brought some chunks; where that is much, and the same for all of them, it is joined first."""
+    """Return the nodes that brought some chunks; many that are the same for all are joined first."""
     lists = [came[chunk] for chunk in chunks if chunk in came]
-    found = list(dict.fromkeys(place for one in lists for place in one))
-    if len(found) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
-        nodes.append(Node(WORK, 0, requires=found))
-        found = [len(nodes) - 1]
-        came.update((chunk, list(found)) for chunk in chunks)
-    return found
+    places = list(dict.fromkeys(place for one in lists for place in one))
+    if len(places) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
+        nodes.append(Node(WORK, 0, requires=places))
+        places = [len(nodes) - 1]
+        came.update((chunk, list(places)) for chunk in chunks)
+    return places
 
 
 def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[Node]]:
-    """Each rank's nodes for a whole job; ``schedule_of`` says by which transfers a collective is carried out.
+    """Return each rank's nodes for a whole job; ``schedule_of`` returns a collective's transfers.
 
     Raise `FormatError` for a rank that an error of its library ends.
     """
@@ -96,31 +96,31 @@ def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[Node]]:
 
 
 def losses(program: Program) -> list[str]:
-    """What the nodes of a program do not say, in sentences."""
+    """Return what the nodes of a program lose, in sentences."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
     calls = [action for action in actions if isinstance(action, Call)]
     groups = {action.group for action in actions if isinstance(action, Call | Send | Recv | Together)}
-    found = []
+    notes = []
     if calls:
         kinds = ", ".join(dict.fromkeys(call.collective.kind for call in calls))
-        found.append(
+        notes.append(
             f"collectives ({kinds}) are written as their transfers, without type, reduction and adding"
         )
     if any(_holds_back(program.operations(rank)) for rank in range(program.ranks)):
-        found.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
+        notes.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
     if len(groups) > 1:
-        found.append(f"{len(groups)} groups are told from each other by tags alone")
+        notes.append(f"{len(groups)} groups are distinguished by tags alone")
     if loses_queue(program):
-        found.append(QUEUE_LOST)
+        notes.append(QUEUE_LOST)
     if any(isinstance(action, Join | NewGroup) for action in actions):
-        found.append("making groups takes nothing and waits for nobody")
+        notes.append("making groups takes no time and waits for no rank")
     if any(isinstance(action, Compute) and (action.seconds * 1e9) % 1 for action in actions):
-        found.append("compute is rounded to nanoseconds")
-    return found
+        notes.append("compute is rounded to nanoseconds")
+    return notes
 
 
 def _holds_back(operations: Sequence[Operation]) -> bool:
-    """Whether small messages wait for a receive, or for a member of a collective, that may come late."""
+    """Check whether small messages wait for a receive, or for a member of a collective, that may be late."""
     order, messages = Order(operations), folded(operations)
     for place, operation in enumerate(operations):
         is_late = bool(order.before(place)) and place not in messages
@@ -133,7 +133,7 @@ def _holds_back(operations: Sequence[Operation]) -> bool:
 
 
 class _Shared:
-    """What the ranks of a job must agree on: tags, and the transfers of each collective."""
+    """Shared state of a job's ranks: tags, and the transfers of each collective."""
 
     def __init__(self, program: Program, schedule_of: ScheduleOf) -> None:
         self._schedule_of = schedule_of
@@ -158,18 +158,18 @@ class _Shared:
                 self._tags[part.group, part.tag] = self._new(1)
 
     def tag(self, part: Send | Recv) -> int:
-        """The tag of a message: its own, where no other group has that."""
+        """Return the tag of a message: its own, where no other group has it."""
         return self._tags[part.group, part.tag]
 
     def collective(self, call: Call, number: int) -> tuple[list[list[Node]], int]:
-        """The transfers of each member in the ``number``-th call of a group, and their first tag."""
+        """Return each member's transfers in the ``number``-th call of a group, and their first tag."""
         if call not in self._transfers:
             self._transfers[call] = of_schedule(self._schedule_of(call))
-        found = self._transfers[call]
+        transfers = self._transfers[call]
         if (call.group, number) not in self._firsts:
-            count = 1 + max((node.tag for nodes in found for node in nodes), default=0)
+            count = 1 + max((node.tag for nodes in transfers for node in nodes), default=0)
             self._firsts[call.group, number] = self._new(count)
-        return found, self._firsts[call.group, number]
+        return transfers, self._firsts[call.group, number]
 
     def _new(self, count: int) -> int:
         first, self._next = self._next, self._next + count
@@ -179,7 +179,7 @@ class _Shared:
 
 
 class _Rank:
-    """One rank's nodes, as its operations become them one by one."""
+    """One rank's nodes, built operation by operation."""
 
     def __init__(self, program: Program, rank: int, shared: _Shared) -> None:
         self.nodes: list[Node] = []
@@ -191,7 +191,7 @@ class _Rank:
         self._order = Order(self._operations)
         self._folded = folded(self._operations)
         self._required: dict[int, tuple[list[int], list[int]]] = {}
-        """What the operation behind a beginning comes after: which have ended, and which have begun."""
+        """Predecessors of the operation behind a beginning: those ended, and those begun."""
         self._calls: dict[Group, int] = {}
         for place, operation in enumerate(self._operations):
             self._ends.append(self._end(place, operation))
@@ -201,7 +201,7 @@ class _Rank:
                 )
 
     def _end(self, place: int, operation: Operation) -> list[int]:
-        """Write an operation; the nodes with which it ends."""
+        """Write an operation; return the nodes with which it ends."""
         requires, irequires = self._before(place)
         action = operation.action
         if operation.category == BEGIN or place in self._folded:
@@ -211,7 +211,7 @@ class _Rank:
         match action:
             case Raise(message) | Lost(_, message):
                 raise FormatError(
-                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no such thing"
+                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no errors"
                 )
             case Compute(seconds):
                 return [self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))]
@@ -224,7 +224,7 @@ class _Rank:
         return requires
 
     def _before(self, place: int) -> tuple[list[int], list[int]]:
-        """The nodes that must have ended, and begun, before an operation begins."""
+        """Return the nodes that must have ended, and begun, before an operation begins."""
         ended: list[int] = []
         begun: list[int] = []
         for other in self._order.before(place):
@@ -240,13 +240,13 @@ class _Rank:
         return self._nodes(ended), self._nodes(begun)
 
     def _nodes(self, places: Iterable[int]) -> list[int]:
-        """The nodes with which operations end, joined where one ends with several."""
+        """Return the nodes with which operations end, joined where one ends with several."""
         for place in places:
             self._ends[place] = self._joined(self._ends[place])
         return list(dict.fromkeys(end for place in places for end in self._ends[place]))
 
     def _call(self, call: Call, requires: list[int]) -> list[int]:
-        """A collective: its transfers, which begin after what it comes after; it ends with all of them."""
+        """Write a collective: its transfers begin after its predecessors; it ends with all of them."""
         number = self._calls[call.group] = self._calls.get(call.group, -1) + 1
         transfers, first = self._shared.collective(call, number)
         begin = self._joined(requires)
@@ -267,7 +267,7 @@ class _Rank:
         return Node(kind, part.nbytes, part.peer, self._shared.tag(part), requires, irequires)
 
     def _joined(self, nodes: list[int]) -> list[int]:
-        """One node in place of several: work of no time after them."""
+        """Return one node in place of several: work of no time after them."""
         return nodes if len(nodes) < 2 else [self._add(Node(WORK, 0, requires=nodes))]
 
     def _add(self, node: Node) -> int:

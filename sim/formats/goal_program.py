@@ -1,6 +1,6 @@
-"""A GOAL file as a `Program`: its messages are of one group of all, beside each other, as its work is.
+"""A GOAL file as a `Program`: its messages are of one group of all ranks, and concurrent, as its work is.
 
-Messages up to LogGOPSim's own limit leave at once, larger ones when they are received, too.
+Messages up to LogGOPSim's own limit leave at once; larger ones leave when they are also received.
 """
 
 from functools import cache
@@ -10,18 +10,17 @@ from ringside.sim.formats.order import ARRIVAL, BESIDE, closed
 from ringside.sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
 
 EAGER = 65_535
-"""Bytes from which on LogGOPSim holds a message back until it is received (its option S, as it comes)."""
+"""Bytes from which LogGOPSim holds a message back until it is received (its option S, by default)."""
 
 BEGIN = "begin"
 """The category of an operation that stands for the beginning of the next one in its list.
 
-It comes after what that one requires and takes no time, so that what may begin with the next one comes after
-it.
-"""
+It comes after that one's requirements and takes no time, so that other operations can begin with the next
+one."""
 
 
 def program_of(goal: Goal, name: str, library: str) -> Program:
-    """The program, whose places are lines of the file ``name``."""
+    """Return the program, whose places are lines of the file ``name``."""
     group = Group("world", tuple(range(len(goal.ranks))), library, BESIDE)
 
     @cache
@@ -33,26 +32,26 @@ def program_of(goal: Goal, name: str, library: str) -> Program:
 
 def _operations(nodes: list[Node], group: Group, name: str) -> list[Operation]:
     begun = {other for node in nodes for other in node.irequires}
-    found: list[Operation] = []
+    operations: list[Operation] = []
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
     for place, node in enumerate(nodes):
         after = [ends[other] for other in node.requires] + [begins[other] for other in node.irequires]
         where = (name, node.line)
         arrival = bool(after) and node.kind == RECV and node.size <= EAGER and node.peer != ANY
-        message = len(found)
+        message = len(operations)
         if arrival:
-            found.append(_operation(node, group, (), where))
+            operations.append(_operation(node, group, (), where))
         if place in begun:
-            begins[place] = len(found)
-            found.append(Operation(Wait(), None, tuple(after), False, BEGIN, BEGIN, where))
+            begins[place] = len(operations)
+            operations.append(Operation(Wait(), None, tuple(after), False, BEGIN, BEGIN, where))
             after = [begins[place]]
-        ends[place] = len(found)
+        ends[place] = len(operations)
         if arrival:
-            found.append(Operation(Wait(), None, (message, *after), False, node.kind, ARRIVAL, where))
+            operations.append(Operation(Wait(), None, (message, *after), False, node.kind, ARRIVAL, where))
         else:
-            found.append(_operation(node, group, tuple(after), where))
-    return found
+            operations.append(_operation(node, group, tuple(after), where))
+    return operations
 
 
 def _operation(node: Node, group: Group, after: tuple[int, ...], where: tuple[str, int]) -> Operation:

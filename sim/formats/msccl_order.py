@@ -1,11 +1,10 @@
-"""The order that the steps of MSCCL's XML have in every execution, and data races where they have none.
+"""The order of the steps of MSCCL's XML in every execution, and data races where they have none.
 
-A step of a thread block begins when the step before it is over, when the block that it names has told that
-the named step is over, when what it receives was sent, and when a slot is free for what it sends. Blocks are
-sequential, connections are queues and flags only grow, so that all executions carry out the same steps or
-stop at the same ones: one execution tells what every step waits for. That a slot was free orders nothing,
-because a network has more of them. The runtime is github.com/microsoft/msccl,
-src/collectives/device/msccl_interpreter.h.
+A step of a thread block begins when the step before it is over, when the named block has signalled that the
+named step is over, when its received data were sent, and when a slot is free for its own send. Blocks are
+sequential, connections are queues and flags only grow, so all executions carry out the same steps or stop at
+the same ones: one execution shows every step's dependencies. A free slot orders nothing, because a network
+has more of them. The runtime is github.com/microsoft/msccl, src/collectives/device/msccl_interpreter.h.
 """
 
 from bisect import bisect_left
@@ -28,11 +27,11 @@ class Event(NamedTuple):
     step: Step
     after: tuple[int, ...]
     received: int | None
-    """The event that sent what this one receives."""
+    """The event that sent the data that this one receives."""
 
 
 def events(algorithm: Algorithm) -> list[Event]:
-    """All steps, each after what it waits for.
+    """Return all steps, each after its dependencies.
 
     Raise `FormatError` with the line of one that waits for ever.
     """
@@ -40,17 +39,17 @@ def events(algorithm: Algorithm) -> list[Event]:
 
 
 class _Execution:
-    """Each block goes on as far as it can, again and again."""
+    """One execution: each block runs as far as it can, again and again."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.events: list[Event] = []
         self._algorithm = algorithm
         self._sent: dict[tuple[int, int, int], deque[int]] = {}
-        """By connection, the events that sent what is not received yet."""
+        """Sending events not yet received, by connection."""
         self._last: dict[tuple[int, int], int] = {}
-        """By block, its last event."""
-        self._told: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """By block, the places of steps that told others, and their events."""
+        """The last event of each block."""
+        self._signals: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """Places of signalling steps, and their events, by block."""
         places = {(rank, number): 0 for rank, blocks in enumerate(algorithm.blocks) for number in blocks}
         moved = True
         while moved:
@@ -64,16 +63,16 @@ class _Execution:
         self._refuse_waiting(places)
 
     def _goes(self, rank: int, number: int, place: int) -> bool:
-        """Carry out a step if it can be."""
+        """Carry out a step if possible; return whether it was."""
         block = self._algorithm.blocks[rank][number]
         step = block.steps[place]
         after = [self._last[rank, number]] if place else []
         if step.after:
-            told = self._told.get((rank, step.after[0]), [])
-            first = bisect_left(told, (step.after[1], 0))
-            if first == len(told):
+            signals = self._signals.get((rank, step.after[0]), [])
+            first = bisect_left(signals, (step.after[1], 0))
+            if first == len(signals):
                 return False
-            after.append(told[first][1])
+            after.append(signals[first][1])
         receives, sends = step.type in RECEIVES, step.type in SENDS
         came, left = self._queue(block.recv, rank, block), self._queue(rank, block.send, block)
         if (receives and not came) or (sends and len(left) == self._algorithm.slots):
@@ -90,7 +89,7 @@ class _Execution:
         if sends:
             left.append(len(self.events))
         if step.tells:
-            self._told.setdefault((rank, number), []).append((place, len(self.events)))
+            self._signals.setdefault((rank, number), []).append((place, len(self.events)))
         self.events.append(Event(rank, number, place, step, tuple(after), received))
         return True
 
@@ -117,9 +116,9 @@ class _Execution:
 
 
 def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool) -> None:
-    """Raise `FormatError` with both lines where two steps meet at a chunk and nothing orders them.
+    """Raise `FormatError` with both lines where two unordered steps meet at a chunk.
 
-    One of the two must write. What is over before a step is the bits of an integer, kept as long as other
+    One of the two must write. The events before a step are the bits of an integer, kept as long as other
     steps may wait for it.
     """
     waiting = [0] * len(order)
@@ -142,7 +141,7 @@ def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool
             if meets | before != before:
                 raise _race(algorithm, order[(meets & ~before).bit_length() - 1], event, cell)
             if writes:
-                # what comes after this comes after all that this came after
+                # order is transitive
                 written[part], read[part] = 1 << number, 0
             else:
                 read[part] = read.get(part, 0) | 1 << number
@@ -151,9 +150,9 @@ def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool
 
 
 def _touched(algorithm: Algorithm, event: Event, *, in_place: bool) -> Iterator[tuple[Slot, bool]]:
-    """The chunks that a step reads and then those that it writes, and whether it writes.
+    """Return the chunks that a step reads, then those that it writes, and whether it writes.
 
-    A chunk that is copied to where it lies is as it was.
+    A chunk copied to its own place does not change.
     """
     step = event.step
     source, target = (

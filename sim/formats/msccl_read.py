@@ -1,4 +1,4 @@
-"""MSCCL's XML as its steps, each with its line; what the runtime would refuse is refused here."""
+"""MSCCL's XML as its steps, each with its line; files that the runtime would refuse are refused here."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ READS = TYPES - {"r", "rcs", "nop"}
 WRITES = TYPES - {"s", "rrs", "nop"}
 
 SLOTS = {"Simple": 2, "LL128": 8, "LL": 8}
-"""Messages that may wait on a connection: NCCL_STEPS, of which Simple takes half each (MSCCL_CHUNKSTEPS)."""
+"""Messages that may wait on a connection: NCCL_STEPS, of which Simple uses half each (MSCCL_CHUNKSTEPS)."""
 
 MAX_RANKS = 4096
 MAX_CHUNKS = 1_000_000
-"""GPUs, and chunks of one buffer, that are read."""
+"""Maximum GPUs, and chunks of one buffer, that are read."""
 
 Slot = tuple[str, int]
 """A chunk of a buffer: ``i``, ``o`` or ``s``, and its number."""
@@ -27,7 +27,7 @@ Slot = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a thread block does next; ``after`` names a block and a step of the same GPU."""
+    """The next action of a thread block; ``after`` names a block and a step of the same GPU."""
 
     type: str
     source: Slot
@@ -35,13 +35,13 @@ class Step:
     count: int
     after: tuple[int, int] | None
     tells: bool
-    """Whether those that wait for it, or for a step before it, are told when it is over; no ``nop`` tells."""
+    """Whether its end is signalled to steps that wait for it, or for a step before it; no ``nop`` signals."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A thread block: to whom it sends and from whom it receives, -1 for nobody, and on which channel."""
+    """A thread block: its destination and its source, -1 for none, and its channel."""
 
     send: int
     recv: int
@@ -67,7 +67,7 @@ class Algorithm:
     file: str
 
     def cell(self, rank: int, slot: Slot, *, in_place: bool) -> Slot:
-        """A slot's one name: in place input and output have cells in common."""
+        """Return a slot's canonical name: in place input and output have cells in common."""
         buffer, number = slot
         if not in_place or buffer == "s":
             return slot
@@ -80,12 +80,12 @@ class Algorithm:
         return "i", number
 
     def wrong(self, line: int, message: str) -> FormatError:
-        """What is wrong on a line."""
+        """Return an error with its line."""
         return FormatError(f"{self.file}, line {line}: {message}")
 
 
 def loads(text: str, name: str) -> Algorithm:
-    """The algorithm of a text; ``name`` is what complaints call it."""
+    """Return the algorithm of a text; ``name`` is its name in errors."""
     advice = "MSCCL's XML is algo, gpu, tb, step"
     algo = parse(text, Source(name, advice, FormatError), "algo")
     ranks = _whole(algo, "ngpus", 1, MAX_RANKS)
@@ -94,7 +94,7 @@ def loads(text: str, name: str) -> Algorithm:
     per_block = _whole(algo, "nchunksperloop", 1, MAX_CHUNKS)
     if kind in ("all_gather", "reduce_scatter", "all_to_all"):
         if per_block % ranks:
-            raise algo.complaint(f"nchunksperloop {per_block} is no multiple of {ranks} GPUs")
+            raise algo.complaint(f"nchunksperloop {per_block} is not a multiple of {ranks} GPUs")
         per_block //= ranks
     protocol = algo.one_of("proto", tuple(SLOTS)) if "proto" in algo.attributes else "Simple"
     least, most = (
@@ -110,7 +110,7 @@ def loads(text: str, name: str) -> Algorithm:
             raise gpu.complaint(f"{gpu.tag} in algo")
         number = _whole(gpu, "id", 0, ranks - 1)
         if number in gpus:
-            raise gpu.complaint(f"gpu {number} stands here a second time")
+            raise gpu.complaint(f"gpu {number} is defined a second time")
         gpus[number] = _blocks(gpu, number, ranks)
     missing = [number for number in range(ranks) if number not in gpus]
     if missing:
@@ -131,14 +131,14 @@ def loads(text: str, name: str) -> Algorithm:
 
 def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
     sizes = {buffer: _whole(gpu, f"{buffer}_chunks", 0, MAX_CHUNKS) for buffer in "ios"}
-    found: dict[int, Block] = {}
+    blocks: dict[int, Block] = {}
     ends: set[tuple[str, int, int]] = set()
     for tb in gpu.children:
         if tb.tag != "tb":
             raise tb.complaint(f"{tb.tag} in gpu")
         one = _whole(tb, "id", 0, MAX_CHUNKS)
-        if one in found:
-            raise tb.complaint(f"thread block {one} stands here a second time")
+        if one in blocks:
+            raise tb.complaint(f"thread block {one} is defined a second time")
         send, recv = (_whole(tb, way, -1, ranks - 1) for way in ("send", "recv"))
         channel = _whole(tb, "chan", 0, MAX_CHUNKS)
         if number in (send, recv):
@@ -148,19 +148,19 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
                 raise tb.complaint(f"two thread blocks {end[0]} gpu {end[1]} on channel {channel}")
             ends.add(end)
         steps = tuple(_step(step, place, sizes, (send, recv)) for place, step in enumerate(tb.children))
-        found[one] = Block(send, recv, channel, steps)
-    for tb, block in zip(gpu.children, found.values(), strict=True):
+        blocks[one] = Block(send, recv, channel, steps)
+    for tb, block in zip(gpu.children, blocks.values(), strict=True):
         for step, element in zip(block.steps, tb.children, strict=True):
             if step.after is None:
                 continue
             one, last = step.after
-            if one not in found or last >= len(found[one].steps):
+            if one not in blocks or last >= len(blocks[one].steps):
                 raise element.complaint(f"it waits for step {last} of thread block {one}, which is not there")
-            if not any(other.tells for other in found[one].steps[last:]):
+            if not any(other.tells for other in blocks[one].steps[last:]):
                 raise element.complaint(
                     f"it waits for step {last} of thread block {one}, which has no hasdep of 1 from there on"
                 )
-    return found
+    return blocks
 
 
 def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int, int]) -> Step:
@@ -192,13 +192,13 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     if block >= 0 > step:
         raise element.complaint(f"depid is {block}, but deps -1")
     after = (block, step) if block >= 0 else None
-    # the runtime hands a nop's wait on to the next step, and forgets the rest of it
+    # the runtime moves a nop's wait to the next step, and ignores the rest of it
     tells = _whole(element, "hasdep", 0, 1) == 1 and kind != "nop"
     return Step(kind, slots[0], slots[1], count, after, tells, element.line)
 
 
 def _whole(element: Element, name: str, least: int, most: int) -> int:
-    """An attribute that must be a whole number of ``least`` to ``most``."""
+    """Return a required attribute, a whole number of ``least`` to ``most``."""
     text = element.text(name)
     try:
         number = int(text) if len(text) < 20 else most + 1

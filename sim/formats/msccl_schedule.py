@@ -1,9 +1,9 @@
 """MSCCL's XML as a `Schedule`.
 
-In a schedule a rank has one part of each chunk, which grows by what is added to it or is overwritten by what
-has more. A file may keep what it received beside its own, in scratch, and add it later: the transfer then
-adds, as late. What is sent on before it is added, or is sent from an older copy, no schedule can say; it is
-refused with its line.
+In a schedule a rank has one part of each chunk, which grows by additions or is overwritten by a more complete
+one. A file may keep received data beside its own, in scratch, and add them later: the transfer then adds, as
+late. Data sent on before they are added, or sent from an older copy, fit no schedule; they are refused with
+their line.
 """
 
 from collections import defaultdict
@@ -26,10 +26,10 @@ from ringside.sim.steps import Step as Moved
 
 
 def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
-    """The schedule of an algorithm, for any size of its collective; proved.
+    """Return the schedule of an algorithm, for any size of its collective; proved.
 
-    Raise `FormatError` with the line where steps race or wait for ever, or where they cannot be a schedule;
-    and where they do not what the collective promises.
+    Raise `FormatError` with the line where steps race or wait for ever, where they cannot be a schedule, and
+    where they break the collective's promise.
     """
     order = events(algorithm)
     ways = []
@@ -40,14 +40,14 @@ def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
 
     def schedule(collective: Collective) -> Schedule:
         chunks = even_chunks(collective, algorithm.per_block)
-        # not a name of ours, by which engines would know its closed form
+        # not a built-in name, by which engines would use its closed form
         return Schedule(collective, f"{algorithm.name}.xml", chunks, lambda: iter(steps))
 
     plan = schedule(Collective(algorithm.kind, algorithm.ranks, algorithm.ranks * algorithm.per_block))
     try:
         prove(plan)
     except ScheduleError:
-        # what the file keeps apart by dependencies a schedule keeps apart by copies
+        # a schedule separates by copies what the file separates by dependencies
         try:
             prove(replace(plan, copies=True))
         except ScheduleError as error:
@@ -67,15 +67,15 @@ class Version(NamedTuple):
 
 
 class _Order:
-    """Which transfers come before which others."""
+    """The order of transfers."""
 
     def __init__(self, algorithm: Algorithm, values: Values) -> None:
         self._algorithm = algorithm
         self._transfers = values.transfers
         self._reduce: dict[int, bool] = {}
-        """Of each transfer whether it is added."""
+        """Whether each transfer is added."""
         self._beyond: set[tuple[int, int]] = set()
-        """Pairs of which the second is in a later step than the first."""
+        """Pairs whose second is in a later step than the first."""
         self._order: nx.DiGraph[int] = nx.DiGraph()
         self._order.add_nodes_from(range(len(self._transfers)))
         sends: dict[tuple[int, int], dict[Value, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -98,7 +98,7 @@ class _Order:
                 )
 
     def steps(self) -> list[Moved]:
-        """The transfers in as few steps as their order allows, those of a message in one if they can be."""
+        """Return the transfers in as few steps as possible, those of a message in one where possible."""
         messages: dict[tuple[int, bool], list[int]] = defaultdict(list)
         for number, one in enumerate(self._transfers):
             messages[one.message, self._reduce[number]].append(number)
@@ -108,13 +108,13 @@ class _Order:
             raise FormatError(
                 f"{self._algorithm.file}: chunks are sent and kept in an order that no schedule has"
             )
-        found: dict[int, list[int]] = defaultdict(list)
+        by_level: dict[int, list[int]] = defaultdict(list)
         for number in range(len(self._transfers)):
-            found[levels[number]].append(number)
-        return [self._moved(some) for _, some in sorted(found.items())]
+            by_level[levels[number]].append(number)
+        return [self._moved(some) for _, some in sorted(by_level.items())]
 
     def _levels(self, weak: Sequence[tuple[int, int]]) -> dict[int, int] | None:
-        """The step of each transfer, with some pairs no later than each other; None where there is none."""
+        """Return the step of each transfer, with ``weak`` pairs no later than each other, or None."""
         order = self._order.copy()
         order.add_edges_from(weak)
         together = nx.condensation(order)
@@ -129,7 +129,7 @@ class _Order:
         return {number: level[group[number]] for number in order}
 
     def _moved(self, some: list[int]) -> Moved:
-        """One step: neighbouring chunks of a message that are treated alike are one transfer."""
+        """Return one step: neighbouring chunks of a message with equal treatment are one transfer."""
         rows: list[list[int]] = []
         last: tuple[int, int, bool] | None = None
         for number in some:
@@ -144,7 +144,7 @@ class _Order:
         return step(src, dst, chunks, span=span, channel=channel, reduce=adds.astype(np.bool_))
 
     def _versions(self, rank: int, own: Value | None, sends: dict[Value, list[int]]) -> Iterator[Version]:
-        """What a rank's part of a chunk is one after another; it begins with the rank's ``own``, if any."""
+        """Return the successive versions of a rank's part of a chunk; the first is its ``own``, if any."""
         held = own
         for value in sorted(sends, key=lambda value: value.contributions.bit_count()):
             copy, sums = [], sorted(value.parts - held.parts if held else value.parts)
@@ -163,7 +163,7 @@ class _Order:
             yield Version(copy, sums, sends[value])
 
     def _follow(self, versions: Sequence[Version]) -> None:
-        """A version is written before it is sent, and sent before the next one is written, or in its step."""
+        """Order versions: each is written before it is sent, and sent before, or with, the next write."""
         written: list[int] = []
         sent: list[int] = []
         for copy, sums, sends in versions:
@@ -175,7 +175,7 @@ class _Order:
             sent = sends
 
     def _join(self, before: Sequence[int], after: Sequence[int], *, strict: bool) -> None:
-        """Let some come before others, or no later; many and many by way of a node between them."""
+        """Order some before others, or no later; many and many by way of a node between them."""
         if len(before) > 1 < len(after):
             between = [len(self._order)]
             self._join(before, between, strict=strict)
@@ -187,7 +187,7 @@ class _Order:
             self._beyond.update(pairs)
 
     def _two_copies(self, rank: int, value: Value, sends: Sequence[int]) -> FormatError:
-        message = f"gpu {rank} has two copies of chunk {value.chunk}, of which this one is no schedule's"
+        message = f"gpu {rank} has two copies of chunk {value.chunk}, and no schedule has this one"
         if sends:
             return self._algorithm.wrong(self._transfers[sends[0]].line, message)
         return FormatError(f"{self._algorithm.file}: {message}: the one in its output")

@@ -1,4 +1,4 @@
-"""What the steps of MSCCL's XML move: carried out with sets of contributions in place of numbers."""
+"""The values that the steps of MSCCL's XML move: sets of contributions in place of numbers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ OWN = -1
 
 
 class Value(NamedTuple):
-    """What lies in a slot: a sum of parts, which are transfers to its rank or what the rank had itself."""
+    """The content of a slot: a sum of parts, which are transfers to its rank or the rank's own data."""
 
     chunk: int
     contributions: int
@@ -32,20 +32,20 @@ class Transfer(NamedTuple):
 
 
 class Values:
-    """What steps in a certain order leave in all slots; it is what the collective promises."""
+    """The content of all slots after ordered steps; it satisfies the collective's promise."""
 
     def __init__(self, algorithm: Algorithm, order: Sequence[Event], *, in_place: bool) -> None:
         self.transfers: list[Transfer] = []
         self.results: list[tuple[int, Value]] = []
-        """The rank and the value of each chunk that the collective asks for."""
+        """The rank and the value of each chunk that the collective demands."""
         self.starts: dict[tuple[int, int], Value] = {}
-        """By rank and chunk, what ranks have of their own."""
+        """Ranks' own data, by rank and chunk."""
         self._algorithm = algorithm
         self._in_place = in_place
         self._collective = Collective(algorithm.kind, algorithm.ranks, algorithm.ranks)
         self._memory: list[dict[Slot, Value]] = []
         self._messages: dict[int, range] = {}
-        """By event, the transfers that it sent and that are not received yet."""
+        """Transfers sent and not yet received, by event."""
         for rank in range(algorithm.ranks):
             memory = {}
             for place, chunk in enumerate(self._chunks(self._collective.blocks_before(rank))):
@@ -98,7 +98,7 @@ class Values:
         return Value(one.chunk, one.contributions | other.contributions, one.parts | other.parts)
 
     def _finish(self) -> None:
-        """Refuse outputs without what the collective promises."""
+        """Refuse outputs that break the collective's promise."""
         for rank in range(self._algorithm.ranks):
             for number, chunk in enumerate(self._chunks(self._collective.blocks_after(rank))):
                 value = self._memory[rank].get(self._cell(rank, ("o", number)))
@@ -112,7 +112,7 @@ class Values:
                 self.results.append((rank, value))
 
     def _chunks(self, blocks: range) -> Iterator[int]:
-        """The chunks of some parts of the data, in order."""
+        """Return the chunks of some parts of the data, in order."""
         per_block = self._algorithm.per_block
         return (block * per_block + place for block in blocks for place in range(per_block))
 

@@ -1,13 +1,13 @@
 """A schedule as the XML that the MSCCL runtime carries out: each GPU's thread blocks, step by step.
 
-Each end of a connection becomes a thread block of its own, so that sending and receiving never wait for each
-other in the order of one block. What a rank holds lies in its input until something is received for it; from
-then on in its output, or in scratch where the collective does not ask for it there. So no input is changed,
+Each end of a connection becomes its own thread block, so that sending and receiving never wait for each other
+in the order of one block. A rank's data stay in its input until something is received for them; from then on
+they are in its output, or in scratch where the collective does not demand them there. So no input is changed,
 and the same file serves in place, where input and output of a chunk are one.
 
-A step depends on the step that received its chunks last: a send reads what that one wrote, and of two
-receives that add to one chunk the later one waits. A receive waits for what sent its chunks as they were
-before. The limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
+A step depends on the step that received its chunks last: a send reads the data it wrote, and of two receives
+that add to one chunk the later one waits. A receive waits for the sends of its chunks' earlier values. The
+limits are those of github.com/microsoft/msccl, src/include/msccl.h, and of RCCL's parser.
 """
 
 from collections import Counter
@@ -33,43 +33,43 @@ COLLECTIVES = {
     "scatter": "scatter",
     "all_to_all": "alltoall",
 }
-"""MSCCL's names of the collectives that it has."""
+"""MSCCL's names of its collectives."""
 
 MAX_STEPS = 256
-"""Steps of a thread block (MSCCL_MAX_NUM_STEPS)."""
+"""Maximum steps of a thread block (MSCCL_MAX_NUM_STEPS)."""
 
 MAX_BLOCKS = 216
-"""Thread blocks of a GPU (MSCCL_MAX_NUM_THREAD_BLOCKS)."""
+"""Maximum thread blocks of a GPU (MSCCL_MAX_NUM_THREAD_BLOCKS)."""
 
 MAX_PEERS = 32
-"""Connections of a GPU on one channel, each way (MSCCL_MAX_NUM_THREAD_BLOCKS_PER_CHANNEL)."""
+"""Maximum connections of a GPU per channel, each way (MSCCL_MAX_NUM_THREAD_BLOCKS_PER_CHANNEL)."""
 
 MAX_CHANNELS = 32
 """MAXCHANNELS."""
 
 MAX_COUNT = 71
-"""Chunks of one step: fewer than MSCCL_MAX_COUNT."""
+"""Maximum chunks of one step: fewer than MSCCL_MAX_COUNT."""
 
 MAX_TRANSFERS = 1_000_000
-"""Transfers of a schedule that is written."""
+"""Maximum transfers of a schedule that is written."""
 
 PROTOCOLS = ("Simple", "LL128", "LL")
 """NCCL's protocols as the runtime spells them."""
 
 
 class Place(NamedTuple):
-    """Where a chunk lies on a GPU: in input, output or scratch (``i``, ``o``, ``s``), and at which place."""
+    """A chunk's location on a GPU: input, output or scratch (``i``, ``o``, ``s``), and the place there."""
 
     buffer: str
     offset: int
 
     def next(self) -> "Place":
-        """The place behind it."""
+        """Return the place behind it."""
         return self if self.offset < 0 else Place(self.buffer, self.offset + 1)
 
 
 class _Step(NamedTuple):
-    """What a thread block does next; ``after`` names the block and the step that must be over, if any."""
+    """The next action of a thread block; ``after`` names the block and the step that must be over, if any."""
 
     type: str
     source: Place
@@ -80,7 +80,7 @@ class _Step(NamedTuple):
 
 @dataclass(slots=True)
 class _Block:
-    """A thread block, with the rank to which it sends or from which it receives."""
+    """A thread block, with its destination or source rank."""
 
     send: int
     recv: int
@@ -92,7 +92,7 @@ NOWHERE = Place("i", -1)
 
 
 def dumps(plan: Schedule, protocol: str = "Simple") -> str:
-    """The XML of a schedule; raise `FormatError` where MSCCL cannot carry it, with the reason."""
+    """Return the XML of a schedule; raise `FormatError` where MSCCL cannot carry it, with the reason."""
     _check(plan, protocol)
     channels = _channels(plan)
     gpus = [_Gpu(plan, rank, channels) for rank in range(plan.ranks)]
@@ -114,27 +114,27 @@ def dumps(plan: Schedule, protocol: str = "Simple") -> str:
 
 
 class _Held(NamedTuple):
-    """Where a GPU has a chunk, and by which step of which block it was received, if it was."""
+    """A chunk's location on a GPU, and the step and block that received it, if any."""
 
     place: Place
     by: tuple[int, int] | None
 
 
 class _Piece(NamedTuple):
-    """Neighbouring chunks of one transfer, which lie beside each other at both ends."""
+    """Neighbouring chunks of one transfer that are adjacent at both ends."""
 
     connection: tuple[int, int, int]
     chunks: range
     source: Place
     sent: list[tuple[int, int]]
-    """By which steps the source received them."""
+    """The steps that received them at the source."""
     own: Place | None
-    """What is added to them at the target, if anything."""
+    """The target's data that are added to them, if any."""
     target: Place
 
 
 class _Gpu:
-    """One rank's thread blocks, and where its chunks lie."""
+    """One rank's thread blocks, and the locations of its chunks."""
 
     def __init__(self, plan: Schedule, rank: int, channels: dict[tuple[int, int, int], int]) -> None:
         self.plan = plan
@@ -147,37 +147,37 @@ class _Gpu:
         self._of_connection: dict[tuple[int, int, int], int] = {}
         self._written: set[int] = set()
         self._received: dict[int, tuple[int, int]] = {}
-        """By which step each chunk was received last."""
+        """The last step that received each chunk."""
         self._sent: dict[int, list[tuple[int, int]]] = {}
-        """By which steps each chunk was sent since."""
+        """The steps that have sent each chunk since."""
         collective, of_block = plan.collective, plan.chunks.of_block
         self.inputs = _numbered(of_block[block] for block in collective.blocks_before(rank))
         self.outputs = _numbered(of_block[block] for block in collective.blocks_after(rank))
 
     def held(self, chunk: int) -> _Held:
-        """Where the rank has a chunk now."""
+        """Return a chunk's current location."""
         place = self.target(chunk) if chunk in self._written else Place("i", self.inputs[chunk])
         return _Held(place, self._received.get(chunk))
 
     def expect(self, chunks: range) -> None:
-        """From now on the rank has some chunks where it receives them."""
+        """Move chunks to where the rank receives them."""
         self._written.update(chunks)
 
     def target(self, chunk: int) -> Place:
-        """Where it receives a chunk."""
+        """Return where it receives a chunk."""
         if chunk in self.outputs:
             return Place("o", self.outputs[chunk])
         return Place("s", self.scratch.setdefault(chunk, len(self.scratch)))
 
     def send(self, piece: _Piece) -> None:
-        """Send what was received last before the transfer's step."""
+        """Send the data received last before the transfer's step."""
         block = self._block(piece.connection)
         step = self._add(block, "s", piece.source, piece.target, len(piece.chunks), piece.sent)
         for chunk in piece.chunks:
             self._sent.setdefault(chunk, []).append((block, step))
 
     def receive(self, piece: _Piece) -> None:
-        """Receive after what was received before, and add to it, and after that was sent."""
+        """Receive after earlier receives, and add to them, and after the sends of their data."""
         block = self._block(piece.connection)
         kind, source = ("rrc", piece.own) if piece.own else ("r", piece.source)
         before = [self._received[chunk] for chunk in piece.chunks if chunk in self._received]
@@ -186,7 +186,7 @@ class _Gpu:
         self._received.update(dict.fromkeys(piece.chunks, (block, step)))
 
     def copy_own(self) -> None:
-        """Copy into the output what the rank needs there and never received."""
+        """Copy into the output the data that the rank needs there and never received."""
         own = [chunk for chunk in self.outputs if chunk not in self._received]
         for run in _runs(own, [(self.held(chunk).place, self.target(chunk)) for chunk in own]):
             self._add(
@@ -202,7 +202,7 @@ class _Gpu:
         count: int,
         after: Iterable[tuple[int, int]],
     ) -> int:
-        """One more step of a block, after others of the GPU; its number.
+        """Append a step to a block, after others of the GPU; return its number.
 
         A step names one other that must be over; steps that do nothing before it name the rest.
         """
@@ -224,7 +224,7 @@ class _Gpu:
         return len(steps) - 1
 
     def _block(self, connection: tuple[int, int, int]) -> int:
-        """The thread block at this end of a connection."""
+        """Return the thread block at this end of a connection."""
         if connection not in self._of_connection:
             src, dst, _ = connection
             send, recv = (dst, -1) if src == self.rank else (-1, src)
@@ -238,12 +238,12 @@ class _Gpu:
 
 
 def _numbered(blocks: Iterable[range]) -> dict[int, int]:
-    """The place of each chunk among those of some blocks."""
+    """Return the place of each chunk among those of some blocks."""
     return {chunk: place for place, chunk in enumerate(chunk for block in blocks for chunk in block)}
 
 
 def _pieces(target: _Gpu, transfer: Transfer, held: list[_Held]) -> Iterator[_Piece]:
-    """A transfer, cut where its chunks do not lie beside each other."""
+    """Split a transfer where its chunks are not adjacent."""
     src, dst, chunks, channel, reduce = transfer
     places = [(one.place, target.target(chunk)) for chunk, one in zip(chunks, held, strict=True)]
     own = [target.held(chunk).place for chunk in chunks] if reduce else [NOWHERE] * len(chunks)
@@ -256,7 +256,7 @@ def _pieces(target: _Gpu, transfer: Transfer, held: list[_Held]) -> Iterator[_Pi
 
 
 def _runs(chunks: Iterable[int], places: Iterable[tuple[Place, ...]]) -> Iterator[range]:
-    """Chunks that lie beside each other wherever they lie, as many as one step may have."""
+    """Return runs of chunks that are adjacent everywhere, within the limit of one step."""
     run: list[int] = []
     wanted: tuple[Place, ...] = ()
     for chunk, here in zip(chunks, places, strict=True):
@@ -270,8 +270,8 @@ def _runs(chunks: Iterable[int], places: Iterable[tuple[Place, ...]]) -> Iterato
 
 
 def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
-    """Each connection's channel: the first from its own on where neither of its GPUs has too many."""
-    found: dict[tuple[int, int, int], int] = {}
+    """Return each connection's channel: the first from its own on where neither GPU has too many."""
+    channels: dict[tuple[int, int, int], int] = {}
     busy: Counter[tuple[str, int, int]] = Counter()
     pairs: set[tuple[int, int, int]] = set()
     for connection in plan.connections():
@@ -282,15 +282,15 @@ def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
             raise _refusal(plan, f"it needs more than {MAX_CHANNELS} channels; write fewer ranks")
         pairs.add((src, dst, channel))
         busy.update((("s", src, channel), ("r", dst, channel)))
-        found[connection] = channel
-    return found
+        channels[connection] = channel
+    return channels
 
 
 def _check(plan: Schedule, protocol: str) -> None:
-    """Refuse what MSCCL has no words for, and what is not right in any order."""
+    """Refuse schedules that MSCCL cannot express, or that are not right in every order."""
     kind = plan.collective.kind
     if protocol not in PROTOCOLS:
-        raise FormatError(f"{protocol!r} is no protocol of MSCCL; write {one_of(PROTOCOLS, protocol)}")
+        raise FormatError(f"{protocol!r} is not a protocol of MSCCL; write {one_of(PROTOCOLS, protocol)}")
     if kind not in COLLECTIVES:
         raise _refusal(plan, f"MSCCL has no {kind}; it has {', '.join(COLLECTIVES)}")
     if plan.switches:
@@ -314,7 +314,7 @@ def _check(plan: Schedule, protocol: str) -> None:
 
 def _lines(plan: Schedule, gpus: list[_Gpu], channels: int, protocol: str) -> Iterator[str]:
     kind, per_block = plan.collective.kind, len(plan.chunks.of_block[0])
-    # the runtime's count is one rank's part where all ranks' make up the data, but of gather and scatter
+    # the runtime counts one rank's part where the data consist of all ranks', except gather and scatter
     whole = len(plan.chunks) if kind in ("all_gather", "reduce_scatter") else per_block
     whole = plan.ranks * per_block if kind == "all_to_all" else whole
     name = plan.algorithm.removesuffix(".xml").replace(" ", "_")

@@ -1,4 +1,4 @@
-"""The order of things: of a program's operations in so many words, and of a file's nodes."""
+"""The order of a program's operations made explicit, and the order of a file's nodes."""
 
 import heapq
 from collections.abc import Collection, Sequence
@@ -14,27 +14,25 @@ BESIDE = 2**31
 ARRIVAL = "arrival"
 """The category of an operation that stands for a receive; the first one that it comes after is the message.
 
-That one waits for nothing: the message is not held back until the receive begins, as of whoever sends
-eagerly.
-"""
+The message waits for nothing: it is not held back until the receive begins, as with eager senders."""
 
 
 def folded(operations: Sequence[Operation]) -> set[int]:
-    """The places of messages for which another operation stands."""
+    """Return the places of messages for which another operation stands."""
     return {one.after[0] for one in operations if one.category == ARRIVAL}
 
 
 def closed(operations: list[Operation]) -> list[Operation]:
-    """A file's operations, and behind them the host, which waits for those that no other comes after."""
+    """Return a file's operations, followed by the host, which waits for those that no other comes after."""
     awaited = {earlier for one in operations for earlier in one.after}
     left = tuple(place for place in range(len(operations)) if place not in awaited)
     return [*operations, Operation(Wait(), None, left, True, "end", "wait")]
 
 
 class Order:
-    """What each operation of a rank comes after; a file has no host, no lanes and no queues to say so.
+    """Predecessors of each operation of a rank; a file has no host, lanes or queues to imply them.
 
-    To be asked of one operation after another.
+    Query the operations in order.
     """
 
     def __init__(self, operations: Sequence[Operation]) -> None:
@@ -44,22 +42,22 @@ class Order:
         self._queues: dict[Group, list[int]] = {}
 
     def before(self, place: int) -> list[int]:
-        """The earlier operations that must be over when the one at ``place`` begins.
+        """Return the earlier operations that must be over when the one at ``place`` begins.
 
-        Of a queue in which several run at once it is the last that could not run beside it.
+        In a queue that runs several at once it is the last that could not run beside it.
         """
         operation = self._operations[place]
-        found = list(operation.after)
+        places = list(operation.after)
         if operation.lane in self._lanes:
-            found.append(self._lanes[operation.lane])
+            places.append(self._lanes[operation.lane])
         if self._held is not None:
-            found.append(self._held)
-        found += self._queued(place, operation.action)
+            places.append(self._held)
+        places += self._queued(place, operation.action)
         if operation.lane is not None:
             self._lanes[operation.lane] = place
         if operation.holds:
             self._held = place
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(places))
 
     def _queued(self, place: int, action: object) -> list[int]:
         group = queue_of(action)
@@ -71,7 +69,7 @@ class Order:
 
 
 def in_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Places so that each comes after those that it names, otherwise as they stand.
+    """Return places so that each comes after those it names, otherwise in their own order.
 
     Raise `CycleError`, whose second argument is a place that waits for itself, where there is no such order.
     """
@@ -81,28 +79,28 @@ def in_order(before: Sequence[Collection[int]]) -> list[int]:
         for name in set(names):
             later[name].append(place)
     ready = [place for place, count in enumerate(waits) if not count]
-    found: list[int] = []
+    ordered: list[int] = []
     while ready:
         place = heapq.heappop(ready)
-        found.append(place)
+        ordered.append(place)
         for one in later[place]:
             waits[one] -= 1
             if not waits[one]:
                 heapq.heappush(ready, one)
-    if len(found) < len(waits):
+    if len(ordered) < len(waits):
         place = next(place for place, count in enumerate(waits) if count)
         seen: set[int] = set()
         while place not in seen:
             seen.add(place)
             place = next(name for name in before[place] if waits[name])
         raise CycleError("a cycle", place)
-    return found
+    return ordered
 
 
 def loses_queue(program: Program) -> bool:
-    """Whether collectives that wait for nobody's host stand in queues of which several run at once.
+    """Check for collectives that wait for no host in queues that run several at once.
 
-    `Order` then lets each wait for the last that could not run beside it, though another may end sooner.
+    `Order` then makes each wait for the last that could not run beside it, though another may end earlier.
     """
     return any(
         isinstance(one.action, Call) and 1 < one.action.group.workers < BESIDE and not one.holds
@@ -112,4 +110,4 @@ def loses_queue(program: Program) -> bool:
 
 
 QUEUE_LOST = "a collective of a group waits for the last but one before it: the format has no queues"
-"""What is said where `loses_queue`."""
+"""The note where `loses_queue`."""

@@ -1,4 +1,4 @@
-"""Files and folders that hold a program, by what their names end in: GOAL, and Chakra's traces."""
+"""Files and folders that hold a program, by suffix: GOAL, and Chakra's traces."""
 
 import json
 import re
@@ -24,33 +24,31 @@ _TRACE = re.compile(r"(?P<stem>.*)\.(?P<rank>\d+)\.(?P<ending>et|json)", re.DOTA
 class ProgramFile:
     """A program that was read; ``program`` makes it by the rules of a library, ``library`` carries it.
 
-    That is ``ideal``, which has the links alone, where the file is of messages without a library.
+    ``library`` is ``ideal``, which has the links alone, where the file has messages without a library.
     """
 
     ranks: int
     program: Callable[[str], Program]
     notes: tuple[str, ...] = ()
-    """What was made of parts that a program does not have, in sentences."""
+    """How parts that a program lacks were converted, in sentences."""
     library: str = "gloo"
 
 
 def holds_program(path: Path) -> bool:
-    """Whether a file or a folder is one of those that are read here, by its name."""
+    """Check by its name whether a file or a folder is one of those that are read here."""
     return path.suffix == ".goal" or _TRACE.fullmatch(path.name) is not None or path.is_dir()
 
 
 def read(path: Path) -> ProgramFile:
-    """The program in a GOAL file, in a folder of Chakra's traces, or in a trace and those beside it.
+    """Return the program in a GOAL file, in a folder of Chakra's traces, or in a trace and those beside it.
 
     Raise `FormatError` that says where something is wrong.
     """
     if path.suffix == ".goal":
-        found = goal.loads(text_of(path), str(path))
-        placed = (
-            f"{found.placed} nodes name a processor or a card of their rank, of which a program knows nothing"
-        )
-        of_library = partial(goal_program.program_of, found, str(path))
-        return ProgramFile(len(found.ranks), of_library, (placed,) if found.placed else (), "ideal")
+        parsed = goal.loads(text_of(path), str(path))
+        placed = f"{parsed.placed} nodes name a processor or a card of their rank, which programs do not have"
+        of_library = partial(goal_program.program_of, parsed, str(path))
+        return ProgramFile(len(parsed.ranks), of_library, (placed,) if parsed.placed else (), "ideal")
     traces = _traces(path)
     groups = _groups(traces[0].with_name(GROUPS), len(traces))
     left, ranks = 0, []
@@ -73,22 +71,22 @@ def read(path: Path) -> ProgramFile:
 
 
 def _traces(path: Path) -> list[Path]:
-    """The traces of all ranks, of which one or the folder is named."""
+    """Return the traces of all ranks, given one of them or their folder."""
     folder, named = (path, None) if path.is_dir() else (path.parent, _TRACE.fullmatch(path.name))
     if named and not path.exists():
         raise FormatError(f"{path}: no such file")
-    found: dict[tuple[str, str], dict[int, Path]] = {}
+    by_job: dict[tuple[str, str], dict[int, Path]] = {}
     for file in sorted(folder.iterdir()):
         if (match := _TRACE.fullmatch(file.name)) and len(match["rank"]) < 8:
-            found.setdefault((match["stem"], match["ending"]), {})[int(match["rank"])] = file
+            by_job.setdefault((match["stem"], match["ending"]), {})[int(match["rank"])] = file
     if named:
-        found = {key: files for key, files in found.items() if key == (named["stem"], named["ending"])}
-    if not found:
+        by_job = {key: files for key, files in by_job.items() if key == (named["stem"], named["ending"])}
+    if not by_job:
         raise FormatError(f"{path}: a folder without Chakra traces; they are called NAME.RANK.et")
-    if len(found) > 1:
-        names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(found)[:4])
+    if len(by_job) > 1:
+        names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(by_job)[:4])
         raise FormatError(f"{path}: traces of several jobs ({names}); name one of the files")
-    files = next(iter(found.values()))
+    files = next(iter(by_job.values()))
     missing = [rank for rank in range(max(files) + 1) if rank not in files]
     if missing:
         some = ", ".join(map(str, missing[:4])) + (", ..." if len(missing) > 4 else "")
@@ -99,7 +97,7 @@ def _traces(path: Path) -> list[Path]:
 
 
 def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
-    """The ranks of each group, if there is such a file."""
+    """Return the ranks of each group, if there is such a file."""
     if not path.exists():
         return {}
     text = text_of(path)
@@ -108,34 +106,34 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
     except (ValueError, RecursionError):
         raise FormatError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
-        raise FormatError(f"{path}: no JSON object of groups and their ranks")
+        raise FormatError(f"{path}: not a JSON object of groups and their ranks")
     for name, members in content.items():
         sound = isinstance(members, list) and members and all(type(one) is int for one in members)
         if not sound or len(set(members)) < len(members) or not all(0 <= one < ranks for one in members):
             raise FormatError(
-                f"{path}: group {name} is no list of ranks; allowed: each of 0 to {ranks - 1} once"
+                f"{path}: group {name} is not a list of ranks; allowed: each of 0 to {ranks - 1} once"
             )
     return content
 
 
 def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None:
-    """Refuse, before any work, a file or a folder that a program could not be written to."""
+    """Refuse, before any work, a file or a folder that a program cannot be written to."""
     if path is None:
         return
     if path.suffix == ".goal":
         check_outputs([path], inputs)
     elif path.suffix:
         raise FormatError(
-            f"{path}: no format of programs; write FILE.goal, or a new folder for Chakra's traces"
+            f"{path}: not a format of programs; write FILE.goal, or a new folder for Chakra's traces"
         )
     else:
         check_folder(path)
 
 
 def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
-    """Write a program, whole or not at all; what is lost, in sentences.
+    """Write a program atomically; return its losses, in sentences.
 
-    A name without an ending is a folder of Chakra's traces, one for each rank.
+    A name without a suffix is a folder of Chakra's traces, one for each rank.
     """
     if path.suffix == ".goal":
         write_file(path, goal.dumps(goal_flatten.of_program(program, schedule_of)))

@@ -1,4 +1,4 @@
-"""Files that hold a schedule, by what their names end in: MSCCL's XML, and GOAL."""
+"""Files that hold a schedule, by suffix: MSCCL's XML, and GOAL."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,21 +14,20 @@ PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 """NCCL's protocols as MSCCL spells them."""
 
 LOST = {
-    ".xml": "the size (chunks are alike), the type, and how many transfers may be on their way",
-    ".goal": "the type, the reduction, channels, how long adding takes, and how many transfers may be on "
-    "their way",
+    ".xml": "the size (chunks are alike), the type, and the credits",
+    ".goal": "the type, the reduction, channels, the time of additions, and the credits",
 }
-"""What each format does not say of a schedule."""
+"""Properties of a schedule that each format loses."""
 
 
 def check_format(path: Path | None) -> None:
-    """Refuse a name that says no format."""
+    """Refuse a name whose suffix is no format."""
     if path and path.suffix not in LOST:
-        raise FormatError(f"{path}: no format of schedules; write a name that ends in {', '.join(LOST)}")
+        raise FormatError(f"{path}: not a format of schedules; write a name that ends in {', '.join(LOST)}")
 
 
 def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
-    """Write a schedule, whole or not at all; what was written and what is lost, in sentences.
+    """Write a schedule atomically; return the size and the losses, in sentences.
 
     Raise `FormatError` where the format cannot carry it, with the reason.
     """
@@ -38,7 +37,7 @@ def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
         text = msccl_write.dumps(plan, PROTOCOLS.get(protocol, "Simple"))
         transfers, sends = sum(plan.connections().values()), text.count(' type="s" ')
         if sends > transfers:
-            notes.append(f"{transfers} messages are cut into {sends}, of chunks that lie beside each other")
+            notes.append(f"{transfers} messages are cut into {sends}, of adjacent chunks")
     else:
         text = goal.dumps(goal_flatten.of_schedule(plan))
     write_file(path, text)
@@ -59,16 +58,16 @@ class ScheduleFile(NamedTuple):
     sizes: tuple[int, int | None] = (0, None)
 
     def caveat(self, collective: Collective) -> str:
-        """What to know before a time is believed: the runtime takes the file for no such size."""
+        """Return the warning that the runtime does not use the file for this size, or nothing."""
         least, most = self.sizes
         if least <= collective.nbytes <= (collective.nbytes if most is None else most):
             return ""
-        meant = f"{least} B or more" if most is None else f"{least} to {most} B"
-        return f"{collective.nbytes} B: the file is for {meant}, and MSCCL leaves other sizes to NCCL"
+        sizes = f"{least} B or more" if most is None else f"{least} to {most} B"
+        return f"{collective.nbytes} B: the file is for {sizes}, and MSCCL leaves other sizes to NCCL"
 
 
 def holds_schedule(name: str) -> bool:
-    """Whether a name is that of a file which is read here."""
+    """Check by its name whether a file holds a schedule that is read here."""
     return name.endswith(".xml")
 
 

@@ -1,4 +1,4 @@
-"""What stands in a file, as bytes or as text."""
+"""The content of a file, as bytes or as text."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from ringside.sim.formats import FormatError
 from ringside.topologies.disk import regular
 
 MAX_BYTES = 2**30
-"""Bytes of a file that is read."""
+"""Maximum bytes of a file that is read."""
 
 
 def bytes_of(path: Path) -> bytes:
-    """All of a file; raise `FormatError` where there is none, or too much."""
+    """Return all of a file; raise `FormatError` where it is missing or too large."""
     try:
         size = regular(path).stat().st_size
         if size > MAX_BYTES:
@@ -21,7 +21,7 @@ def bytes_of(path: Path) -> bytes:
 
 
 def text_of(path: Path) -> str:
-    """All of a text file."""
+    """Return all of a text file."""
     try:
         return bytes_of(path).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,1 +1,1 @@
-"""What failures, checkpoints and restarts leave of a training job's time: by formula and by simulation."""
+"""The goodput of a training job under failures, checkpoints and restarts: by formula and by simulation."""

@@ -1,4 +1,4 @@
-"""What an elastic run on a real machine took, stage by stage."""
+"""Stage times of an elastic run on a real machine."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,8 +10,8 @@ SCHEMA = "ringside.elastic/1"
 class Restarted:
     """One restart by torchrun, in seconds: from the kill until the ranks train on.
 
-    The agent notices and stops the other ranks, meets the other agents, starts processes; these import
-    torch, join their process group and read the checkpoint.
+    The agent notices and stops the other ranks, meets the other agents, starts processes; these import torch,
+    join their process group and read the checkpoint.
     """
 
     detect_s: float
@@ -30,11 +30,11 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticRun:
-    """One run to its last step, with a checkpoint after every ``interval`` steps, and ``kills`` on its way.
+    """One run to its last step, with a checkpoint every ``interval`` steps, and ``kills`` on its way.
 
-    A kill is seconds after its attempt began to train, and the rank. ``steps_s`` are all steps, those done
-    again too; ``kept_s`` is what those took together that did not have to be done again; ``saves_s`` are
-    checkpoints; ``wall_s`` runs from the first rank's first moment to the end of the last step.
+    A kill is seconds after its attempt began to train, and the rank. ``steps_s`` are all steps, repeated ones
+    too; ``kept_s`` is the total time of steps that were not repeated; ``saves_s`` are checkpoints; ``wall_s``
+    runs from the first rank's first moment to the end of the last step.
     """
 
     ranks: int
@@ -61,6 +61,6 @@ class ElasticRun:
         return len(self.steps_s) - self.steps
 
     def line(self) -> str:
-        """The run as one line of JSON."""
+        """Return the run as one line of JSON."""
         derived = {"goodput": self.goodput, "redone": self.redone}
         return json.dumps({"schema": SCHEMA, **asdict(self), **derived}) + "\n"

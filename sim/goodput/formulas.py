@@ -1,7 +1,7 @@
-"""What checkpoints and failures leave of a job's time, on paper.
+"""The goodput of a job under checkpoints and failures, by formula.
 
-Throughout, failures come at random and independently (a Poisson process), a mean time M apart, and may hit
-checkpoints and restarts too; work between two checkpoints takes tau, a checkpoint w, a restart R.
+Throughout, failures are random and independent (a Poisson process), with a mean time M between them, and may
+hit checkpoints and restarts too; work between two checkpoints takes tau, a checkpoint w, a restart R.
 """
 
 import math
@@ -9,14 +9,14 @@ import math
 from ringside.sim.goodput.job import LEAST_S, LongJob
 
 _CHEAP = 1e-9
-"""Where a checkpoint takes a smaller share of M, Daly's interval is exact to as many digits."""
+"""Where a checkpoint takes a smaller share of M, Daly's interval is exact to double precision."""
 
 _STEPS = 60
-"""Halvings, after which nothing is left of a double."""
+"""Bisection steps that exhaust a double."""
 
 
 def young(write_s: float, mtbf_s: float) -> float:
-    """The interval sqrt(2 w M).
+    """Return the interval sqrt(2 w M).
 
     J. W. Young, A first order approximation to the optimum checkpoint interval, CACM 17(9), 1974.
     """
@@ -24,7 +24,7 @@ def young(write_s: float, mtbf_s: float) -> float:
 
 
 def daly(write_s: float, mtbf_s: float) -> float:
-    """The interval sqrt(2wM) [1 + sqrt(w/2M)/3 + (w/2M)/9] - w, or M where w is 2 M or more.
+    """Return sqrt(2wM) [1 + sqrt(w/2M)/3 + (w/2M)/9] - w, or M where w is 2 M or more.
 
     J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, Future
     Generation Computer Systems 22(3), 2006, equation 37.
@@ -36,10 +36,10 @@ def daly(write_s: float, mtbf_s: float) -> float:
 
 
 def best_interval(job: LongJob) -> float:
-    """The interval at which `expected_goodput` is greatest: where 1 - e^(-(tau + w)/M) = tau/M.
+    """Return the interval with the greatest `expected_goodput`: where 1 - e^(-(tau + w)/M) = tau/M.
 
-    That is the zero of the derivative of Daly's expectation; it depends on neither the restart nor the
-    age at which a checkpoint is usable. Infinite where nothing fails.
+    That is the zero of the derivative of Daly's expectation; it depends on neither the restart nor the age at
+    which a checkpoint is usable. Infinite where nothing fails.
     """
     write, mtbf = job.checkpoints.write_s, job.mtbf_s
     if math.isinf(mtbf):
@@ -55,12 +55,12 @@ def best_interval(job: LongJob) -> float:
 
 
 def expected_wall(job: LongJob, interval_s: float) -> float:
-    """How long the job takes in the mean, in seconds, from its first start on; infinite where it never ends.
+    """Return the job's mean time, in seconds, from its first start; infinite where it never ends.
 
-    Daly's exact expectation of 2006, M e^(R/M) (e^((tau + w)/M) - 1) a segment, with
-    e^(R/M) taken in the mean over causes, a first start-up that reads no checkpoint, and a last segment as
-    long as what is left. An asynchronous checkpoint is usable later by its persist time, which lengthens a
-    restart by as much; this holds in the long run. Nodes are always there.
+    Daly's exact expectation of 2006, M e^(R/M) (e^((tau + w)/M) - 1) per segment, with e^(R/M) as the mean
+    over causes, a first start-up that reads no checkpoint, and a last segment as long as the remainder. An
+    asynchronous checkpoint is usable later by its persist time, which lengthens a restart by the same time;
+    this holds in the long run. No node is ever missing.
     """
     job.check_interval(interval_s)
     write, persist, rate = job.checkpoints.write_s, job.checkpoints.persist_s, job.rate
@@ -76,12 +76,12 @@ def expected_wall(job: LongJob, interval_s: float) -> float:
 
 
 def expected_goodput(job: LongJob, interval_s: float) -> float:
-    """The share of its time in which the job gets on, by `expected_wall`; between 0 and 1."""
+    """Return the share of productive time, by `expected_wall`; between 0 and 1."""
     return job.work_s / expected_wall(job, interval_s)
 
 
 def first_order_goodput(job: LongJob, interval_s: float) -> float:
-    """1 - w/tau - (tau/2 + R)/M, good while all three are small; never below 0.
+    """Return 1 - w/tau - (tau/2 + R)/M, good while all three are small; never below 0.
 
     Young's accounting, with the restart beside the lost work.
     """
@@ -91,7 +91,7 @@ def first_order_goodput(job: LongJob, interval_s: float) -> float:
 
 
 def _again(job: LongJob) -> float:
-    """By how much restarts lengthen what has to be got through: e^(R/M), in the mean over causes."""
+    """Return the factor by which restarts lengthen the work: e^(R/M), the mean over causes."""
     if not job.rate:
         return 1.0
     late = job.checkpoints.persist_s
@@ -100,7 +100,7 @@ def _again(job: LongJob) -> float:
 
 
 def _first(job: LongJob) -> float:
-    """What the first start-up, of length L, adds before restarts lengthen it: M (1 - e^(-L/M)).
+    """Return what the first start-up, of length L, adds before restarts lengthen it: M (1 - e^(-L/M)).
 
     For a start and a segment of length s together take M (1 - e^(-(L+s)/M)) e^((R+s)/M).
     """
@@ -109,5 +109,5 @@ def _first(job: LongJob) -> float:
 
 
 def _grown(seconds: float, rate: float) -> float:
-    """The mean time to get through ``seconds`` without a failure: (e^(rate s) - 1) / rate."""
+    """Return the mean time to complete ``seconds`` without a failure: (e^(rate s) - 1) / rate."""
     return math.expm1(rate * seconds) / rate if rate else seconds

@@ -1,4 +1,4 @@
-"""A long training job: what fails, how it is noticed, what a restart takes, when it saves itself."""
+"""A long training job: its failures, their detection, restarts and checkpoints."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 DAY_S = 86_400.0
 
 MOST_NODES = 1_000_000
-"""More are a slip of the pen."""
+"""Maximum number of nodes; more is treated as a typing error."""
 
 LEAST_S = 1e-6
-"""Of work, of an interval, between two failures: nothing is shorter."""
+"""Minimum seconds of work, of an interval, and between two failures."""
 
 WATCHDOG_S = 600.0
-"""After which a collective that hangs is given up: PyTorch's default with NCCL."""
+"""Time-out of a collective that hangs: PyTorch's default with NCCL."""
 
 LAST_CALL_S = 30.0
 """How long a rendezvous that has enough nodes, but not all, waits for more: torchrun's default."""
@@ -22,8 +22,8 @@ LAST_CALL_S = 30.0
 class Cause:
     """One reason why the job stops.
 
-    ``per_node_s`` is how often it strikes, in failures a second and node. ``hangs`` says that no process
-    ends, so that only a collective's time-out tells; ``loses_node`` that the node is gone until repaired.
+    ``per_node_s`` is its rate, in failures per second and node. ``hangs`` says that no process ends, so that
+    only a collective's time-out reveals it; ``loses_node`` that the node is gone until repaired.
     """
 
     name: str
@@ -32,17 +32,17 @@ class Cause:
     loses_node: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.per_node_s, f"failures of {self.name!r} a node and second", "write a rate of 0 or more")
+        _check(self.per_node_s, f"failures of {self.name!r} per node and second", "write a rate of 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """What passes from a failure until training goes on, in seconds, as torchrun has it.
+    """Times from a failure until training continues, in seconds, as in torchrun.
 
     A failure is noticed (``detect_s``, or ``timeout_s`` where the job hangs), all other ranks are stopped,
-    nodes meet again (``rendezvous_s``), all ranks start anew from the script's beginning (``start_s``:
-    processes, imports, communicators, compilation) and read the checkpoint (``load_s``). A rendezvous with
-    fewer nodes than there could be takes ``last_call_s`` more. ``repair_s`` is how long a lost node is away.
+    nodes meet again (``rendezvous_s``), all ranks start from the script's beginning (``start_s``: processes,
+    imports, communicators, compilation) and read the checkpoint (``load_s``). A rendezvous with missing nodes
+    takes ``last_call_s`` more. ``repair_s`` is how long a lost node is away.
     """
 
     detect_s: float = 0.0
@@ -60,20 +60,20 @@ class Restart:
             _check(getattr(self, name), f"{words} of a restart", "write a duration, such as 5min")
 
     def noticed_s(self, cause: Cause) -> float:
-        """From the failure until somebody knows of it."""
+        """Return the time from the failure until it is noticed."""
         return self.timeout_s if cause.hangs else self.detect_s
 
     def whole_s(self, cause: Cause) -> float:
-        """From the failure until training goes on, where every node is there."""
+        """Return the time from the failure until training continues, with every node there."""
         return self.noticed_s(cause) + self.stop_s + self.rendezvous_s + self.start_s + self.load_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """How the job saves itself: training stands still for ``write_s`` each time.
+    """Checkpoints of the job: training stands still for ``write_s`` each time.
 
     With ``persist_s`` the checkpoint is asynchronous: it is written beside training, and a restart can use it
-    only so many seconds after training went on.
+    only ``persist_s`` seconds after training continued.
     """
 
     write_s: float
@@ -86,11 +86,11 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongJob:
-    """``work_s`` seconds of training, were it never disturbed, on ``nodes`` nodes.
+    """``work_s`` seconds of undisturbed training on ``nodes`` nodes.
 
-    ``spares`` are further nodes that stand ready. Where a node is missing and none is spare, the job waits
-    for the repair; with ``replica_nodes`` it goes on with the whole model replicas that are left, of so many
-    nodes each, and everybody restarts once more when a replica is whole again.
+    ``spares`` are further nodes on standby. Where a node is missing and none is spare, the job waits for the
+    repair; with ``replica_nodes`` it continues with the complete model replicas, of that many nodes each, and
+    all ranks restart again when a replica is whole again.
     """
 
     nodes: int
@@ -117,7 +117,7 @@ class LongJob:
 
     @property
     def rate(self) -> float:
-        """Failures a second of the whole job."""
+        """Failures per second of the whole job."""
         return self.nodes * sum(cause.per_node_s for cause in self.causes)
 
     @property
@@ -127,18 +127,18 @@ class LongJob:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of each cause the share of failures."""
+        """Each cause's share of failures."""
         whole = sum(cause.per_node_s for cause in self.causes)
         return tuple(cause.per_node_s / whole for cause in self.causes) if whole else ()
 
     @property
     def restart_s(self) -> float:
-        """A restart from the failure until training goes on, in the mean over causes."""
+        """The mean over causes of a restart, from the failure until training continues."""
         pairs = zip(self.shares, self.causes, strict=False)
         return sum(share * self.restart.whole_s(cause) for share, cause in pairs)
 
     def check_interval(self, interval_s: float) -> float:
-        """The interval; refused where no job can save itself so often."""
+        """Return the interval; refuse one too short for the job's checkpoints."""
         least = max(LEAST_S, self.checkpoints.persist_s - self.checkpoints.write_s)
         if not least <= interval_s <= 1e9:
             raise ValueError(
@@ -149,7 +149,7 @@ class LongJob:
 
 
 def causes_of_mtbf(mtbf_s: float, nodes: int, name: str = "failure") -> tuple[Cause, ...]:
-    """One cause, which stops a job of so many nodes every ``mtbf_s`` seconds in the mean."""
+    """Return one cause, which stops the whole job every ``mtbf_s`` seconds in the mean."""
     _check(mtbf_s, "mean time between failures", "write a duration above 0, such as 3h", least=LEAST_S)
     return (Cause(name, 1 / mtbf_s / nodes),)
 

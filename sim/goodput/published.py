@@ -1,6 +1,6 @@
-"""Published long trainings: what failed how often, and what is known of checkpoints and restarts.
+"""Published long trainings: their failures by cause, and their known checkpoints and restarts.
 
-What a publication does not say is assumed, and ``assumed`` says so.
+Figures missing from a publication are assumed, and listed in ``assumed``.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _HOUR_S = 3600.0
 TYPICAL = Restart(
     detect_s=2 * _MINUTE_S, stop_s=30.0, rendezvous_s=30.0, start_s=7 * _MINUTE_S, load_s=_MINUTE_S
 )
-"""Eleven minutes in all, where no publication says it: MegaScale (arXiv:2402.15627) knows why within ten."""
+"""Eleven minutes in all, where no publication says it: MegaScale (arXiv:2402.15627) diagnoses within ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A job, where its figures come from, what was assumed, and what goodput its people report."""
+    """A job, the source of its figures, the assumptions, and its reported goodput."""
 
     name: str
     title: str
@@ -77,7 +77,7 @@ def _llama() -> Published:
         gpus_per_node=8,
         reported="effective training time above 90 %",
         source="arXiv:2407.21783, table 5: 419 unexpected interruptions, and 47 planned ones",
-        assumed="14 bytes a parameter, written and read at the paper's 2 TB/s of sustained storage; nine "
+        assumed="14 bytes per parameter, written and read at the paper's 2 TB/s of sustained storage; nine "
         "minutes from failure to loading; 64 spare nodes; planned interruptions lose work as failures do",
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def _cluster(name: str, nodes: int, per_1000_node_days: float, whole: str) -> Pu
         gpus_per_node=8,
         reported="",
         source=f"arXiv:2410.21680: {per_1000_node_days} failures in 1000 node-days",
-        assumed="30 days of work, a minute a checkpoint, eleven minutes a restart, a spare node for 32",
+        assumed="30 days of work, 1 min per checkpoint, 11 min per restart, one spare node per 32",
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _opt() -> Published:
         reported="59 % of the time",
         source="glennklockwood.com/garden/job-reliability: an interruption every 7.5 h, up 59 % of the time",
         assumed="33 days of work; restarts by hand: half an hour to notice, an hour to find the node and "
-        "start again; five minutes a checkpoint",
+        "start again; five minutes per checkpoint",
     )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ PUBLISHED = {
 
 
 def published(name: str) -> Published:
-    """The training of that name."""
+    """Return the training of that name."""
     if name not in PUBLISHED:
-        raise ValueError(f"{name!r} is no published training; write {one_of(PUBLISHED, name)}")
+        raise ValueError(f"{name!r} is not a published training; write {one_of(PUBLISHED, name)}")
     return PUBLISHED[name]

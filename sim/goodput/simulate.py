@@ -1,7 +1,7 @@
-"""A long job's life, failure by failure, in SimPy: with nodes that are missing, and replicas without them.
+"""A long job's life, failure by failure, in SimPy: with missing nodes, and replicas that stop without them.
 
-Between two failures nothing is left to chance, so an event is a failure, a stage of a restart, a repair or
-the end; how many checkpoints were written meanwhile is counted.
+Nothing is random between two failures, so an event is a failure, a stage of a restart, a repair or the end;
+the checkpoints written between are counted.
 """
 
 import math
@@ -18,14 +18,13 @@ PRODUCTIVE = "productive"
 START, SAVE, RESTORE = "start-up", "checkpoint save", "checkpoint restore"
 WASTED, RECOVERY, SHRUNK = "wasted progress", "infrastructure recovery", "missing replicas"
 BADPUT = (WASTED, SAVE, RESTORE, START, RECOVERY, SHRUNK)
-"""Where time goes that is not productive, in the classes of Google's ML Productivity Goodput library.
+"""Unproductive time, in the classes of Google's ML Productivity Goodput library.
 
 ``start-up`` has its accelerator initialization, training preparation and program start-up; ``missing
-replicas``, ours, is what replicas would have done that were not there.
-"""
+replicas``, Ringside's own, is the work of replicas that were missing."""
 
 MOST_STRIKES = 50_000
-"""A life with more failures is not lived to its end."""
+"""Maximum failures of a simulated life."""
 
 _BLOCK = 256
 
@@ -34,9 +33,9 @@ Steps = Generator[simpy.Event, Any, None]
 
 
 class Strike(NamedTuple):
-    """A failure: seconds since the one before, its cause, and where it strikes.
+    """A failure: seconds since the one before, its cause, and the node it hits.
 
-    ``place`` runs from 0, the job's first node, to 1; a node that is not in the job then is hit in vain.
+    ``place`` runs from 0, the job's first node, to 1; a failure of a node outside of the job has no effect.
     """
 
     gap_s: float
@@ -46,7 +45,7 @@ class Strike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One simulated run: how long it took, where its time went, what stopped it how often, at what cost."""
+    """One simulated run: its duration, where its time went, the failures by cause, and their cost."""
 
     wall_s: float
     spent_s: dict[str, float]
@@ -55,7 +54,7 @@ class Life:
 
 
 def live(job: LongJob, interval_s: float, strikes: Iterable[Strike]) -> Life:
-    """The job's life with a checkpoint every ``interval_s`` seconds, under these failures.
+    """Return the job's life with a checkpoint every ``interval_s`` seconds, under these failures.
 
     Nodes that are not in the job do not fail, and nothing fails while it waits for a node.
     """
@@ -67,7 +66,7 @@ def live(job: LongJob, interval_s: float, strikes: Iterable[Strike]) -> Life:
 
 
 def random_strikes(job: LongJob, rng: np.random.Generator) -> Iterator[Strike]:
-    """Failures without end, at random, as often as the job's causes say."""
+    """Yield endless random failures at the rates of the job's causes."""
     while job.rate:
         gaps = rng.exponential(job.mtbf_s, _BLOCK).tolist()
         which = rng.choice(len(job.causes), _BLOCK, p=job.shares).tolist()
@@ -93,7 +92,7 @@ class _Run:
         self.process = env.process(self._life())
 
     def strike(self, strikes: Iterable[Strike]) -> Steps:
-        """Have failures strike the nodes of the job, those that are in it."""
+        """Strike the nodes of the job with failures."""
         for number, (gap, cause, place) in enumerate(strikes):
             yield self.env.timeout(gap)
             if not self.process.is_alive:
@@ -101,13 +100,13 @@ class _Run:
             if number == MOST_STRIKES:
                 raise ValueError(
                     f"after {number:,} failures {self._saved_s / self.job.work_s:.1%} of the work is done; "
-                    "write a shorter interval, quicker repairs, more spares, rarer failures or less work"
+                    "write a shorter interval, faster repairs, more spares, rarer failures or less work"
                 )
             if self._waiting is None and place * self._whole < self._replicas:
                 self.process.interrupt(cause)
 
     def _possible(self) -> int:
-        """The whole replicas that could run now."""
+        """Return the number of whole replicas that could run now."""
         there = min(self.job.nodes, self.job.nodes + self.job.spares - self._broken)
         return max(there, 0) * self._whole // self.job.nodes
 
@@ -131,7 +130,7 @@ class _Run:
                 stopped = stop
 
     def _notice(self, cause: Cause | None) -> None:
-        """Write down who stopped the job; a node that is lost comes back when it is repaired."""
+        """Record the cause that stopped the job; a lost node returns when it is repaired."""
         if cause:
             self._blamed = cause
             self.failures[cause.name] += 1
@@ -146,7 +145,7 @@ class _Run:
             if self._possible() and not self._waiting.triggered:
                 self._waiting.succeed()
         elif self.process.is_alive and self._possible() > self._replicas:
-            self.process.interrupt(None)  # a node that waits restarts everybody
+            self.process.interrupt(None)  # a waiting node restarts all ranks
 
     def _gather(self, noticed_s: float) -> Steps:
         """Notice the failure and stop all ranks; wait for a node where too few are there."""
@@ -159,12 +158,12 @@ class _Run:
         self._replicas = self._possible()
 
     def _meeting_s(self) -> float:
-        """The rendezvous, which waits for more nodes where some are missing."""
+        """Return the rendezvous time, which includes waiting for more nodes where some are missing."""
         restart = self.job.restart
         return restart.rendezvous_s + (restart.last_call_s if self._replicas < self._whole else 0.0)
 
     def _pass(self, stages: list[Stage]) -> Steps:
-        """Go through the stages; what has passed is spent, whether they end or are interrupted."""
+        """Go through the stages; time passed counts, whether they end or are interrupted."""
         begin = self.env.now
         try:
             yield self.env.timeout(sum(seconds for _, seconds in stages))
@@ -175,7 +174,7 @@ class _Run:
                 left -= min(left, seconds)
 
     def _train(self) -> Steps:
-        """Train to the end of the work, or to an interruption; keep what checkpoints hold."""
+        """Train to the end of the work, or to an interruption; keep the checkpointed part."""
         speed = self._replicas / self._whole
         left_s = (self.job.work_s - self._saved_s) / speed
         write_s, persist_s = self.job.checkpoints.write_s, self.job.checkpoints.persist_s
@@ -193,7 +192,7 @@ class _Run:
         self._spend(SAVE, persist_s, None)
 
     def _keep(self, seconds: float, checkpoints: int, speed: float) -> None:
-        """Training and its checkpoints, which a restart finds again."""
+        """Count training and its checkpoints, which a restart finds again."""
         self._saved_s += seconds * speed
         self._spend(PRODUCTIVE, seconds * speed, None)
         self._spend(SHRUNK, seconds * (1 - speed), self._blamed)

@@ -1,4 +1,4 @@
-"""Many lives of one job, and what they say together: its goodput, with its spread and its certainty."""
+"""Many lives of one job, and their summary: its goodput, with its spread and its confidence interval."""
 
 import math
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ from ringside.sim.goodput.job import LEAST_S, LongJob
 from ringside.sim.goodput.simulate import BADPUT, PRODUCTIVE, live, random_strikes
 
 MOST_FAILURES = 1_000_000
-"""Of all lives together; more would take minutes."""
+"""Maximum failures of all lives together; more would take minutes."""
 
 _Z99 = 2.5758293035489004
-"""Of a normal distribution 99 % lies within so many standard deviations."""
+"""99 % of a normal distribution lies within this number of standard deviations."""
 
 QUANTILES = (0.05, 0.5, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """What is left of a job's time, by formula and by simulation, with a checkpoint every ``interval_s``.
+    """A job's goodput, by formula and by simulation, with a checkpoint every ``interval_s``.
 
     ``expected`` is `ringside.sim.goodput.formulas.expected_goodput`, ``first_order`` its first order.
     ``simulated`` is the work over the mean wall time of ``trials`` lives, ``low99`` and ``high99`` its
     confidence interval; ``p5``, ``p50`` and ``p95`` are quantiles of single lives. ``spent`` gives shares of
-    all time by class, which add up to 1; ``failures`` and ``lost_s`` are means a life, by cause.
+    all time by class, which add up to 1; ``failures`` and ``lost_s`` are means per life, by cause.
     """
 
     interval_s: float
@@ -51,9 +51,9 @@ class Goodput:
 
 
 def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) -> Goodput:
-    """Live the job ``trials`` times; the same seed gives the same lives.
+    """Simulate ``trials`` lives of the job; the same seed gives the same lives.
 
-    Raise ValueError where so many lives, or one of them, would take too long to live.
+    Raise ValueError where the lives, or one of them, would take too long to simulate.
     """
     check_trials(trials, seed)
     wall = formulas.expected_wall(job, interval_s)
@@ -97,10 +97,10 @@ def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) 
 
 
 def within99(trials: int) -> float:
-    """Within so many standard errors of the mean of some lives the true one lies in 99 % of all cases.
+    """Return the 99 % confidence interval of a mean of ``trials`` lives, in standard errors.
 
-    Student's t of ``trials - 1`` degrees of freedom by its expansion about the normal distribution, 26.7.5
-    of Abramowitz and Stegun's handbook; from 10 lives on within a thousandth.
+    Student's t of ``trials - 1`` degrees of freedom by its expansion about the normal distribution, 26.7.5 of
+    Abramowitz and Stegun's handbook; from 10 lives on within a thousandth.
     """
     z, free = _Z99, trials - 1
     return (
@@ -112,9 +112,9 @@ def within99(trials: int) -> float:
 
 
 def around(job: LongJob, best_s: float, points: int = 9, span: float = 16.0) -> Sequence[float]:
-    """Intervals about the best one, evenly apart on a logarithmic scale, none that the job cannot take.
+    """Return intervals about the best one, evenly spaced on a logarithmic scale, all possible for the job.
 
-    They end where the goodput expected is a quarter of the best.
+    They end where the expected goodput is a quarter of the best.
     """
     least = max(best_s / span, job.checkpoints.persist_s - job.checkpoints.write_s, LEAST_S)
     most = max(min(best_s * span, job.work_s), least * 1.001)
@@ -123,7 +123,7 @@ def around(job: LongJob, best_s: float, points: int = 9, span: float = 16.0) -> 
 
 
 def _nearer(job: LongJob, end_s: float, best_s: float) -> float:
-    """The interval, or one nearer to the best, at which a quarter of the best is left."""
+    """Return the interval, or one nearer to the best, with a quarter of the best goodput."""
     worth = formulas.expected_goodput(job, best_s) / 4
     while formulas.expected_goodput(job, end_s) < worth:
         end_s = math.sqrt(end_s * best_s)
@@ -131,7 +131,7 @@ def _nearer(job: LongJob, end_s: float, best_s: float) -> float:
 
 
 def check_trials(trials: int, seed: int) -> None:
-    """Refuse too few lives for a spread, or too many, and seeds that are none."""
+    """Refuse too few lives for a spread, too many, and invalid seeds."""
     if not 10 <= trials <= 100_000:
         raise ValueError(f"{trials} trials; write 10 to 100000")
     if seed < 0:

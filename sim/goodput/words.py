@@ -1,4 +1,4 @@
-"""Failure rates as people write them: ``gpu=2.4/1000node-days``, ``software=1/gpu-year,hang``, ``8/day``."""
+"""Failure rates as text: ``gpu=2.4/1000node-days``, ``software=1/gpu-year,hang``, ``8/day``."""
 
 import re
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _ADVICE = "write [CAUSE=]RATE[,hang][,node-lost], such as gpu=2.4/1000node-days,
 
 
 def parse_causes(texts: Sequence[str], nodes: int, gpus_per_node: int) -> tuple[Cause, ...]:
-    """The causes that the texts describe, of a job of so many nodes.
+    """Parse the causes of failures of a job of ``nodes`` nodes.
 
-    A rate is a number of failures over so many (1 unless written) GPU-, node- or, of the whole job, plain
-    hours, days, weeks or years.
+    A rate is a number of failures per number (default 1) of GPU-, node- or, for the whole job, plain hours,
+    days, weeks or years.
     """
     causes = tuple(_cause(text, nodes, gpus_per_node) for text in texts)
     names = [cause.name for cause in causes]
@@ -30,13 +30,13 @@ def _cause(text: str, nodes: int, gpus_per_node: int) -> Cause:
     named, *marks = text.split(",")
     name, equals, rate = named.rpartition("=")
     if (equals and not name.strip()) or set(marks) - set(_MARKS):
-        raise ValueError(f"{shown(text)} is no cause of failures; {_ADVICE}")
+        raise ValueError(f"{shown(text)} is not a cause of failures; {_ADVICE}")
     match = _RATE.fullmatch(rate)
     if match is None:
-        raise ValueError(f"{shown(rate)} is no rate of failures; {_ADVICE}")
+        raise ValueError(f"{shown(rate)} is not a rate of failures; {_ADVICE}")
     number, over = float(match[1]), float(match[2] or 1)
     if not over:
-        raise ValueError(f"{shown(rate)} is failures over no time; {_ADVICE}")
+        raise ValueError(f"{shown(rate)} is a rate over no time; {_ADVICE}")
     places = {"gpu": 1 / gpus_per_node, "node": 1.0, None: float(nodes)}[match[3]]
     per_node_s = number / over / _PERIODS_S[match[4]] / places
     return Cause(name or "failure", per_node_s, "hang" in marks, "node-lost" in marks)

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ringside.sim.algorithms import direct
+from ringside.sim.algorithms.exchange import direct
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import scheduled
 from ringside.sim.libraries.library import Candidate

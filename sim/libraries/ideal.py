@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, caveat, does, named, schedule
-from ringside.sim.algorithms.grid import squarest
+from ringside.sim.algorithms.grids.grid import squarest
 from ringside.sim.collective import Collective
 from ringside.sim.engine.effort import estimate, has_more_than
 from ringside.sim.engine.laws import ROUNDING
@@ -38,8 +38,8 @@ def is_grid_of_machines(placed: Sequence[int]) -> bool:
 def on_machines(name: str, placed: Sequence[int]) -> str:
     """An algorithm with a machine for each row of its grid, if it has a grid; so many ranks are on each.
 
-    A grid that was asked for stays; so does the squarest one of `ringside.sim.algorithms.grid` on a single
-    machine.
+    A grid that was asked for stays; so does the squarest one of `ringside.sim.algorithms.grids.grid` on a
+    single machine.
     """
     if name not in _ON_MACHINES or len(placed) == 1 or max(placed) == 1:
         return name

@@ -1,6 +1,6 @@
-"""The ``fifo`` rule of `ringside.sim.network.fifo` once more, to be compiled: what a link does to a message.
+"""Compiled: the ``fifo`` rule of `ringside.sim.network.fifo`, a link's effect on a message.
 
-Links and messages are records, with fields that are called as there; rates over time are rows (moment, rate).
+Links and messages are records with the same field names; rates over time are rows (moment, rate).
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _ROUNDING = 1e-12
 
 @compiled
 def carry(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> Any:
-    """Carry a message whose head arrives; say when its first byte leaves, or -1 where rates have no room.
+    """Carry a message whose head arrives; return when its first byte leaves, or -1 without memory for rates.
 
     ``partly`` and ``rates`` have the link's ``parts`` and the message's ``changes`` rows.
     """
@@ -73,7 +73,7 @@ def _share(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> An
         partly[:rests] = rest[:rests]
         link.parts = rests
     message.changes = 0
-    if not left_by:  # sooner than moments can tell apart
+    if not left_by:  # earlier than moments can resolve
         message.rate = INF
         message.tail = max(rest[0, 0], message.tail)
         return rest[0, 0]
@@ -89,7 +89,7 @@ def _share(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> An
 def _pass(
     leaving: Any, rest: Any, rates: Any, changes: int, waiting: float, left: Any, parts: int, time: float
 ) -> tuple[int, int]:
-    """How many rows of ``leaving`` and ``rest`` say what gets through: `ringside.sim.network.fifo._pass`."""
+    """Fill ``leaving`` and ``rest`` as `ringside.sim.network.fifo._pass` does; return their rows."""
     left_by = rests = came = 0
     freed = -1
     while freed + 1 < parts and left[freed + 1, 0] <= time:
@@ -132,7 +132,7 @@ def _pass(
 
 @compiled
 def _then(rates: Any, rows: int, time: float, rate: float) -> int:
-    """Have the rate from ``time`` on, as in `fifo._then`; say how many rows there are now."""
+    """Set the rate from ``time`` on, as in `fifo._then`; return the number of rows."""
     if rows and rates[rows - 1, 0] == time:
         rows -= 1
     if rate != (rates[rows - 1, 1] if rows else 0.0):

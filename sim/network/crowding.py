@@ -1,31 +1,30 @@
-"""What may meet on the links inside the routes in use: more than they carry, or never so much.
+"""Whether traffic can queue on the links inside the routes in use.
 
 A route's first and last link are its ports; the others are inside it.
 
 A link is *crowded* if both the ports that send over it and the ports that it leads to could give more than
 `CROWDED` times its bandwidth.
 
-A link is *ample* if nothing ever has to wait for it. Either the ports that send over it can give no more
-than it carries, and all links between them and it are ample for that reason. Or the ports that it leads to
-can take no more, and all links between it and them are ample for that reason: what would wait for it waits
-for these instead. So messages pass it as fast as they come: a network that blocks nothing answers as one
-switch.
+A link is *ample* if nothing ever has to wait for it. Either the ports that send over it can give no more than
+it carries, and all links between them and it are ample for that reason. Or the ports that it leads to can
+take no more, and all links between it and them are ample for that reason: traffic would wait for these
+instead. So messages pass it as fast as they arrive: a network that blocks nothing answers as one switch.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 CROWDED = 1.01
-"""A link is crowded where more than so many times its bandwidth may come to it."""
+"""Multiple of its bandwidth above which possible traffic makes a link crowded."""
 
 AMPLE = 1 + 1e-8
-"""A link is ample where no more than so many times its bandwidth may come to it."""
+"""Multiple of its bandwidth up to which possible traffic leaves a link ample."""
 
 
 class Crowding:
-    """What the routes in use make of their links, which are numbered: bandwidth and latency of each.
+    """The use of links, which are numbered, by the routes in use: bandwidth and latency of each.
 
-    ``others`` are those of links that no route will use.
+    ``others`` are those of links that no route uses.
     """
 
     def __init__(
@@ -38,21 +37,21 @@ class Crowding:
 
     @property
     def alike(self) -> bool:
-        """Whether all links are alike, but for such without latency that are ample or not in use."""
+        """Whether all links are equal, except ample or unused ones without latency."""
         return len(self._known) <= 1
 
     def add(self, way: tuple[int, ...]) -> None:
-        """Have one more route in use: its links in order."""
+        """Add a route in use: its links in order."""
         changed = [*way, *self._firsts.add(way), *self._lasts.add(way[::-1])]
         self._known.update(self._figures[link] for link in changed if not self.is_ample(link))
 
     def crowds(self, way: tuple[int, ...]) -> bool:
-        """Whether more may meet on a link inside a route than it carries, and than the ports behind take."""
+        """Check whether more can meet on a link inside a route than it and the ports behind it carry."""
         firsts, lasts = self._firsts.meets, self._lasts.meets
         return any(min(firsts[link], lasts[link]) > self._figures[link][0] * CROWDED for link in way[1:-1])
 
     def is_ample(self, link: int) -> bool:
-        """Whether nothing ever waits for a link; something does for a port."""
+        """Check whether nothing ever waits for a link; ports are never ample."""
         return link in self._firsts.ample or link in self._lasts.ample
 
 
@@ -71,7 +70,7 @@ class _Side:
         """The ports at both ends."""
 
     def add(self, way: tuple[int, ...]) -> list[int]:
-        """Have one more route, from its port here to the one at its other end; say what is not ample now."""
+        """Add a route, from its port here to the one at its other end; return links no longer ample."""
         inside = way[1:-1]
         self._ends.update(way[:1], way[-1:])
         for link in inside:
@@ -90,7 +89,7 @@ class _Side:
         return narrow
 
     def _is_wide(self, link: int) -> bool:
-        """Whether a link is ample if those before it are."""
+        """Check whether a link is ample if those before it are."""
         return (
             link in self.ample
             and link not in self._ends

@@ -1,22 +1,22 @@
-"""What links do to messages that share them: the one file that holds the ``fair`` rule.
+"""How links serve messages that share them: the one file that holds the ``fair`` rule.
 
-A message is a flow. It sets out, pays the latency of its whole route, and then crosses all links of the
-route at one rate until its bytes are through. The flows of a moment share the links max-min fairly
-(`ringside.sim.network.maxmin`), so none waits for another, and each change of one is felt by all that share
-with it at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all
-latencies are equal; see docs/model.md.
+A message is a flow. It sets out, pays the latency of its whole route, and then crosses all links of the route
+at one rate until its bytes are through. The flows of a moment share the links max-min fairly
+(`ringside.sim.network.maxmin`), so none waits for another, and a change of one affects all that share with it
+at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all latencies
+are equal; see docs/model.md.
 
-A connection is one flow at a time, as a queue pair or a TCP connection is: its messages set out when they
-are sent, so latencies overlap, and their bytes cross one after another. A message of no bytes is there when
-its latency is over and the one before it is through.
+A connection is one flow at a time, as a queue pair or a TCP connection is: its messages set out when they are
+sent, so latencies overlap, and their bytes cross one after another. A message of no bytes arrives when its
+latency is over and the one before it is through.
 
-A topology's ``window`` bounds what is under way from one rank to another, and so their rate: it is a further
-link of window / latency bytes/s that their flows share. Its ``segment`` means nothing to a fluid.
+A topology's ``window`` bounds the bytes under way from one rank to another, and so their rate: it is a
+further link of window / latency bytes/s that their flows share. Its ``segment`` means nothing to a fluid.
 
-At one instant deliveries come first, the smaller key first, with what they cause at that instant; then all
-flows that begin or end do so together. In which order these are taken makes no difference. Moments that
-differ in their ninth digit are one instant, in which each thing happens at its own time: where a rank adds
-what comes from several others, that digit does not decide which it adds first.
+At one instant deliveries come first, the smaller key first, with their effects at that instant; then all
+flows that begin or end do so together. Their order makes no difference. Moments that differ in their ninth
+digit are one instant, in which each event keeps its own time: where a rank adds data from several others,
+that digit does not decide which it adds first.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ from ringside.topologies.graph import Hop
 
 
 class _Stream(tuple[int, ...]):
-    """A connection's way, and its messages whose latency is over; the first one is on the links."""
+    """A connection's route, and its messages whose latency is over; the first one is on the links."""
 
     latency: float
     number: int
@@ -46,8 +46,8 @@ class _Stream(tuple[int, ...]):
 class FairNetwork:
     """The links of one topology during one simulation, under the ``fair`` rule.
 
-    What is on the links reckons in seconds since a common origin, never long ago: that of the message that
-    found them idle, and from then on whole seconds later.
+    Flows on the links count in seconds since a common, recent origin: that of the message that found them
+    idle, and from then on whole seconds later.
     """
 
     def __init__(self, env: Clock, graph: Topology, routes: Routes | None = None) -> None:
@@ -67,11 +67,11 @@ class FairNetwork:
         self._count = 0
         self._origin = 0
         self._young = 0
-        """The latest origin of what was put on the links: a share of the time since then is no time."""
+        """The latest origin of flows put on the links: a share of the time since then counts as no time."""
         self._next = inf
 
     def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
-        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple."""
+        """Return the numbers of a route's links, in order; the connection's messages use this tuple."""
         stream = _Stream(self._number[hop] for hop in route)
         stream.latency = sum(self._latency[link] for link in stream)
         links: tuple[int, ...] = stream
@@ -90,11 +90,11 @@ class FairNetwork:
         self._put(self._starts, message, time + message.links.latency)
 
     def deliver(self, message: Message, time: float) -> None:
-        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        """Call ``message.delivered`` at ``time``, in its order among that instant's deliveries."""
         self._put(self._deliveries, message, time)
 
     def backlog_s(self, hop: Hop) -> float:
-        """Nothing waits for a link that is shared."""
+        """Return 0: nothing waits for a link that is shared."""
         return 0.0
 
     def _put(self, heap: list[tuple[int, int, int, Message]], message: Message, time: float) -> None:
@@ -105,13 +105,13 @@ class FairNetwork:
         self._wake(tick)
 
     def _wake(self, tick: int) -> None:
-        """Have the network looked at, at this moment at the latest."""
+        """Wake the network at this moment at the latest."""
         if tick < self._next:
             self._next = tick
             self._env.at_last(tick, lambda: self._happen(tick))
 
     def _time(self, tick: int) -> float:
-        """Seconds since the origin, which is moved where they are many."""
+        """Return seconds since the origin, which moves when they are many."""
         time = seconds(tick - self._origin)
         if time >= LONG_S:
             whole = float(floor(time))
@@ -121,7 +121,7 @@ class FairNetwork:
         return time
 
     def _happen(self, tick: int) -> None:
-        if tick != self._next:  # something else happened before
+        if tick != self._next:  # an earlier event replaced this one
             return
         self._next = -inf
         time = self._time(tick)
@@ -159,7 +159,7 @@ class FairNetwork:
             self._wake(self._origin + ticks(self._sharing.next_end))
 
     def _carry(self, stream: _Stream, time: float) -> None:
-        """Put a stream's first message on its links; one that has no bytes is through at once."""
+        """Put a stream's first message on its links; one without bytes is through at once."""
         message = stream.waiting[0]
         stream.since = time
         self._young = max(self._young, message.origin)

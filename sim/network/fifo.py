@@ -1,26 +1,26 @@
-"""What links do to messages: the one file that holds the ``fifo`` rule.
+"""How links serve messages: the one file that holds the ``fifo`` rule.
 
-A message is a stream of bytes. At its first link all of it is there at once; at each further link it
-comes as it left the one before, the link's latency later. A link, one direction of a cable, carries at
-most its bandwidth, serves messages in the order in which their heads arrive, and never rests while
-something that has arrived waits: a message is carried as fast as its bytes come, with what the
-messages before it leave of the bandwidth. So one that a slow link feeds takes only its own rate of a
-fast one, and what is left carries others at the same time. A message is delivered when its last byte
-has passed the last link. It pays every latency once and the narrowest link once: cut-through, not
-store-and-forward. Switches queue at their outputs: to wait for a busy link does not hold up the link
-before it. Where all links are equally fast a link is simply busy with one message after another.
+A message is a stream of bytes. At its first link all of it is there at once; at each further link it arrives
+as it left the one before, the link's latency later. A link, one direction of a cable, carries at most its
+bandwidth, serves messages in the order in which their heads arrive, and never idles while data wait: a
+message is carried as fast as its bytes arrive, with the bandwidth that earlier messages leave. So a message
+fed by a slow link uses only its own rate of a fast one, and the rest carries others at the same time. A
+message is delivered when its last byte has passed the last link. It pays every latency once and the narrowest
+link once: cut-through, not store-and-forward. Switches queue at their outputs: waiting for a busy link does
+not hold up the link before it. Where all links are equally fast a link is busy with one message after
+another.
 
-That is a network of whole messages, the textbook's. A topology with a ``segment`` and a ``window``
-(see `ringside.topologies.graph`) has a transport such as TCP above its links. A message then crosses it in
-segments, and between one rank and another at most a window of bytes is under way: the next segment
-sets out when an earlier one has arrived, which the sender learns at no cost. Messages that share a port
-so take turns segment by segment, and what waits for a port is a window for each pair of ranks, however
-much these have to say to each other. A segment is a packet: it keeps each link busy at that link's rate.
+That is a network of whole messages, the textbook's. A topology with a ``segment`` and a ``window`` (see
+`ringside.topologies.graph`) has a transport such as TCP above its links. A message then crosses it in
+segments, and between one rank and another at most a window of bytes is under way: the next segment sets out
+when an earlier one has arrived, which the sender learns at no cost. Messages that share a port so take turns
+segment by segment, and the queue at a port is at most a window for each pair of ranks, whatever their volume.
+A segment is a packet: it keeps each link busy at that link's rate.
 
-What happens at the same instant happens in a fixed order: always a delivery before the arrival of a
-head, and of two of a kind the one with the smaller key, which is (source rank, connection, place in
-the connection's order). Between the two, in the same order, messages join what their ranks have to say
-to each other in segments. What is caused at that same instant joins what still waits there.
+Events of one instant happen in a fixed order: deliveries before arrivals of heads, and of two of a kind the
+one with the smaller key, which is (source rank, connection, place in the connection's order). Between the
+two, in the same order, messages queue with their ranks' other data in segments. Events caused in that instant
+join those that still wait there.
 """
 
 from bisect import insort
@@ -40,7 +40,7 @@ from ringside.topologies.graph import Hop
 _by_key = attrgetter("key")
 
 _Instant = tuple[list[Message], list[Message], list[Message]]
-"""What is delivered at one moment, whose heads arrive, and what is sent to be cut into segments."""
+"""Messages delivered at one moment, messages whose heads arrive, and messages to be cut into segments."""
 
 _ROUNDING = 1e-12
 """Rates that differ by no more than this share are one rate."""
@@ -55,13 +55,13 @@ class _Segment(Message):
 
 
 class _Way(tuple[int, ...]):
-    """The numbers of a route's links, and what its job's routes make of them."""
+    """The numbers of a route's links, and their use by its job's routes."""
 
     crowding: Crowding
 
 
 class _Stream:
-    """The segments from one rank to another: those that wait, and the room for more under way."""
+    """The segments from one rank to another: those that wait, and the window left for more."""
 
     __slots__ = ("room", "waiting")
 
@@ -71,10 +71,10 @@ class _Stream:
 
 
 class _Link:
-    """One direction of a cable, and what the messages that it serves leave of its bandwidth.
+    """One direction of a cable, and the bandwidth that its messages leave.
 
-    Nothing is left before ``free``, all of it from then on; where ``partly`` is set it says instead how
-    much is left from when on, and nothing is before. Moments count from the ``origin`` of its last message.
+    Nothing is left before ``free``, all of it from then on; where ``partly`` is set it gives the remaining
+    rate over time instead, and nothing is left before. Moments count from the ``origin`` of its last message.
     """
 
     __slots__ = ("bandwidth", "free", "latency", "origin", "partly")
@@ -98,7 +98,7 @@ class _Link:
         self.origin = origin
 
     def carry(self, message: Message) -> float:
-        """Carry a message whose head arrives as fast as it comes; say when its first byte leaves.
+        """Carry a message whose head arrives as fast as it comes; return when its first byte leaves.
 
         Afterwards its rate and its tail are those with which it leaves.
         """
@@ -133,7 +133,7 @@ class _Link:
         else:
             leaving, rest = _pass(rates, 0.0, left, time)
         self.free, self.partly = (rest[0][0], None) if len(rest) == 1 else (0.0, rest)
-        if not leaving:  # sooner than moments can tell apart
+        if not leaving:  # earlier than moments can resolve
             message.rate, message.rates = inf, None
             message.tail = max(rest[0][0], message.tail)
             return rest[0][0]
@@ -143,10 +143,10 @@ class _Link:
 
 
 def _pass(rates: Rates, waiting: float, left: Rates, time: float) -> tuple[Rates, Rates]:
-    """What gets through a link of bytes that come at ``rates``, ``waiting`` of them there at ``time``.
+    """Pass bytes that arrive at ``rates``, ``waiting`` of them there at ``time``, through a link.
 
-    ``left`` is what others leave of the link, nothing before its first moment. Given back are the rates
-    at which the bytes leave, 0 in the end, and what is left of the link then.
+    ``left`` is the rate that others leave of the link, nothing before its first moment. Return the rates at
+    which the bytes leave, 0 in the end, and the rate that is left of the link then.
     """
     leaving: Rates = []
     rest: Rates = []
@@ -187,7 +187,7 @@ def _pass(rates: Rates, waiting: float, left: Rates, time: float) -> tuple[Rates
 
 
 def _then(rates: Rates, time: float, rate: float) -> None:
-    """Have the rate from ``time`` on; a beginning without any is left out."""
+    """Set the rate from ``time`` on; skip a beginning without any."""
     if rates and rates[-1][0] == time:
         rates.pop()
     if rate != (rates[-1][1] if rates else 0.0):
@@ -215,7 +215,7 @@ class FifoNetwork:
         self._of_job: dict[int, Crowding] = {}
 
     def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
-        """The numbers of a route's links, in order; messages of a job may be sent there from now on."""
+        """Return the numbers of a route's links, in order; messages of a job may use them from now on."""
         way = _Way(self._number[hop] for hop in route)
         if not self._segment:
             way.crowding = self._of_job.get(job) or self._of_job.setdefault(job, self._new_crowding())
@@ -231,7 +231,7 @@ class FifoNetwork:
         return way.crowding.crowds(way)
 
     def send(self, message: Message, time: float) -> None:
-        """Put the message, or its pieces as far as there is room, on the first of its links at ``time``."""
+        """Put the message, or its pieces that fit, on the first of its links at ``time``."""
         if self._segment:
             message.at = time
             self._instant(message)[2].append(message)
@@ -241,12 +241,12 @@ class FifoNetwork:
             self._arrive(message, time)
 
     def deliver(self, message: Message, time: float) -> None:
-        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        """Call ``message.delivered`` at ``time``, in its order among that instant's deliveries."""
         message.at = time
         self._instant(message)[0].append(message)
 
     def backlog_s(self, hop: Hop) -> float:
-        """How long from now on a link still carries what has come to it."""
+        """Return how long from now on a link still carries the data that have arrived."""
         return max(seconds(self._links[self._number[hop]].idle - self._env.tick), 0.0)
 
     def _arrive(self, message: Message, time: float) -> None:
@@ -254,7 +254,7 @@ class FifoNetwork:
         self._instant(message)[1].append(message)
 
     def _instant(self, message: Message) -> _Instant:
-        """What happens at the moment at which something happens to a message, which is one SimPy event."""
+        """Return the instant of a message's next event, which is one SimPy event."""
         tick = message.origin + int(message.at * TICKS)
         if tick <= self._until:
             return self._open
@@ -271,7 +271,7 @@ class FifoNetwork:
             self._play_instant()
 
     def _play_instant(self) -> None:
-        """Let happen what happens first, and all that counts as simultaneous with it."""
+        """Play the first events, and all that are simultaneous with them."""
         first = heappop(self._ticks)
         deliveries, arrivals, sent = self._instants.pop(first)
         self._until = first
@@ -336,7 +336,7 @@ class FifoNetwork:
             self._instant(message)[1].append(message)
 
     def _send_segments(self, message: Message, time: float, size: int) -> None:
-        """Put a message's segments, of ``size`` bytes, behind what its ranks have to send already."""
+        """Put a message's segments, of ``size`` bytes, behind its ranks' earlier data."""
         stream = self._streams.get(message.links)
         if stream is None:
             stream = self._streams[message.links] = _Stream(self._window)
@@ -352,7 +352,7 @@ class FifoNetwork:
         self._fill(stream, message.origin, time)
 
     def _fill(self, stream: _Stream, origin: int, time: float) -> None:
-        """Send what the window has room for at ``time`` after an origin."""
+        """Send what fits into the window at ``time`` after an origin."""
         while stream.waiting and stream.waiting[0].nbytes <= stream.room:
             segment = stream.waiting.popleft()
             stream.room -= segment.nbytes
@@ -371,7 +371,7 @@ class FifoNetwork:
 
 
 def _join(waiting: list[Message], begin: int, more: list[Message]) -> None:
-    """Put what an instant caused among what still waits in it, from place ``begin`` on."""
+    """Insert the events that an instant caused among those that still wait, from place ``begin`` on."""
     if len(more) == 1:
         insort(waiting, more[0], lo=begin, key=_by_key)
     else:

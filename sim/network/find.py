@@ -1,4 +1,4 @@
-"""From a word to a network: how links serve messages."""
+"""Networks by name: how links serve messages."""
 
 from ringside.sim.clock import Clock
 from ringside.sim.network.fair import FairNetwork
@@ -8,6 +8,6 @@ from ringside.topologies import Routes, Topology
 
 
 def make_network(name: str, env: Clock, graph: Topology, routes: Routes | None = None) -> Network:
-    """The links of a topology in one simulation, under the rule of that name."""
+    """Return the links of a topology in one simulation, under the rule of that name."""
     check_network(name)
     return FairNetwork(env, graph, routes) if name == "fair" else FifoNetwork(env, graph, routes)

@@ -1,10 +1,8 @@
-"""What each link of a simulated network carried, and how long messages waited for it.
+"""The load of each link of a simulated network, and how long messages waited for it.
 
-Counted is what is simulated inside a ``with``, however deep; outside of one nobody counts:
+Simulations inside a ``with`` are counted, however deep:
 
-    with counted() as loads:
-        simulate(plan, graph)
-    loads[0].busiest(10)
+with counted() as loads:     simulate(plan, graph) loads[0].busiest(10)
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +15,8 @@ from dataclasses import dataclass
 class LinkLoad:
     """One direction of a cable over one collective.
 
-    ``busy`` is the share of the time in which its bandwidth is taken; a message waits, in seconds, from when
-    its head arrives until its first byte leaves. Pieces and segments count as messages.
+    ``busy`` is the share of the time in which its bandwidth is in use; a message waits, in seconds, from its
+    head's arrival until its first byte leaves. Pieces and segments count as messages.
     """
 
     link: str
@@ -51,8 +49,8 @@ class Load:
             self.time_s = tail
 
     def links(self) -> list[LinkLoad]:
-        """Those that carried messages, the busiest first, of equals the one with the longest waits."""
-        found = [
+        """Return the links that carried messages, by falling load, then by falling waits."""
+        loads = [
             LinkLoad(
                 self._names[link], self._nbytes[link], self._busy(link), count,
                 self._waited[link] / count, self._longest[link],
@@ -60,7 +58,7 @@ class Load:
             for link, count in enumerate(self._messages)
             if count
         ]  # fmt: skip
-        return sorted(found, key=lambda one: (-round(one.busy, 9), -round(one.wait_mean_s, 12), one.link))
+        return sorted(loads, key=lambda one: (-round(one.busy, 9), -round(one.wait_mean_s, 12), one.link))
 
     def _busy(self, link: int) -> float:
         return self._nbytes[link] / self._bandwidths[link] / self.time_s if self.time_s else 0.0
@@ -81,7 +79,7 @@ def counted() -> Iterator[list[Load]]:
 
 
 def load_of(names: Sequence[str], bandwidths: Sequence[float]) -> Load | None:
-    """Where a network that begins has to count, if anybody asks."""
+    """Return the counter of a network that begins, if counting is on."""
     loads = _counting.get()
     if loads is None:
         return None

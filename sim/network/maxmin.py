@@ -1,14 +1,14 @@
-"""Rates of flows that share links max-min fairly, solved anew only where flows begin or end.
+"""Rates of flows that share links max-min fairly, solved again only where flows begin or end.
 
-Rates are max-min fair if no flow's can be raised but by lowering that of one which has no more
-(Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2): every flow crosses a link that is full and
-on which no other has a larger rate. They are found by filling: all rates rise together until a link is full;
-its flows have theirs then, and the others rise on.
+Rates are max-min fair if no flow's can be raised except by lowering that of one with no more (Bertsekas and
+Gallager, "Data Networks", 1992, section 6.5.2): every flow crosses a link that is full and on which no other
+has a larger rate. They are computed by filling: all rates rise together until a link is full; its flows keep
+theirs then, and the others rise on.
 
-A flow that begins or ends changes the rates of those alone that it can be reached from over links with common
-flows. So links and flows stand in lists of each other, and only what hangs together with a change is filled
-anew. The two functions here that do so take arrays; lists will do, and Numba compiles them where it is there.
-The arithmetic is the same, in the same order.
+A flow that begins or ends changes only the rates of flows reachable from it over shared links. So links and
+flows are listed in each other, and only the part connected to a change is filled again. The two functions
+here that do so accept lists, or arrays compiled by Numba where it is installed. The arithmetic is the same,
+in the same order.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,19 +26,19 @@ ALIKE = 1e-12
 """Rates that differ by no more than this share are one rate."""
 
 MUCH = 300_000
-"""So many flows are filled before it pays to fetch the compiler, half a second's work. Then it serves all."""
+"""Number of filled flows that pays for importing the compiler, half a second. Then it serves all."""
 
 
 class _State(NamedTuple):
-    """Links by number, streams by number, and one place for each link of each stream's way."""
+    """Links by number, streams by number, and one place for each link of each stream's route."""
 
     bandwidth: Any
     head: Any
     """The first place among those of the flows on a link; -1 where there is none."""
     room: Any
-    """While filling: what is left of a link."""
+    """While filling: a link's remaining rate."""
     rising: Any
-    """While filling: how many of a link's flows have no rate yet."""
+    """While filling: the number of a link's flows without a rate yet."""
     link_seen: Any
     way: Any
     """The first place of each stream; one more than streams."""
@@ -67,7 +67,7 @@ def _change(
     state: _State, links: Any, ended: Any, num_ended: int, begun: Any, begin: Any, nbytes: Any,
     num_begun: int, num_on: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """End and begin flows; say how many streams have one now, and on how many ``links`` something changed."""
+    """End and begin flows; return the numbers of streams with a flow and of changed ``links``."""
     head, link_seen = state.head, state.link_seen
     way, left, since, rate, end = state[5:10]
     is_on, place, on = state[10:13]
@@ -78,7 +78,7 @@ def _change(
         stream = begun[each - num_ended] if begins else ended[each]
         if begins:
             left[stream], since[stream] = nbytes[each - num_ended], begin[each - num_ended]
-            if is_on[stream]:  # one message behind another: nobody's rate changes
+            if is_on[stream]:  # one message behind another: no rate changes
                 end[stream] = since[stream] + left[stream] / rate[stream]
                 continue
             is_on[stream], rate[stream], end[stream] = 1, 0.0, inf
@@ -111,10 +111,10 @@ def _change(
 
 
 def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
-    """What hangs together with the first ``count`` links: of how many links and how many flows that is."""
+    """Gather all links connected to the first ``count``; return the numbers of links and flows."""
     bandwidth, head, room, rising, link_seen, way = state[:6]
     stream_seen, link, owner, after = state[13:17]
-    found, here = 0, 0
+    flows, here = 0, 0
     while here < count:
         a = links[here]
         here += 1
@@ -124,7 +124,7 @@ def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
             flow = owner[at]
             if not stream_seen[flow]:
                 stream_seen[flow] = 1
-                found += 1
+                flows += 1
                 for each in range(way[flow], way[flow + 1]):
                     b = link[each]
                     if not link_seen[b]:
@@ -135,7 +135,7 @@ def _gather(state: _State, links: Any, count: int) -> tuple[int, int]:
         rising[a], room[a] = number, bandwidth[a]
     for each in range(count):
         link_seen[links[each]] = 0
-    return count, found
+    return count, flows
 
 
 def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time: float) -> None:
@@ -173,14 +173,14 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
                     rising[b] -= 1
                     room[b] -= least
                 if rate[flow] != least:
-                    now = max(time, since[flow])  # what is about to begin does so at its own moment
+                    now = max(time, since[flow])  # a flow about to begin does so at its own moment
                     left[flow] = max(left[flow] - rate[flow] * (now - since[flow]), 0.0)
                     since[flow], rate[flow] = now, least
                     end[flow] = now + left[flow] / least
 
 
 def _next_ends(state: _State, num_on: int, ending: Any, origin: float) -> tuple[float, int]:
-    """When the next flow ends, and how many do so then: the first streams of ``ending``."""
+    """Return when the next flow ends, and how many do so then: the first streams of ``ending``."""
     end, on, first = state.end, state.on, inf
     for each in range(num_on):
         if end[on[each]] < first:
@@ -197,10 +197,10 @@ def _settle(
     state: _State, links: Any, narrow: Any, flows: Any, ended: Any, num_ended: int, begun: Any, begin: Any,
     nbytes: Any, num_begun: int, time: float, origin: float, num_on: int,
 ) -> tuple[int, int, float, int]:  # fmt: skip
-    """End flows, begin flows, and give all that this concerns their rates.
+    """End flows, begin flows, and give all affected flows their rates.
 
-    Given back are how many streams have a flow now, how many have been filled, when the next ends, and how
-    many do so then: the first of ``flows``.
+    Return the number of streams with a flow now, the number filled, when the next ends, and how many do so
+    then: the first of ``flows``.
     """
     num_on, count = _change(state, links, ended, num_ended, begun, begin, nbytes, num_begun, num_on)
     count, filled = _gather(state, links, count)
@@ -211,17 +211,17 @@ def _settle(
 
 @cache
 def _compiled() -> Callable[..., tuple[int, int, float, int]]:
-    """`_settle` as machine code."""
-    found = entry(_settle, _change, _gather, _fill, _next_ends)
-    if not is_kept(found):
-        effort.say("compiling the fair network, once on this machine; some 20 seconds")
-    return found
+    """Return `_settle` as machine code."""
+    settle = entry(_settle, _change, _gather, _fill, _next_ends)
+    if not is_kept(settle):
+        effort.say("compiling the fair network, once on this machine; about 20 seconds")
+    return settle
 
 
 class Sharing:
     """Links, streams over them, and the flow that each stream has at the moment, if any.
 
-    `begin` and `end` say what changes, `settle` makes it so. Streams are numbered as they are opened.
+    `begin` and `end` collect changes, `settle` applies them. Streams are numbered in order of opening.
     """
 
     def __init__(self, bandwidths: Iterable[float]) -> None:
@@ -243,7 +243,7 @@ class Sharing:
         """Their streams."""
 
     def add_link(self, bandwidth: float) -> int:
-        """The number of a further link, of so many bytes/s."""
+        """Add a link of ``bandwidth`` bytes/s; return its number."""
         self._hold(_settle)
         for column, value in zip(self._state[:5], (float(bandwidth), -1, 0.0, 0, 0), strict=True):
             column.append(value)
@@ -252,7 +252,7 @@ class Sharing:
         return len(self._links) - 1
 
     def open(self, links: Iterable[int]) -> int:
-        """The number of a further stream over these links, at least one and each once."""
+        """Open a stream over at least one link, each once; return its number."""
         self._hold(_settle)
         state, stream = self._state, len(self._flows)
         for link in links:
@@ -267,34 +267,34 @@ class Sharing:
         return stream
 
     def begin(self, stream: int, nbytes: int, time: float) -> None:
-        """Have a stream that carries nothing, or just ends, carry so many bytes, at least one.
+        """Make a stream that carries nothing, or just ends, carry ``nbytes``, at least one.
 
-        It does so from ``time`` on, the moment that is settled next or one that is simultaneous with it.
+        It does so from ``time`` on, the moment that is settled next or one simultaneous with it.
         """
         self._ended.pop(stream, None)
         self._begun[stream] = time, nbytes
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is carried, nor about to be."""
+        """Whether no stream has or is about to have a flow."""
         return not self._num_on and not self._begun
 
     def end(self, stream: int) -> None:
-        """Have a stream carry nothing any more, if it carried anything."""
+        """End a stream's flow, if any."""
         if self._state.is_on[stream]:
             self._ended[stream] = None
 
     def end_of(self, stream: int) -> float:
-        """When its flow ends if nothing changes, in seconds."""
+        """Return when its flow ends if nothing changes, in seconds."""
         return float(self._state.end[stream])
 
     def rates(self) -> dict[int, float]:
-        """Bytes/s of every stream that carries something."""
+        """Return the bytes/s of every stream with a flow."""
         state = self._state
         return {int(stream): float(state.rate[stream]) for stream in state.on[: self._num_on]}
 
     def settle(self, time: float, origin: float = 0.0) -> None:
-        """Let what began and ended have done so at ``time``, some time after ``origin``."""
+        """Apply the begun and ended flows at ``time``, in seconds after ``origin``."""
         pays = self._filled > MUCH or _compiled.cache_info().currsize
         if pays and self._settle is _settle and available():
             self._hold(_compiled())
@@ -315,7 +315,7 @@ class Sharing:
         self._begun.clear()
 
     def move_origin(self, seconds: float) -> None:
-        """Count all moments from so many seconds later on."""
+        """Move the origin of all moments by ``seconds``."""
         state = self._state
         for stream in state.on[: self._num_on]:
             state.since[stream] -= seconds
@@ -323,7 +323,7 @@ class Sharing:
         self.next_end -= seconds
 
     def _hold(self, settle: Callable[..., tuple[int, int, float, int]]) -> None:
-        """Keep everything in lists for the interpreter, or in arrays for the compiled function."""
+        """Keep all state in lists for the interpreter, or in arrays for the compiled function."""
         if settle is self._settle:
             return
         self._settle = settle

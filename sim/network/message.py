@@ -1,4 +1,4 @@
-"""What the engine gives a network to carry, and what a network does for it, by whatever rule."""
+"""The interface between the engine and a network: a message, and how a network serves it."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -13,14 +13,14 @@ Rates = list[tuple[float, float]]
 """A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""
 
 PIECES = 16
-"""What a connection sends over a crowded link goes in so many pieces at the least."""
+"""Minimum pieces of a connection's transfer over a crowded link."""
 
 
 NETWORKS = ("fifo", "fair")
 
 
 def check_network(name: str) -> None:
-    """Refuse what is no network."""
+    """Refuse an unknown network."""
     if name not in NETWORKS:
         raise ValueError(f"{name!r} is no known network; write {one_of(NETWORKS, name)}")
 
@@ -54,22 +54,22 @@ class Message:
         self.key = key
         self.delivered = delivered
         self.at = 0.0
-        """When what it waits for happens: its head arrives, or it is delivered."""
+        """When its next event happens: its head arrives, or it is delivered."""
         self.origin = 0
-        """The tick from which its moments count: when what it belongs to began."""
+        """The tick from which its moments count: the start of its collective or message."""
         self.hop = 0
         self.pieces = PIECES
-        """Into how many it is cut where its route is crowded."""
+        """Number of pieces where its route is crowded."""
         self.rate = inf
-        """Bytes/s at which it comes to its next link; all at once to the first."""
+        """Bytes/s at which it arrives at its next link; all at once at the first."""
         self.rates: Rates | None = None
         """Its rate over time, where that changes between head and tail."""
         self.tail = 0.0
         self.spans: list[tuple[float, float]] | None = None
-        """When the message was on each of its links, if anybody asks: set a list to have it filled."""
+        """When the message was on each of its links; set a list to have it filled."""
 
     def count_from(self, origin: int) -> None:
-        """Have it count from another origin, once it has been delivered."""
+        """Count from another origin, once it has been delivered."""
         self.tail = since(self.origin, self.tail, origin)
         if self.spans is not None:
             self.spans = [
@@ -86,20 +86,20 @@ class Network(Protocol):
     link_names: list[str]
 
     def over(self, route: Iterable[Hop], job: int = 0) -> tuple[int, ...]:
-        """A connection's way: the numbers of its route's links, in order. Its messages name this tuple.
+        """Return the numbers of a route's links, in order; the connection's messages use this tuple.
 
-        Of connections of one ``job`` the network knows that they belong together.
+        Connections of one ``job`` belong together.
         """
         ...
 
     def send(self, message: Message, time: float) -> None:
-        """Put a message on its way now, at ``time`` of its own."""
+        """Put a message on its way now, at its own ``time``."""
         ...
 
     def deliver(self, message: Message, time: float) -> None:
-        """Have ``message.delivered`` called at ``time``, in its order among that instant's deliveries."""
+        """Call ``message.delivered`` at ``time``, in its order among that instant's deliveries."""
         ...
 
     def backlog_s(self, hop: Hop) -> float:
-        """Seconds for which what comes to a link now waits there."""
+        """Return the seconds that data arriving at a link now wait there."""
         ...

@@ -1,4 +1,4 @@
-"""A job rank by rank: what is proved, simulated and really run is one `Program`."""
+"""A job, rank by rank: one `Program` is proved, simulated and run for real."""
 
 from ringside.sim.program.operations import (
     ANY,

@@ -1,8 +1,8 @@
-"""What a program says of its ranks' roles, checked on the representatives and on those whom they meet.
+"""Declared roles, checked on representatives and their peers.
 
-To find roles every rank's list is made. A program that names them (`Program.role`) is believed but for what
-can be seen from few lists: each representative, everybody whom it exchanges messages with, and one more of
-each role in each of its groups must do what their representatives do, and meet the same roles there.
+Finding roles needs every rank's list. A program that declares them (`Program.role`) is trusted except for
+what few lists can show: each representative, all its message peers, and one more rank of each role in each of
+its groups must do what their representatives do, and meet the same roles.
 """
 
 from collections import Counter
@@ -25,29 +25,32 @@ from ringside.sim.program.shapes import root, shape
 
 
 def claimed(program: Program) -> tuple[int, ...]:
-    """For each rank the first that says it has its role; raise `ValueError` where a list says otherwise."""
+    """Return for each rank the first rank of its declared role.
+
+    Raise `ValueError` where a list contradicts it.
+    """
     assert program.role is not None
     first: dict[Hashable, int] = {}
-    found = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
-    claims = _Claims(program, found)
+    roles = tuple(first.setdefault(program.role(rank), rank) for rank in range(program.ranks))
+    claims = _Claims(program, roles)
     for representative in first.values():
         for other in sorted(claims.witnesses(representative)):
             claims.check(other)
-    return found
+    return roles
 
 
 class _Claims:
-    """The lists that have been made, and what they show."""
+    """The lists made so far, and what they show."""
 
-    def __init__(self, program: Program, found: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, roles: tuple[int, ...]) -> None:
         self._program = program
-        self._found = found
+        self._roles = roles
         self._seen: dict[int, list[tuple[object, Operation]]] = {}
         self._mixes: dict[Group, tuple[tuple[int, int], ...]] = {}
         self._checked: set[int] = set()
 
     def witnesses(self, representative: int) -> set[int]:
-        """Whom it meets: all in messages, the first other rank of each role in groups."""
+        """Return a representative's peers: all of its messages', and the first of each role in groups."""
         met: set[int] = set()
         groups: set[Group] = set()
         for one in self._program.operations(representative):
@@ -58,7 +61,7 @@ class _Claims:
             of_roles: dict[int, int] = {}
             for rank in group.ranks:
                 if rank != representative:
-                    of_roles.setdefault(self._found[rank], rank)
+                    of_roles.setdefault(self._roles[rank], rank)
             met.update(of_roles.values())
         return met
 
@@ -67,24 +70,24 @@ class _Claims:
         if rank in self._checked:
             return
         self._checked.add(rank)
-        stands = self._found[rank]
+        stands = self._roles[rank]
         own, its = self._list(rank), self._list(stands)
         for (what, one), (wanted, _) in zip(own, its, strict=False):
             if what != wanted:
-                raise ValueError(self._told(rank, stands, f"does something else: {one.name} ({one.where})"))
+                raise ValueError(self._error(rank, stands, f"differs: {one.name} ({one.where})"))
         if len(own) != len(its):
-            raise ValueError(self._told(rank, stands, f"does {len(own)} things and not {len(its)}"))
+            raise ValueError(self._error(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
 
-    def _told(self, rank: int, stands: int, what: str) -> str:
+    def _error(self, rank: int, stands: int, what: str) -> str:
         return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"
 
     def _list(self, rank: int) -> list[tuple[object, Operation]]:
-        """What a rank does, in words that are the same for all of a role."""
+        """Describe a rank's list in terms that are equal for all ranks of a role."""
         if rank not in self._seen:
-            self._seen[rank] = list(self._told_of(rank))
+            self._seen[rank] = list(self._described(rank))
         return self._seen[rank]
 
-    def _told_of(self, rank: int) -> Iterator[tuple[object, Operation]]:
+    def _described(self, rank: int) -> Iterator[tuple[object, Operation]]:
         places: list[int] = []
         lanes: dict[str | None, int] = {None: -1}
         groups: dict[Group, int] = {}
@@ -102,7 +105,7 @@ class _Claims:
                     lanes.setdefault(one.lane, len(lanes)),
                     tuple(places[earlier] for earlier in one.after),
                     one.holds,
-                    [self._found[peer] for peer in _peers(action)],
+                    [self._roles[peer] for peer in _peers(action)],
                     None if group is None else (groups.setdefault(group, len(groups)), self._mix(group)),
                     root(action) == rank,
                 ),
@@ -110,14 +113,14 @@ class _Claims:
             )
 
     def _mix(self, group: Group) -> tuple[tuple[int, int], ...]:
-        """How many of each role are in a group."""
+        """Count the ranks of each role in a group."""
         if group not in self._mixes:
-            counts = Counter(self._found[rank] for rank in group.ranks)
+            counts = Counter(self._roles[rank] for rank in group.ranks)
             self._mixes[group] = tuple(sorted(counts.items()))
         return self._mixes[group]
 
 
 def _peers(action: Any) -> list[int]:
-    """Who is at the other ends of an action's messages."""
+    """Return the peers of an action's messages."""
     parts = action.parts if isinstance(action, Together) else (action,)
     return [part.peer for part in parts if isinstance(part, Send | Recv) and part.peer != ANY]

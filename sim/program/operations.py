@@ -1,17 +1,17 @@
-"""The second waist of Ringside: what a whole job does, rank by rank, as plain data.
+"""The second waist of Ringside: the operations of a whole job, rank by rank, as plain data.
 
-A `Program` gives each rank an ordered list of operations, made on demand. The list is the host's
-order: the host posts them in turn and goes on, but where an operation *holds* it, until that one
-has ended. An operation begins when
+A `Program` gives each rank an ordered list of operations, made on demand. The list is the host's order: the
+host posts them in turn and continues, except that an operation that *holds* it makes it wait for its end. An
+operation begins when
 
 - the operations named in ``after`` have ended,
-- the one before it on its ``lane`` has ended; a lane is a stream, or the host itself. What has no
+- the one before it on its ``lane`` has ended; a lane is a stream, or the host itself. An operation without a
   lane is beside everything,
-- and its group lets it: each member of a `Group` has a queue in posting order, of which only the first
-  ``workers`` may run. None overtakes one that is not ready.
+- and its group lets it: each member of a `Group` has a queue in posting order, and only its first ``workers``
+  operations may run. None overtakes one that is not ready.
 
-The k-th call of a member of a group meets the k-th of every other. Messages meet by group, sender, receiver
-and tag, in order. A program knows no time but that of compute, and no network.
+The k-th call of a member of a group meets the k-th of every other. Messages match by group, sender, receiver
+and tag, in order. A program knows no time except compute's, and no network.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -22,10 +22,10 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.rules import RULES, Rules
 
 ANY = -1
-"""The peer of a receive that takes a message from whoever sends one."""
+"""The peer of a receive that takes a message from any source."""
 
 HOST = "host"
-"""The lane of what the host itself does."""
+"""The lane of the host's own work."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,7 +49,7 @@ class Group:
 
 
 class Compute(NamedTuple):
-    """Work that takes ``seconds`` while nothing else wants the rank's units."""
+    """Work of ``seconds`` on the rank's units, longer while others use them."""
 
     seconds: float
 
@@ -72,7 +72,7 @@ class Send(NamedTuple):
 
 
 class Recv(NamedTuple):
-    """Room for a message of ``nbytes`` from rank ``peer`` of the job, or from `ANY`."""
+    """A receive of up to ``nbytes`` from rank ``peer`` of the job, or from `ANY`."""
 
     group: Group
     peer: int
@@ -81,10 +81,10 @@ class Recv(NamedTuple):
 
 
 class Together(NamedTuple):
-    """Messages of one rank that are under way at once, as an NCCL group call's; it ends with its last.
+    """Concurrent messages of one rank, as in an NCCL group call; it ends with its last message.
 
-    ``is_call`` where it is one of its group's calls, numbered and queued among the collectives: an all-to-all
-    of unequal parts with Gloo.
+    ``is_call`` is set where it is one of its group's calls, numbered and queued among the collectives: an
+    all-to-all of unequal parts with Gloo.
     """
 
     group: Group
@@ -93,38 +93,38 @@ class Together(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Making a group, or its communicator, which all members do at once."""
+    """The creation of a group, or its communicator, by all members together."""
 
     group: Group
 
 
 class NewGroup(NamedTuple):
-    """A call of new_group, which every rank of the job must make, in one order; it waits for nobody."""
+    """A call of new_group, which every rank of the job must make in one order; it waits for none."""
 
     group: Group
 
 
 class Wait(NamedTuple):
-    """The host waits for what the operation is ``after``."""
+    """A wait of the host for the operations in ``after``."""
 
 
 class Raise(NamedTuple):
-    """torch.distributed refuses the call before it does anything; the rank is lost."""
+    """A call that torch.distributed refuses before it does anything; the rank is lost."""
 
     message: str
 
 
 class Lost(NamedTuple):
-    """A message to or from nobody, which the library does not notice: it never ends."""
+    """A message to or from a missing rank, which the library does not detect: it never ends."""
 
     group: Group
     message: str
 
 
 class Drop(NamedTuple):
-    """The rank lets go of messages without having waited for them, named by their places in its list.
+    """Messages that the rank drops without waiting for them, by their places in its list.
 
-    Gloo forgets such a message: unless it had moved before, its other side waits for ever.
+    Gloo forgets such a message: unless it has moved by then, its other side waits for ever.
     """
 
     messages: tuple[int, ...]
@@ -134,12 +134,12 @@ Action = Compute | Call | Send | Recv | Together | Join | NewGroup | Wait | Rais
 
 
 class Operation(NamedTuple):
-    """One thing that a rank does.
+    """One operation of a rank.
 
-    ``after`` are earlier operations of the same rank, by their places in its list. ``place`` is the
-    file and the line that asked for it, or 0 where a file has no lines, ``category`` a word for timelines.
-    ``memory`` are bytes of named pools: what is above 0 is taken as the operation begins, what is below
-    given back as it ends.
+    ``after`` are earlier operations of the same rank, by their places in its list. ``place`` is the file and
+    line of the call, or 0 where a file has no lines; ``category`` labels it on timelines. ``memory`` are
+    bytes of named pools: positive ones are allocated when the operation begins, negative ones freed when it
+    ends.
     """
 
     action: Action
@@ -160,9 +160,9 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A job of ``ranks`` ranks; ``operations(rank)`` gives a rank's list, the same one each time.
+    """A job of ``ranks`` ranks; ``operations(rank)`` returns a rank's list, always the same one.
 
-    ``role(rank)``, if it is there, is the same for ranks that do the same; see `ringside.sim.program.roles`.
+    ``role(rank)``, where given, is equal for ranks that do the same; see `ringside.sim.program.roles`.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""The rules by which a program moves, without a clock: who may begin, who meets whom, who is held.
+"""The rules of a program without a clock: which operations may begin, who meets whom, who is held.
 
-A `Play` posts operations as each rank's host comes to them and says which have *arrived*: all that they come
-after has ended, and their lane and their group's queue have come to them. When an operation ends is not its
-business: who plays says so, each in its way.
+A `Play` posts operations as each rank's host comes to them, and reports those that have *arrived*: all
+operations in ``after`` have ended, and it is their turn in their lane and their group's queue. The player
+decides when an operation ends.
 """
 
 import sys
@@ -26,11 +26,11 @@ from ringside.sim.program.operations import (
 )
 
 Arrived = Callable[[int, int], None]
-"""Hears of each operation that may begin: the rank, and its place in the rank's list."""
+"""Callback for each operation that may begin: the rank, and the operation's place in its list."""
 
 
 class RankState:
-    """How far one rank is."""
+    """The progress of one rank."""
 
     __slots__ = (
         *("blockers", "called", "dependents", "ended", "held_by"),
@@ -42,7 +42,7 @@ class RankState:
         self.posted = 0
         self.held_by: int | None = None
         self.blockers = [0] * len(operations)
-        """Of each operation: what still keeps it from beginning."""
+        """Number of conditions that still keep each operation from beginning."""
         self.ended = bytearray(len(operations))
         self.dependents: dict[int, list[int]] = {}
         self.tails: dict[str, int] = {}
@@ -50,24 +50,24 @@ class RankState:
         self.queues: dict[Group, Queue] = {}
         self.called: dict[Group, int] = {}
         self.number: dict[int, int] = {}
-        """Which call of its group a call is."""
+        """The number of each call in its group."""
 
 
 @dataclass(slots=True)
 class Queue:
-    """What one rank has posted to a group: how many run, and what waits."""
+    """One rank's operations of a group: the number running, and those that wait."""
 
     running: int = 0
     waiting: deque[int] = field(default_factory=deque)
 
 
 class Play:
-    """A program under way. ``arrived`` is told of every operation that may begin, while `run` is called.
+    """A program under way. `run` calls ``arrived`` for every operation that may begin.
 
-    It is not told of actions of ``instant`` types: they end as they arrive. Hosts of ``late`` ranks post
+    Actions of ``instant`` types are not reported: they end as they arrive. Hosts of ``late`` ranks post
     nothing until they `come`. In a ``serial`` play a rank's collectives run one after another whatever their
-    group, as on a GPU that has room for one kernel of NCCL. In a ``stepwise`` one a host posts its next
-    operation when all that can begin has arrived.
+    group, as on a GPU with room for one NCCL kernel. In a ``stepwise`` play a host posts its next operation
+    when all that can begin has arrived.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class Play:
         self._stopped: set[int] = set()
 
     def stop(self, rank: int) -> None:
-        """Have the host of a rank post nothing more until it is told to `come`."""
+        """Stop a rank's host from posting until it may `come`."""
         self._stopped.add(rank)
 
     def come(self, rank: int) -> None:
-        """Have the host of a rank that was late or stopped go on, with the next `run`."""
+        """Let a late or stopped rank's host continue with the next `run`."""
         self._stopped.discard(rank)
         self._hosts.append(rank)
 
     def run(self) -> None:
-        """Go on until nothing can move: hosts are held or have posted all, and all that arrived was told."""
+        """Run until nothing can move: hosts are held or have posted all, and all arrivals are reported."""
         agenda, hosts, arrived, instant = self._agenda, self._hosts, self._arrived, self._instant
         while agenda or hosts:
             while agenda:
@@ -114,7 +114,7 @@ class Play:
                     hosts.appendleft(rank)
 
     def post(self, rank: int, most: int = sys.maxsize) -> bool:
-        """Have a rank's host post its next operations, so many at most; False where it is held or done."""
+        """Post at most ``most`` next operations of a rank's host; return False where it is held or done."""
         state = self.ranks[rank]
         if state.held_by is not None:
             return False
@@ -152,7 +152,7 @@ class Play:
         return place < len(operations) and state.held_by is None
 
     def end(self, rank: int, place: int) -> None:
-        """Say that an operation has ended."""
+        """End an operation."""
         state = self.ranks[rank]
         state.ended[place] = 1
         if place in state.dependents:
@@ -172,7 +172,7 @@ class Play:
             self._hosts.append(rank)
 
     def _queue(self, state: RankState, place: int, action: object) -> bool:
-        """Put an operation into its group's queue; whether it has to wait there."""
+        """Put an operation into its group's queue; return whether it has to wait there."""
         if is_call(action):
             state.number[place] = state.called[action.group] = state.called.get(action.group, -1) + 1  # type: ignore[attr-defined]
         group = self._queue_of(action)
@@ -188,16 +188,16 @@ class Play:
         return True
 
     def has_arrived(self, rank: int, place: int) -> bool:
-        """Whether an operation has been posted and nothing of its own rank keeps it from beginning."""
+        """Check that an operation is posted and no other of its own rank keeps it from beginning."""
         state = self.ranks[rank]
         return place < state.posted and not state.blockers[place]
 
     def _queue_of(self, action: object) -> Group | None:
-        """The group in whose queue an action stands."""
+        """Return the group in whose queue an action stands."""
         return self._device if self._device and type(action) is Call else queue_of(action)
 
     def behind(self, rank: int, place: int) -> int:
-        """The operation of the same rank that an operation in the end waits for: one that has arrived."""
+        """Return the arrived operation of the same rank that an operation ultimately waits for."""
         state = self.ranks[rank]
         while state.blockers[place]:
             operation = state.operations[place]
@@ -221,7 +221,7 @@ class Play:
 
 
 def is_call(action: object) -> bool:
-    """Whether an action is one of its group's calls, of which the k-th of all members meet."""
+    """Check whether an action is one of its group's calls, whose k-th ones meet."""
     return type(action) is Call or (type(action) is Together and action.is_call)
 
 
@@ -233,6 +233,6 @@ def queue_of(action: object) -> Group | None:
 
 
 INSTANT = frozenset({Compute, Wait, NewGroup, Drop})
-"""What waits for nobody, where there is no time."""
+"""Actions that wait for no other rank where there is no time."""
 
 _QUEUED = frozenset({Call, Send, Recv, Together})

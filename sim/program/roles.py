@@ -1,19 +1,19 @@
-"""Which ranks of a program do the same: one of each kind stands for all.
+"""Roles of a program's ranks: ranks that do the same, so that one of each stands for all.
 
-Ranks have one role where their lists are alike but for who the others are, and where they meet the same
-roles at the same places; calls of new_group wait for nobody and are not counted. It is the coarsest such
-partition that refinement finds: ranks begin with the colour of their own list and take up, round by round,
-the colours of those whom they meet, until no colour splits (the idea of Cardon and Crochemore, Partitioning
-a graph in O(|A| log2 |V|), 1982; here all ranks are coloured in a few array operations a round).
+Two ranks have one role where their lists are equal up to the identity of the others, and where they meet the
+same roles at the same places; calls of new_group wait for no other rank and do not count. Roles are the
+coarsest such partition, found by refinement: ranks begin with the colour of their own list and mix in, round
+by round, the colours of the ranks they meet, until no colour splits (the idea of Cardon and Crochemore,
+Partitioning a graph in O(|A| log2 |V|), 1982; here all ranks are coloured in a few array operations a round).
 
 What folding assumes. Let every rank do what its representative does, at the same places, and let the places
-of a meeting be the same wherever the role stands. Then by induction over the order in which things can end,
-an operation of a rank can end just when that of its representative can: what its own list asks for is the
-same, and so are the roles and places of all whom it meets. So a program ends, or hangs, as its
-representatives do. That says nothing of time: a simulation that plays one rank of each role also assumes
-that the network treats ranks of a role alike, and a slow rank is a role of its own.
+of a meeting be the same wherever the role occurs. Then, by induction over the order in which operations can
+end, an operation of a rank can end exactly when its representative's can: its own list has the same
+conditions, and so have the roles and places of all ranks it meets. So a program ends, or hangs, as its
+representatives do. That says nothing of time: a simulation that plays one rank per role also assumes that the
+network treats ranks of a role alike, and a slow rank is a role of its own.
 
-Colours are 64-bit sums of mixed numbers: two different ranks of a million meet in one colour by chance with a
+Colours are 64-bit sums of mixed numbers: any two of a million different ranks share a colour with a
 probability of less than one in ten million.
 """
 
@@ -43,10 +43,10 @@ Colours = NDArray[np.uint64]
 
 
 def roles(program: Program) -> tuple[int, ...]:
-    """For each rank the first rank of its role: as the program says, else found from all lists.
+    """Return for each rank the first rank of its role: as declared, else computed from all lists.
 
-    In a program whose messages do not pair off every rank is alone. Raise `ValueError` where the program says
-    what its lists do not; see `ringside.sim.program.claims`.
+    In a program with unpaired messages every rank is alone. Raise `ValueError` where declared roles
+    contradict the lists; see `ringside.sim.program.claims`.
     """
     if program.role is not None:
         return claimed(program)
@@ -55,7 +55,7 @@ def roles(program: Program) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """The messages of a program, pair by pair: the places among all operations, and among their parts."""
+    """The messages of a program, pair by pair: places among all operations, and among their parts."""
 
     send: Ints
     receive: Ints
@@ -63,14 +63,14 @@ class Messages:
     receive_part: Ints
     send_row: Ints
     receive_row: Ints
-    """Which they are of the messages of all kinds."""
+    """Their indices among messages of all kinds."""
 
 
 class Lists:
-    """All operations of a program as arrays: ``rank``, ``place``, and which of ``kinds`` and ``actions``.
+    """All operations of a program as arrays: ``rank``, ``place``, and indices into ``kinds`` and ``actions``.
 
-    A place is an operation's number in its rank's list, without the calls of new_group. Operations that are
-    one object are of one kind, and so with actions: what takes Python's time is found out once for each.
+    A place is an operation's number in its rank's list, without calls of new_group. Operations that are one
+    object share a kind, and so do actions: Python work is done once per object.
     """
 
     def __init__(self, program: Program) -> None:
@@ -78,7 +78,7 @@ class Lists:
         self.lists: list[Sequence[Operation]] = [program.operations(rank) for rank in range(program.ranks)]
         lengths = np.array([len(own) for own in self.lists], dtype=np.int64)
         self.begins: Ints = np.concatenate([[0], np.cumsum(lengths)])
-        """Where each rank's operations begin."""
+        """Index of each rank's first operation."""
         self.rank: Ints = np.repeat(np.arange(self.ranks), lengths)
         self.kinds, self.kind = _distinct([one for own in self.lists for one in own])
         self.actions, action = _distinct([one.action for one in self.kinds])
@@ -91,12 +91,12 @@ class Lists:
         self._groups: dict[Group, int] = {}
         self._channels: dict[tuple[int, int], int] = {}
         self.group = np.array([self._group_of(one) for one in self.actions], dtype=np.int64)[self.action]
-        """Of each operation the number of its group, or -1."""
+        """The number of each operation's group, or -1."""
         self.messages = self._paired()
 
     @property
     def meetings(self) -> tuple[Ints, Ints]:
-        """The collectives and makings of groups, meeting by meeting; and where each meeting begins."""
+        """The collectives and creations of groups, meeting by meeting; and the start of each meeting."""
         what = np.array(
             [1 if isinstance(one, Call) else 2 * isinstance(one, Join) for one in self.actions],
             dtype=np.int64,
@@ -112,7 +112,7 @@ class Lists:
         return calls[order], begins
 
     def representatives(self, most_rounds: int | None = None) -> Ints:
-        """For each rank the first rank of its role; every rank alone where that takes too many rounds."""
+        """Return for each rank the first rank of its role; every rank is alone after ``most_rounds``."""
         if self.messages is None:
             return np.arange(self.ranks)
         pairs, members = _Pairs(self, self.messages), _Members(self)
@@ -129,7 +129,7 @@ class Lists:
             colour = _mixed(colour + pairs.met(colour) + members.met(colour))
 
     def _own_colours(self) -> Colours:
-        """The colour of each rank's own list: shapes at places, what is after what, which share a lane."""
+        """Return the colour of each rank's list: shapes at places, dependencies, shared lanes."""
         what = np.array([_number(shape(one)) for one in self.actions], dtype=np.uint64)[self.action]
         how = np.array([2 * one.holds + (one.lane is None) for one in self.kinds], dtype=np.uint64)[self.kind]
         shapes, some = what + how, self.counts
@@ -157,7 +157,7 @@ class Lists:
         return -1
 
     def _paired(self) -> Messages | None:
-        """Each send with its receive; None where some stay alone, or take from anybody."""
+        """Pair each send with its receive; None where some are unpaired, or receive from any source."""
         table: list[tuple[int, int, bool]] = []
         counts = []
         for action in self.actions:
@@ -187,14 +187,14 @@ class Lists:
 
 
 def _distinct(objects: Sequence[Any]) -> tuple[list[Any], Ints]:
-    """The objects that there are, each once, and which of these each one is."""
+    """Return the distinct objects, and each object's index among them."""
     ids = np.fromiter(map(id, objects), np.int64, len(objects))
     _, firsts, which = np.unique(ids, return_index=True, return_inverse=True)
     return [objects[first] for first in firsts.tolist()], which
 
 
 def _expanded(counts: Sequence[int], of: Ints) -> tuple[Ints, Ints]:
-    """Each operation as often as what it is has parts; and which each is of all parts."""
+    """Repeat each operation once per part; return the operations and the parts' indices."""
     count = np.array(counts, dtype=np.int64)
     firsts, count = (np.cumsum(count) - count)[of], count[of]
     operation = np.repeat(np.arange(len(of)), count)
@@ -203,7 +203,7 @@ def _expanded(counts: Sequence[int], of: Ints) -> tuple[Ints, Ints]:
 
 
 class _Pairs:
-    """Who exchanges messages with whom, and at which places of both."""
+    """Pairs of ranks that exchange messages, with the places on both sides."""
 
     def __init__(self, lists: Lists, messages: Messages) -> None:
         send, receive = messages.send, messages.receive
@@ -223,12 +223,12 @@ class _Pairs:
         self._ranks = lists.ranks
 
     def met(self, colour: Colours) -> Colours:
-        """What each rank sees of its peers' colours."""
+        """Return each rank's view of its peers' colours."""
         return _summed(self._rank, _mixed(self._label + _mixed(colour[self._peer])), self._ranks)
 
 
 class _Members:
-    """Who is in which group, and at which places of his list."""
+    """Members of groups, with the places in their lists."""
 
     def __init__(self, lists: Lists) -> None:
         some = lists.group >= 0
@@ -241,7 +241,7 @@ class _Members:
         self._groups, self._ranks = int(self._group.max(initial=-1)) + 1, lists.ranks
 
     def met(self, colour: Colours) -> Colours:
-        """What each rank sees of the colours in its groups."""
+        """Return each rank's view of the colours in its groups."""
         whole = _summed(self._group, _mixed(self._label + _mixed(colour[self._rank])), self._groups)
         return _summed(self._rank, _mixed(self._label + _mixed(whole[self._group])), self._ranks)
 
@@ -251,7 +251,7 @@ def _number(shape: tuple[object, ...]) -> int:
 
 
 def _mixed(numbers: NDArray[Any]) -> Colours:
-    """Numbers whose sums tell them apart: splitmix64 (Steele, Lea and Flood, 2014)."""
+    """Mix numbers so that their sums are distinct: splitmix64 (Steele, Lea and Flood, 2014)."""
     z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -259,13 +259,13 @@ def _mixed(numbers: NDArray[Any]) -> Colours:
 
 
 def _by_key(key: Ints, values: Colours) -> tuple[Ints, Colours]:
-    """The keys that there are, each once, with the sums of their values."""
+    """Return the distinct keys, with the sums of their values."""
     keys, inverse = np.unique(key, return_inverse=True)
     return keys, _summed(inverse, values, len(keys))
 
 
 def _summed(index: Ints, values: Colours, count: int) -> Colours:
-    """The sums of the values of each index, modulo 2 ** 64."""
+    """Return the sums of the values per index, modulo 2 ** 64."""
     total = np.zeros(count, dtype=np.uint64)
     np.add.at(total, index, values)
     return total

@@ -1,24 +1,24 @@
-"""What an action is whoever does it: what ranks of one role have in common."""
+"""The shape of an action: what ranks of one role have in common."""
 
 from typing import Any
 
 from ringside.sim.program.operations import Call, Compute, Group, Join, Lost, Raise, Recv, Send, Together
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-"""Collectives in which one rank does something else than the others."""
+"""Collectives in which one rank differs from the others."""
 
 
 BARRIERS = ("barrier", "monitored_barrier")
-"""Calls by these names move nothing; only with NCCL they are an all_reduce."""
+"""Calls that move nothing; only with NCCL they are an all_reduce."""
 
 
 def shape(action: Any) -> tuple[object, ...]:
-    """What an action is, but for who the others are and which of its rank's groups it is in."""
+    """Return an action without its peers' identities and its group among the rank's groups."""
     return (type(action), *_figures(action))
 
 
 def root(action: Any) -> int:
-    """The rank at which a collective begins or ends; -1 for what has none."""
+    """Return the rank at which a collective begins or ends, or -1 where it has none."""
     if isinstance(action, Call) and action.collective.kind in ROOTED:
         return action.group.ranks[action.collective.root]
     return -1

@@ -57,7 +57,7 @@ WORDS = [
     (f"{SIMULATE} --calibration no.yaml", "no.yaml: no such file; write one of auto, none, family:NAME"),
     ("simulate all_reduce --cluster star:4 --trace t.json", "a trace shows one size"),
     # other tools' formats
-    (f"{SIMULATE} --export x.et", "no format of schedules; write a name that ends in .xml, .goal"),
+    (f"{SIMULATE} --export x.et", "not a format of schedules; write a name that ends in .xml, .goal"),
     (f"{SIMULATE} --export no/such/folder/x.xml", "write another path"),
     ("simulate all_reduce --cluster star:4 --export x.xml", "--export shows one size"),
     ("simulate sendrecv --cluster star:4 --size 4K --export x.xml", "MSCCL has no sendrecv"),
@@ -127,7 +127,7 @@ WORDS = [
         f"{LAID_OUT} --cluster dgx-h100:3 --tp 6",
         "lie across machines of 8, each in another way; write one of 1",
     ),
-    (f"{LAID_OUT} --batch 99999999 --strategy fsdp", "the most is 5,000,000; write a smaller --batch"),
+    (f"{LAID_OUT} --batch 99999999 --strategy fsdp", "the maximum is 5,000,000; write a smaller --batch"),
     (f"{LAID_OUT} --pp 16 --batch 64 --schedule looped_bfs", "leave a stage without layers"),
     (f"{LAID_OUT} --pp 2 --schedule dualpipev --batch 2", "dualpipev on 2 ranks needs 4 or more; write a"),
     (f"{LAID_OUT} --pp 4 --micro-batch 3", "write --micro-batch 1, 2, 4, 8, 16, 32"),
@@ -257,7 +257,7 @@ FILES = {
     ),
     "too few rows": ("calibrate f.jsonl --cluster star -o c.yaml", RECORD, ("too few records",)),
     "no calibration": (
-        "simulate all_reduce --cluster star:4 --calibration f.yaml", "a: 1\n", ("no calibration file",)
+        "simulate all_reduce --cluster star:4 --calibration f.yaml", "a: 1\n", ("not a calibration",)
     ),
     "output is no record file": (
         "measure all_reduce --size 4K -o f.txt", "my thesis\n", ("f.txt, line 1: not a record",)

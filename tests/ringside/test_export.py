@@ -145,8 +145,8 @@ def test_the_limits_that_the_page_names_are_those():
 
 
 REFUSED = [
-    (f"{SIMULATE} --export x.et", "x.et: no format of schedules; write a name that ends in .xml, .goal"),
-    (f"{SIMULATE} --export x", "no format of schedules"),
+    (f"{SIMULATE} --export x.et", "x.et: not a format of schedules; write a name that ends in .xml, .goal"),
+    (f"{SIMULATE} --export x", "not a format of schedules"),
     (f"{SIMULATE} --export no/x.xml", "write another path"),
     (f"{SIMULATE} --export x.xml --trace x.xml", "something else is written there"),
     ("simulate all_reduce --cluster star:4 --export x.xml", "--export shows one size"),
@@ -164,7 +164,7 @@ REFUSED = [
     ("program ring.goal --library nccl --eager", "--eager is how a script's groups are made"),
     ("program ring.goal --check --export x.goal", "--export: --check proves and no more"),
     ("program ring.goal --real --export x.goal", "--export: --real runs the job"),
-    ("program ring.goal --export x.xml", "x.xml: no format of programs; write FILE.goal, or a new folder"),
+    ("program ring.goal --export x.xml", "x.xml: not a format of programs; write FILE.goal, or a new folder"),
     ("program ring.goal --export ring.goal", "it is read"),
     ("program ring.goal --export full", "it is there already and not an empty folder"),
     ("program ring.goal --export no/such/folder", "is no folder that can be written to"),

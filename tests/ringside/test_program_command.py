@@ -45,7 +45,7 @@ def test_json_has_the_verdict_and_its_story(ringside):
             "def main(dist):\n    dist.send([4], 1 - dist.get_rank())",
             "script.py:2: a size of [4]; write bytes",
         ),
-        ("def main(dist):\n    dist.all_reduce(4, group=[0])", "script.py:2: [0] is no group"),
+        ("def main(dist):\n    dist.all_reduce(4, group=[0])", "script.py:2: [0] is not a group"),
         ("def main(dist):\n    dist.all_to_all_single(8, [4, 4])", "script.py:2: parts of one side only"),
         (
             "def main(dist):\n    dist.all_to_all_single(8, [8], [8])",
@@ -62,7 +62,7 @@ def test_json_has_the_verdict_and_its_story(ringside):
             "def main(dist):\n    dist.all_reduce(4, op='xor')",
             "script.py:2: ValueError: 'xor' is no known reduction",
         ),
-        ("def main(dist):\n    dist.all_reduce(4, group=7)", "script.py:2: 7 is no group"),
+        ("def main(dist):\n    dist.all_reduce(4, group=7)", "script.py:2: 7 is not a group"),
         ("def main(dist):\n    dist.new_subgroups(3)", "fails at script.py:2: new_subgroups of 3 of 2 ranks"),
         ("def main(dist):\n    while True: dist.compute(0)", "script.py:2: more than 2,000,000 operations"),
         ("def main():\n    pass", "TypeError"),
@@ -205,7 +205,7 @@ def test_jobs_tell_their_slowdown(ringside):
         (["x.py", "-g", "2", "--fold"], "--fold: nothing is simulated or run; add --cluster"),
         ([HALO, "-g", "4", "--cluster", "star:2"], "4 ranks, but star has 2"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--placement", "0"], "a job of 2 ranks placed on 1"),
-        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' carries out no program"),
+        ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' runs no programs"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--library", "nccl"], "NCCL's choices on star depend"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--network", "fare"], "'fare' is no known network"),
         ([HALO, "-g", "2", "--cluster", "nowhere"], "'nowhere' is no known cluster"),
@@ -226,7 +226,7 @@ def test_a_group_that_nccls_model_does_not_know_is_refused(ringside, tmp_path):
     words = ("--cluster", "dgx-h100:2", "--library", "nccl")
     code, _, err = ringside("program", script, "-g", "16", *words)
     assert code == 2
-    assert "write groups with as many ranks on each of their machines" in err
+    assert "write groups with equal numbers of ranks per machine" in err
 
 
 def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypatch):
@@ -239,6 +239,6 @@ def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypa
     monkeypatch.setattr("ringside.sim.engine.effort.MAX_TRANSFERS", 10)
     monkeypatch.setattr("ringside.sim.engine.effort.LONG_S", 0.0)
     for where in ((), ("--cluster", "star:2")):
-        assert "to write down, some" in ringside("program", HALO, "-g", 2, *where)[2]
+        assert "to record, about" in ringside("program", HALO, "-g", 2, *where)[2]
     code, out, err = ringside("program", HALO, "-g", 2, "--force")
     assert (code, "proved" in out, "2 ranks of up to" in err) == (0, True, True)

@@ -76,7 +76,7 @@ def test_what_answers_are_made_from_is_noted(folder):
     assert asked.rows[0]["error"] is None
     assert {"star.yaml", *FILES} <= asked.inputs.keys()
     own = {name for name in asked.inputs if name.startswith("ringside:")}
-    assert {"ringside:sim/program/script.py", "ringside:topologies/load.py"} <= own
+    assert {"ringside:sim/program/record/script.py", "ringside:topologies/load.py"} <= own
     assert asked.inputs.keys() - own == {"star.yaml", *FILES}
     assert digests(asked.inputs) == asked.inputs
 
@@ -200,12 +200,16 @@ def test_the_same_text_at_another_time_is_no_change(finished):
 def test_ringsides_own_code_is_an_input(finished, ringside):
     manifest = Path("out") / MANIFEST
     content = json.loads(manifest.read_text(encoding="utf-8"))
-    assert content["inputs"]["ringside:sim/program/script.py"]
-    content["inputs"] |= dict.fromkeys(["ringside:sim/program/script.py", "ringside:sim/record.py"], "0" * 16)
+    assert content["inputs"]["ringside:sim/program/record/script.py"]
+    content["inputs"] |= dict.fromkeys(
+        ["ringside:sim/program/record/script.py", "ringside:sim/record.py"], "0" * 16
+    )
     manifest.write_text(json.dumps(content), encoding="utf-8")
     code, _, err = ringside("sweep", "study.yaml", "-o", "out")
     assert code == 2
-    assert "out: sim/program/script.py of Ringside, sim/record.py of Ringside: not what its rows" in err
+    assert (
+        "out: sim/program/record/script.py of Ringside, sim/record.py of Ringside: not what its rows" in err
+    )
     del content["inputs"]
     manifest.write_text(json.dumps(content), encoding="utf-8")
     code, _, err = ringside("sweep", "study.yaml", "-o", "out")

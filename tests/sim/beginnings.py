@@ -16,11 +16,11 @@ import numpy as np
 from ringside.sim.algorithms import ALGORITHMS
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import gloo
-from ringside.sim.program.check import check as verdict_of
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
+from ringside.sim.program.proof.check import check as verdict_of
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Chunks, Schedule, Step, step
 from ringside.topologies import Topology, check, star
 from ringside.topologies.fabrics import fat_tree, leaf_spine

@@ -17,9 +17,9 @@ from ringside.sim.engine.run import Run
 from ringside.sim.jit import available
 from ringside.sim.network.fifo import _Link
 from ringside.sim.network.message import NETWORKS, Message
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
 from tests.sim.beginnings import DAY, HOUR, MONTH, collective, held_back, question

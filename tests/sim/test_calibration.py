@@ -78,10 +78,10 @@ def test_a_fit_is_found_by_exactly_its_way() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no calibration file of version 2"),
-        ("just text", "no calibration file of version 2"),
-        ("calibration: 3", "no calibration file of version 2"),
-        ("cluster: x", "no calibration file of version 2"),
+        ("", "not a calibration of version 2"),
+        ("just text", "not a calibration of version 2"),
+        ("calibration: 3", "not a calibration of version 2"),
+        ("cluster: x", "not a calibration of version 2"),
         ("calibration: [", "cannot be read"),
         ("calibration: 1\n1: 2", "cluster"),
         ("calibration: 1\n? [a]\n: b", "cannot be read"),

@@ -38,7 +38,7 @@ def test_an_unknown_collective_is_answered_with_the_known_ones(text: str) -> Non
         ({"ranks": 0}, "0 ranks"),
         ({"ranks": -2}, "-2 ranks"),
         ({"nbytes": -1}, "a size of -1 bytes"),
-        ({"root": 4}, "root 4 is no rank; allowed: 0 to 3"),
+        ({"root": 4}, "root 4 is not a rank; allowed: 0 to 3"),
         ({"root": -1}, "root -1"),
         ({"itemsize": 0}, "itemsize"),
         ({"itemsize": -4}, "itemsize"),

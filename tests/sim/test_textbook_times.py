@@ -5,7 +5,7 @@ from math import log2
 import pytest
 
 from ringside.sim.algorithms import schedule
-from ringside.sim.algorithms.grid import squarest
+from ringside.sim.algorithms.grids.grid import squarest
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate
 from ringside.sim.libraries.find import find_library
@@ -131,11 +131,11 @@ def test_a_schedule_has_the_name_of_what_it_is(asked: str, kind: str, ranks: int
         ),
         (
             "ring_2d:3x3",
-            "3x3 is no grid of 8 ranks; write rows x columns that multiply to 8, for example 2x4",
+            "3x3 is not a grid of 8 ranks; write rows x columns that multiply to 8, for example 2x4",
         ),
-        ("ring_2d:0x8", "'0x8' is no grid; write rows x columns, for example 4x8"),
-        ("hierarchical:", "'' is no grid"),
-        ("hierarchical:-2x-4", "'-2x-4' is no grid"),
+        ("ring_2d:0x8", "'0x8' is not a grid; write rows x columns, for example 4x8"),
+        ("hierarchical:", "'' is not a grid"),
+        ("hierarchical:-2x-4", "'-2x-4' is not a grid"),
         ("ring_3d", "'ring_3d' is no known algorithm; write one of ring, tree"),
     ],
 )
@@ -146,7 +146,7 @@ def test_parameters_that_mean_nothing_are_refused(asked: str, said: str) -> None
 
 @pytest.mark.parametrize("asked", ["knomial:1", "knomial:x", "knomial:2.5", "knomial:²"])
 def test_a_radix_below_two_is_none(asked: str) -> None:
-    with pytest.raises(ValueError, match="is no radix; write 2 or more, for example knomial:4"):
+    with pytest.raises(ValueError, match="is not a radix; write 2 or more, for example knomial:4"):
         schedule(asked, Collective("broadcast", 8, 64))
 
 

@@ -16,7 +16,7 @@ import pytest
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Library, Prediction, answer
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Schedule
 from ringside.topologies import load, ranks
 

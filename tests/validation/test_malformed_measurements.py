@@ -113,7 +113,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "record zero time": (record(time_s=0), "line 2: a time of 0 s"),
     "record no number": (record(time_s=float("nan")), "line 2: a time of nan s"),
     "record spread": (record(p95_s=-1), "line 2: iterations of"),
-    "record nested": (json.dumps(RECORD) + "\n" + "[" * 100_000, "line 2: JSON nested beyond all measure"),
+    "record nested": (json.dumps(RECORD) + "\n" + "[" * 100_000, "line 2: JSON nested too deeply"),
 }
 
 

@@ -14,11 +14,11 @@ from ringside.real.collective.emulated import Cluster, cluster
 from ringside.real.launch.forks import Forks
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
-from ringside.sim.program.script import program_of
-from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.program.record.script import program_of
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.timeline import ProgramTimeline
 from ringside.topologies import Topology
 from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 

@@ -6,8 +6,8 @@ from math import ceil
 from pathlib import Path
 
 from ringside.sim.libraries.rules import GLOO, NCCL
-from ringside.sim.program.check import FAILS, HANGS, check
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import FAILS, HANGS, check
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
 from ringside.sim.training.layers import RankLayer

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.groups import process_group

@@ -9,10 +9,10 @@ from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, default_library
 from ringside.sim.libraries.rules import rules_of
-from ringside.sim.program.given import simulate_given
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.program.simulation.given import simulate_given
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.timeline import ProgramTimeline
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.placement import EVEN
 from ringside.validation.machines import infer_machine

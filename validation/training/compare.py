@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ringside.real.training.record import RankStep, Step, TrainingRecord
 from ringside.sim.program import Call, Program, Recv, Send, Together
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.topologies import Topology
 from ringside.topologies.file import loads
 from ringside.validation.training.program import program_of

@@ -9,7 +9,7 @@ import typer
 from ringside import console
 from ringside.commands.program.source import Asked, by_default, exported, print_exported
 from ringside.sim.formats.program_files import check_export, write
-from ringside.sim.program.check import PROVED, Verdict, check
+from ringside.sim.program.proof.check import PROVED, Verdict, check
 
 
 def run(job: Asked, library: str, *, eager: bool, export: Path | None, as_json: bool) -> None:

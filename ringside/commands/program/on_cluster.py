@@ -15,12 +15,12 @@ from ringside.sim.disturbance.networks import libraries_under
 from ringside.sim.formats.program_files import check_export, write
 from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program import Program
-from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.jobs import Job, placed, play, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.program.simulation.jobs import Job, placed, play, simulate
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import ProgramTimeline
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split

@@ -1,1 +1,1 @@
-"""The event loop of `ringside.sim.engine.events` on arrays, to be compiled."""
+"""Compiled: the event loop of `ringside.sim.engine.events` on arrays."""

@@ -1,8 +1,8 @@
-"""What is still to happen: by time, and within an instant by key; two heaps, to be compiled.
+"""Compiled: future events, by time, and within an instant by key; two heaps.
 
-An instant is all that happens until a trifle after its first moment. What falls into it is taken in the
-order of its keys, what is caused meanwhile too. What leaves a link happens in the order in which it left, so
-that of each link's queue only the first message stands in the heap.
+An instant is everything that happens until just after its first moment. Its events happen in the order of
+their keys, those caused meanwhile too. Messages that leave a link have their events in the order in which
+they left, so only the first message of each link's queue is in the heap.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ CONNECTION_SIZE, MESSAGE_SIZE = CONNECTION.itemsize, MESSAGE.itemsize
 
 @compiled
 def post(world: Any, slot: int, key: int, time: float) -> None:
-    """Have something happen to a message at ``time``, in the order of ``key`` in that instant."""
+    """Schedule a message's event at ``time``, in the order of ``key`` in that instant."""
     if time <= world.until:
         _push_now(world, slot, messages(world)[slot].connection, key)
     else:
@@ -35,7 +35,7 @@ def post(world: Any, slot: int, key: int, time: float) -> None:
 
 @compiled
 def post_behind(world: Any, number: int, slot: int, key: int, time: float) -> None:
-    """The same of a message that leaves a link, to which nothing happens before it does to those ahead."""
+    """Schedule the event of a message that leaves a link, after those of the messages ahead of it."""
     if time <= world.until:
         _push_now(world, slot, messages(world)[slot].connection, key)
         return
@@ -53,7 +53,7 @@ def post_behind(world: Any, number: int, slot: int, key: int, time: float) -> No
 
 @compiled
 def take(world: Any) -> Any:
-    """The message to which something happens next, or -1 where nothing does."""
+    """Return the message with the next event, or -1 where there is none."""
     if world.num_now:
         return _pop_now(world)
     if not world.num_later:
@@ -77,7 +77,7 @@ def take(world: Any) -> Any:
 
 @compiled
 def _expect(world: Any, place: Any) -> None:
-    """Have at hand what a message that happens soon is and belongs to."""
+    """Prefetch a message whose event is soon, and its connection."""
     fetch(world.messages + place.slot * MESSAGE_SIZE)
     way = world.connections + place.connection * CONNECTION_SIZE
     fetch(way)
@@ -86,7 +86,7 @@ def _expect(world: Any, place: Any) -> None:
 
 @compiled
 def _follow(world: Any, slot: int) -> None:
-    """Take the first message from the heap; the next of its queue takes its place."""
+    """Remove the first message from the heap; the next of its queue replaces it."""
     message = messages(world)[slot]
     if not message.left:
         _pop_later(world)
@@ -129,7 +129,7 @@ def _pop_later(world: Any) -> None:
 
 @compiled
 def _sift(world: Any, last: int) -> None:
-    """Bring the first of so many to its place."""
+    """Sift the first of ``last`` entries to its place."""
     heap, here = array_at(world.later, world.room, LATER), 0
     time, key, slot, connection = heap[0].time, heap[0].key, heap[0].slot, heap[0].connection
     while True:

@@ -1,8 +1,7 @@
-"""The gates of `ringside.sim.engine.gates`, to be compiled: what a rank has yet to receive.
+"""Compiled: the gates of `ringside.sim.engine.gates`, the data that a rank has yet to receive.
 
-The ranges that an end's gates hold back are a chain in their order, entered where it was last left. What
-waits for a gate, which gates are behind it and what gates a transfer brings are chains of edges (next,
-value).
+The ranges that an end's gates hold back are a sorted chain, entered where it was last left. A gate's waiting
+transfers, the gates behind it and a transfer's gates are chains of edges (next, value).
 """
 
 from typing import Any
@@ -13,7 +12,7 @@ from ringside.sim.jit import compiled
 
 @compiled
 def chain(world: Any, head: int, value: int) -> Any:
-    """The head of a chain with one more value in front."""
+    """Return the head of a chain with one more value in front."""
     chained, edge = edges(world), world.spare_edge
     if edge:
         world.spare_edge = chained[edge].next
@@ -29,7 +28,7 @@ def chain(world: Any, head: int, value: int) -> Any:
 
 @compiled
 def unchain(world: Any, edge: int) -> Any:
-    """Give an edge back; say which one comes after it."""
+    """Free an edge; return the one after it."""
     chained = edges(world)
     onward = chained[edge].next
     chained[edge].next = world.spare_edge
@@ -39,7 +38,7 @@ def unchain(world: Any, edge: int) -> Any:
 
 @compiled
 def _first_over(world: Any, end: int, first: int) -> Any:
-    """The first range of an end that ends after chunk ``first``, or 0; the end's entry is left beside it."""
+    """Return an end's first range that ends after chunk ``first``, or 0; leave the end's entry beside it."""
     held, entry = ranges(world), entries(world)
     here = entry[end]
     if not here:
@@ -54,7 +53,7 @@ def _first_over(world: Any, end: int, first: int) -> Any:
 
 @compiled
 def close_over(world: Any, slot: int, end: int, first: int, stop: int) -> None:
-    """Have a transfer wait for what holds back chunks from ``first`` to before ``stop`` at its source."""
+    """Make a transfer wait for gates of chunks from ``first`` to before ``stop`` at its source."""
     held, here = ranges(world), _first_over(world, end, first)
     while here and held[here].begin < stop:
         gate = gates(world)[held[here].gate]
@@ -66,7 +65,7 @@ def close_over(world: Any, slot: int, end: int, first: int, stop: int) -> None:
 
 @compiled
 def shut(world: Any, slot: int, end: int, first: int, stop: int) -> None:
-    """Have the gates, together over just these chunks, wait for a further transfer to them."""
+    """Make the gates over exactly these chunks wait for a further transfer to them."""
     held, here = ranges(world), first
     place = _first_over(world, end, first)
     while place and held[place].begin < stop:
@@ -91,7 +90,7 @@ def _bring(world: Any, slot: int, gate: int) -> None:
 
 @compiled
 def _behind(world: Any, place: int, first: int, stop: int) -> Any:
-    """A gate for a part of what another one holds back, behind that one."""
+    """Return a gate for a part of another gate's range, behind that gate."""
     begin, until, number = ranges(world)[place].begin, ranges(world)[place].stop, ranges(world)[place].gate
     gate = gates(world)[number]
     gate.closed = 1
@@ -126,7 +125,7 @@ def _gate(world: Any, end: int, begin: int, stop: int) -> Any:
 
 @compiled
 def _put(world: Any, end: int, begin: int, stop: int, gate: int) -> None:
-    """Add a range to an end's chain, in its order."""
+    """Add a range to an end's sorted chain."""
     held, place = ranges(world), world.spare_range
     if place:
         world.spare_range = held[place].after
@@ -163,7 +162,7 @@ def _remove(world: Any, end: int, place: int) -> None:
 
 @compiled
 def lift(world: Any, gate: int) -> None:
-    """Hold back nothing any more."""
+    """Release everything that a gate holds back."""
     held, lifted = ranges(world), gates(world)[gate]
     place = _first_over(world, lifted.end, lifted.begin)
     while place and held[place].begin < lifted.stop:
@@ -175,6 +174,6 @@ def lift(world: Any, gate: int) -> None:
 
 @compiled
 def forget(world: Any, gate: int) -> None:
-    """Give a gate's place back."""
+    """Free a gate's place."""
     gates(world)[gate].waiting = world.spare_gate
     world.spare_gate = gate

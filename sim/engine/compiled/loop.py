@@ -1,8 +1,8 @@
-"""The loop itself, to be compiled: one event after another, until none is left or more steps are needed.
+"""Compiled: the loop itself, one event after another, until none is left or more steps are needed.
 
-It does what `ringside.sim.engine.events` and `ringside.sim.network.fifo` do, in their order; the names are
-theirs. What a connection sends next is either a rule (`ringside.sim.streams.Streams`), of which nothing is
-kept but a count, or stands in a queue, filled step by step, behind gates.
+It does what `ringside.sim.engine.events` and `ringside.sim.network.fifo` do, in their order, under their
+names. A connection's next transfer either follows a rule (`ringside.sim.streams.Streams`), which keeps only a
+count, or stands in a queue, filled step by step, behind gates.
 """
 
 from typing import Any
@@ -48,12 +48,12 @@ from ringside.sim.network import compiled as fifo
 from ringside.sim.network.compiled import INF, carry
 
 EVERY = 200_000
-"""Transfers from one return to the next, so that whoever watches hears of them."""
+"""Transfers between two returns for progress reports."""
 
 
 @compiled
 def _play(world: Any) -> Any:
-    """Let things happen, from time 0 on; say why it stopped."""
+    """Play events, from time 0 on; return why it stopped."""
     if world.streamed and not world.begun:
         for connection in range(world.num_connections):
             _advance(world, connection, 0.0)
@@ -113,7 +113,7 @@ def _take_link(world: Any, slot: int, message: Any) -> None:
 
 @compiled
 def _set_out(world: Any, slot: int, time: float) -> None:
-    """Let a message's head arrive at the first of its links."""
+    """Schedule the arrival of a message's head at the first of its links."""
     message = messages(world)[slot]
     message.rate, message.tail = INF, 0.0
     message.changes = message.hop = message.left = 0
@@ -139,7 +139,7 @@ def _send(world: Any, slot: int, time: float) -> None:
 
 @compiled
 def _queue(world: Any, slot: int, time: float) -> None:
-    """Put a message behind what its ranks have to send already."""
+    """Put a message behind its ranks' earlier data."""
     message = messages(world)[slot]
     number = connections(world)[message.connection].stream
     waiting(world)[slot].offset = message.next = 0
@@ -155,7 +155,7 @@ def _queue(world: Any, slot: int, time: float) -> None:
 
 @compiled
 def _fill(world: Any, stream: Any, time: float) -> None:
-    """Send the pieces that a route's window has room for."""
+    """Send the pieces that fit into a route's window."""
     while stream.head:
         whole, cut = messages(world)[stream.head], waiting(world)[stream.head]
         size = world.segment
@@ -224,7 +224,7 @@ def _received(world: Any, slot: int, time: float) -> None:
 
 @compiled
 def _complete(world: Any, slot: int, time: float) -> None:
-    """The chunks are ready at the receiver: whoever waits for them may go."""
+    """Mark the chunks ready at the receiver and release the transfers that wait for them."""
     message = messages(world)[slot]
     world.finished = max(world.finished, time)
     world.done += 1
@@ -248,7 +248,7 @@ def _complete(world: Any, slot: int, time: float) -> None:
 
 @compiled
 def _relieve(world: Any, number: int, time: float) -> None:
-    """A gate lacks one thing less: if that was the last, let go what waits for it and what is behind it."""
+    """Count down a gate; at the last one, release the transfers that wait for it and the gates behind it."""
     gate = gates(world)[number]
     gate.lacks -= 1
     gate.ready = max(gate.ready, time)
@@ -273,7 +273,7 @@ def _relieve(world: Any, number: int, time: float) -> None:
 
 @compiled
 def _advance(world: Any, connection: int, time: float) -> None:
-    """Put on the network what the connection may send, now that something is over at ``time``."""
+    """Put the connection's permitted transfers on the network, after an event at ``time``."""
     way = connections(world)[connection]
     way.clear = max(way.clear, time)
     if world.streamed:
@@ -297,7 +297,7 @@ def _advance(world: Any, connection: int, time: float) -> None:
 
 @compiled
 def _fed(world: Any, connection: int) -> bool:
-    """Whether all that the connection's next transfer needs is complete."""
+    """Check whether the data of the connection's next transfer are complete."""
     way = connections(world)[connection]
     for place in range(way.need, way.need + way.needs):
         need = array_at(world.need_table, place + 1, NEED)[place]
@@ -330,7 +330,7 @@ def _send_by_rule(world: Any, connection: int) -> None:
 
 @compiled
 def _refill(world: Any) -> bool:
-    """Take steps until every connection that has more to send knows its next transfer, if there are such."""
+    """Take steps until every connection with more to send knows its next transfer, if any."""
     starts = array_at(world.starts, world.num_steps + 1, INT)
     while world.num_dry and world.status == GOING:
         connection = array_at(world.dry, world.num_dry, INT)[world.num_dry - 1]
@@ -349,7 +349,7 @@ def _refill(world: Any) -> bool:
 
 @compiled
 def _take_step(world: Any, begin: int, end: int) -> None:
-    """Queue a step's transfers, each waiting for what its source has yet to receive."""
+    """Queue a step's transfers, each waiting for the data that its source has yet to receive."""
     moves, bounds = array_at(world.moves, end, MOVE), array_at(world.bounds, world.num_bounds, INT)
     for row in range(begin, end):
         slot, move = room_for_message(world), moves[row]
@@ -379,10 +379,10 @@ def _take_step(world: Any, begin: int, end: int) -> None:
 
 
 def _entry(sources: int) -> Any:
-    # Numba looks at the file and the cells of what it keeps on disk, not at what else is compiled into it
+    # Numba's cache checks a function's file and closure, not the other functions compiled into it
     @entry
     def play(world: Any) -> Any:
-        """Let things happen, from time 0 on; say why it stopped."""
+        """Play events, from time 0 on; return why it stopped."""
         return _play(world) if sources else OVER
 
     return play

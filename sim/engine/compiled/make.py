@@ -26,14 +26,14 @@ from ringside.sim.streams import Streams
 _KEY_BITS = 61
 
 _ROOM = 4_000_000
-"""Messages that a run has room for at first."""
+"""Initial memory of a run, in messages."""
 
 
 class World:
-    """The record that compiled code knows, and the arrays that it points to, which live as long as this does.
+    """The record that compiled code uses, and the arrays that it points to, which live as long as this does.
 
-    With more ``generosity`` there is room for more messages and gates, and for so many ``rates`` of each
-    message and link; what is not touched of that takes no memory.
+    More ``generosity`` gives memory for more messages and gates, and for ``rates`` of each message and link;
+    untouched parts use no memory.
     """
 
     def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, generosity: int, rates: int) -> None:
@@ -82,16 +82,16 @@ class World:
         )  # fmt: skip
 
     def hold(self, **arrays: Any) -> None:
-        """Keep arrays and note where they are."""
+        """Keep arrays and store their addresses."""
         self._arrays.update(arrays)
         for name, array in arrays.items():
             self.record[name] = array.ctypes.data
 
 
 def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None, gamma: float) -> int:
-    """As many messages as there may be at a time, pieces and those that wait included."""
+    """Return the maximum number of concurrent messages, pieces and waiting ones included."""
     under_way = wiring.count if streams is None else np.minimum(wiring.count, schedule.credits)
-    # what has arrived gives its credit back before it is added
+    # an arrived transfer returns its credit before it is added
     to_add = np.minimum(streams.sums, streams.count).sum() if streams and gamma else 0
     pieces = np.where(wiring.stream >= 0, wiring.pieces + 1, 1)
     if wiring.segment:
@@ -100,7 +100,7 @@ def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None, 
 
 
 def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> Any:
-    """A record each."""
+    """Return a record per connection."""
     ways = lines(len(wiring.count), CONNECTION)
     ways[:] = np.zeros(1, dtype=CONNECTION)
     ways["route"] = wiring.start[:-1]
@@ -116,7 +116,7 @@ def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) ->
 
 
 def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
-    """Where each connection's keys begin, and how many bits are below a transfer's place, for pieces."""
+    """Return where each connection's keys begin, and the bits below a transfer's place, for pieces."""
     pieces = 0
     if wiring.segment:
         pieces = (int(schedule.chunks.bounds[-1]) // wiring.segment + 1).bit_length()
@@ -124,12 +124,12 @@ def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
         pieces = int(wiring.pieces.max()).bit_length()
     transfers = pieces + int(wiring.count.max()).bit_length()
     if transfers + len(wiring.count).bit_length() > _KEY_BITS:
-        raise schedule.error("more transfers than can be told apart; write fewer ranks, or --engine simpy")
+        raise schedule.error("more transfers than keys can distinguish; write fewer ranks, or --engine simpy")
     return wiring.place << transfers, pieces
 
 
 def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
-    """What each connection's transfers need, and which other connections need its."""
+    """Add each connection's transfers' needs, and the connections that need its transfers."""
     count, rows = len(wiring.count), needs(wiring, streams)
     by_who, by_whom = rows[np.argsort(rows[:, 0])], rows[np.argsort(rows[:, 1])]
     for some, column in (("need", by_who[:, 0]), ("wake", by_whom[:, 1])):
@@ -141,7 +141,7 @@ def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
 
 
 def _add_laters(ways: Any, schedule: Schedule, wiring: Wiring) -> Ints:
-    """Which other connections wait until each is done."""
+    """Add the connections that wait for each one's end."""
     of_pair: dict[tuple[int, int], list[int]] = {}
     if schedule.after:
         for number, pair in enumerate(zip(wiring.src.tolist(), wiring.dst.tolist(), strict=True)):

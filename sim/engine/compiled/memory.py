@@ -1,4 +1,4 @@
-"""Arrays by their address, for compiled code that hands one record on instead of thirty arrays."""
+"""Arrays by address, for compiled code that passes one record instead of thirty arrays."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ LINE = 64
 
 
 def _as_pointer(context: Any, address: Any) -> Any:
-    """An address as a pointer."""
+    """Return an address as a pointer."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -29,7 +29,7 @@ _ir: Any = vars(cgutils)["ir"]
 
 
 def lines(count: int, dtype: Any) -> Any:
-    """Records whose first one begins a cache line, as all do that are as long as some lines."""
+    """Return records aligned to cache lines, if their length is a multiple of one."""
     room = np.empty(count * dtype.itemsize + LINE, dtype=np.uint8)
     begin = -room.ctypes.data % LINE
     return room[begin : begin + count * dtype.itemsize].view(dtype)
@@ -37,18 +37,18 @@ def lines(count: int, dtype: Any) -> Any:
 
 @compiled
 def array_at(address: int, shape: Any, dtype: Any) -> Any:
-    """The array of records or numbers that lies there."""
+    """Return the array of records or numbers at an address."""
     return _carray(_pointer(address), shape, dtype)
 
 
 def _fetch(context: Any, address: Any) -> Any:
-    """Have the cache line at an address ready for when it is read, by LLVM's prefetch."""
+    """Prefetch the cache line at an address, by LLVM's prefetch."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer, number = cgutils.voidptr_t, _ir.IntType(32)
         taken = _ir.FunctionType(_ir.VoidType(), [pointer, number, number, number])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], taken)
-        # to read, to be kept in all caches, data
+        # read access, maximum locality, data cache
         how = number(0), number(3), number(1)
         builder.call(prefetch, [builder.inttoptr(arguments[0], pointer), *how])
         return context.get_dummy_value()

@@ -1,4 +1,4 @@
-"""Moments from a later origin on, to be compiled: see `ringside.sim.clock`."""
+"""Compiled: moments after a change of origin; see `ringside.sim.clock`."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ringside.sim.jit import compiled
 
 @compiled
 def begin_anew(world: Any, time: float) -> None:
-    """Count from ``time``, at which nothing is under way any more: all that was is over by then."""
+    """Count from ``time``, at which nothing is under way and all earlier events are over."""
     world.origin += time
     world.until -= time
     world.finished = 0.0

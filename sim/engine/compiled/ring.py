@@ -1,6 +1,6 @@
-"""The recurrence of `ringside.sim.engine.maxplus` to be compiled, a block of connections after the other.
+"""Compiled: the recurrence of `ringside.sim.engine.maxplus`, one block of connections after another.
 
-Its loops are as short as they are so that each becomes a few vector instructions.
+Its loops are short so that each becomes a few vector instructions.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ def _wait(time: Any, other: Any) -> None:
 
 @compiled
 def _pass(time: Any, ahead: Any, free: Any, nbytes: Any, beta: Any) -> None:
-    """Let transfers through a link each, behind what went before."""
+    """Pass transfers through one link each, behind earlier ones."""
     for i in range(len(ahead)):
         head = time[i] + ahead[i]
         time[i] = head if head > free[i] else free[i]
@@ -90,7 +90,7 @@ def _reduce(came: Any, adder: Any, nbytes: Any, gamma: float) -> None:
 
 
 def _entry(sources: int) -> Any:
-    # as in `loop`: what changes how this is compiled must change what Numba looks at
+    # as in `loop`: a change of compiled code must change the closure that Numba's cache checks
     @entry
     def turn(
         begin: int,
@@ -101,7 +101,7 @@ def _entry(sources: int) -> Any:
         state: tuple[Any, ...],
         gamma: float,
     ) -> None:
-        """Let the transfers from ``begin`` to before ``end`` happen: `maxplus.play` has the arrays."""
+        """Play the transfers from ``begin`` to before ``end``: `maxplus.play` has the arrays."""
         if sources:
             _turn(begin, end, lags, phases, figures, state, gamma)
 

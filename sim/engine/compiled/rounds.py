@@ -1,6 +1,6 @@
-"""The ranks of a star one by one, a round of time each, to be compiled: `ringside.sim.engine.rounds`.
+"""Compiled: the ranks of a star one by one, a round of time each; see `ringside.sim.engine.rounds`.
 
-What is read of a rank is in the order of the ranks, so that it is fetched before its turn comes.
+A rank's data are in the order of the ranks, so that they are prefetched before its turn.
 """
 
 from typing import Any
@@ -13,17 +13,17 @@ from ringside.sim.engine.compiled.world import needed
 from ringside.sim.jit import compiled, entry, fingerprint
 
 EVERY = 200_000
-"""Transfers from one return to the next, so that whoever watches hears of them."""
+"""Transfers between two returns for progress reports."""
 
 _AHEAD = 8
-"""Ranks from the one whose turn it is to the one of whom all is fetched."""
+"""Distance in ranks between the current one and the one being prefetched."""
 
 _INF = np.inf
 
 
 @compiled
 def _play(star: Any) -> Any:
-    """Let rounds happen; say whether there are more."""
+    """Play rounds; return whether there are more."""
     state, latency = star.state[0], star.latency
     shown = state.done
     while state.until < _INF and state.done < shown + EVERY:
@@ -31,14 +31,14 @@ def _play(star: Any) -> Any:
         until = (state.until + latency + state.least) + latency
         arrival, left = _act(star, until)
         head = min(head, left + latency)
-        # nothing happens before what is known, or follows from what is on its way
+        # nothing happens before known events, or those that follow from transfers under way
         state.until = max(until, min(arrival, (head + state.least) + latency))
     return state.until < _INF
 
 
 @compiled
 def _settle(star: Any, until: float) -> float:
-    """Say of all heads that come to a rank's link before ``until`` when what is behind them arrives.
+    """Determine arrival times for all heads that come to a rank's link before ``until``.
 
     Return when the next head comes.
     """
@@ -53,7 +53,7 @@ def _settle(star: Any, until: float) -> float:
             onward, first = _INF, -1
             for place in range(star.in_begin[rank], star.in_begin[rank + 1]):
                 other = ways[star.ins[place]].head
-                # of heads that come together the first connection's
+                # of simultaneous heads the first connection's
                 if other == head and first < 0:
                     first = place
                 else:
@@ -78,9 +78,9 @@ def _settle(star: Any, until: float) -> float:
 
 @compiled
 def _act(star: Any, until: float) -> tuple[float, float]:
-    """Let every rank receive what arrives before ``until``, have its credits back, and send what it then may.
+    """Let every rank receive arrivals before ``until``, take its credits back, and send what it may.
 
-    Return when the next transfer arrives that is settled, and when the first of those sent now leaves.
+    Return when the next settled transfer arrives, and when the first of those sent now leaves.
     """
     ways, times, mask, state = star.ways, star.times, star.mask, star.state[0]
     following = left = _INF
@@ -127,7 +127,7 @@ def _act(star: Any, until: float) -> tuple[float, float]:
 
 @compiled
 def _fed(star: Any, way: Any) -> bool:
-    """Whether all that the connection's next transfer needs has arrived."""
+    """Check whether the data of the connection's next transfer have arrived."""
     for place in range(way.need, way.need + way.needs):
         feeder = star.ways[star.whom[place]]
         if needed(way.sent + star.shift[place], feeder.count, len(star.seconds)) >= feeder.arrived:
@@ -137,7 +137,7 @@ def _fed(star: Any, way: Any) -> bool:
 
 @compiled
 def _cost(star: Any, way: Any, transfer: int) -> Any:
-    """Seconds that a link needs for one of a connection's transfers."""
+    """Return a link's seconds for one of a connection's transfers."""
     chunk = way.first + star.turn * transfer
     if chunk < 0 or chunk >= len(star.seconds):
         chunk %= len(star.seconds)
@@ -146,7 +146,7 @@ def _cost(star: Any, way: Any, transfer: int) -> Any:
 
 @compiled
 def _expect(places: tuple[int, int, int], connections: Any, begin: int, end: int) -> None:
-    """Have at hand what stands of some connections, and of their transfers, as far as two cache lines go."""
+    """Prefetch the state of a block of connections, and of their transfers, two cache lines each."""
     ways_at, times_at, slots = places
     for place in range(begin, end):
         number = connections[place]
@@ -158,10 +158,10 @@ def _expect(places: tuple[int, int, int], connections: Any, begin: int, end: int
 
 
 def _entry(sources: int) -> Any:
-    # as in `loop`: what changes how this is compiled must change what Numba looks at
+    # as in `loop`: a change of compiled code must change the closure that Numba's cache checks
     @entry
     def play(star: Any) -> Any:
-        """Let rounds happen; say whether there are more."""
+        """Play rounds; return whether there are more."""
         return _play(star) if sources else False
 
     return play

@@ -1,7 +1,7 @@
-"""All that the compiled loop knows: one record, and the arrays of records that it points to.
+"""The compiled loop's state: one record, and the arrays of records that it points to.
 
 `ringside.sim.engine.compiled.make` makes it of a plan and a topology, and keeps the arrays. Place 0 of the
-messages, and of all that is behind gates, is nobody's.
+messages, and of the gates' tables, is unused.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from ringside.sim.jit import compiled
 
 
 def _record(ints: str, floats: str = "", *, short: str = "", tiny: str = "") -> Any:
-    """A record, its widest fields first; ``short`` are 32 bits, ``tiny`` 16, so that more fits the caches.
+    """Return a record type, widest fields first; ``short`` are 32 bits, ``tiny`` 16, to fit the caches.
 
-    One that is longer than a cache line is some lines long.
+    A record longer than a cache line is padded to whole lines.
     """
     fields: list[tuple[str, Any]] = [(name, np.float64) for name in floats.split()] + [
         (name, np.int64) for name in ints.split()
@@ -32,11 +32,10 @@ INT = np.dtype(np.int64)
 FLOAT = np.dtype(np.float64)
 
 LINK = _record("", "bandwidth latency free last_at", short="parts last")
-"""A link is free from a moment on, or partly: so many ``parts`` say what is left of it from when on.
+"""A link is free from a moment on, or partly: ``parts`` rows give the remaining rate over time.
 
-``last`` is the last of the messages that have left it and to which nothing has happened since, a queue, and
-``last_at`` is when something happens to it.
-"""
+``last`` is the last message in the queue of those that have left it and have an event ahead, and ``last_at``
+is the time of that event."""
 
 MESSAGE = _record(
     "nbytes key", "at tail rate", short="connection next left whole", tiny="hop changes state reduce"
@@ -44,11 +43,10 @@ MESSAGE = _record(
 """A transfer, or, where ``whole`` is its transfer, a piece; a cache line.
 
 ``left`` is 1 above the number of the link in whose queue it is. The rest is as in
-`ringside.sim.network.fifo.Message` and `ringside.sim.engine.events`; ``next`` is the next one in a queue.
-"""
+`ringside.sim.network.fifo.Message` and `ringside.sim.engine.events`; ``next`` is the next one in a queue."""
 
 WAITING = _record("offset", "ready", short="missing brings")
-"""What else there is to a transfer with gates or pieces; a piece's ``offset`` says whether it is the last."""
+"""Further fields of a transfer with gates or pieces; a piece's ``offset`` says whether it is the last."""
 
 CONNECTION = _record(
     "order",
@@ -56,11 +54,12 @@ CONNECTION = _record(
     short="route hops credits sent to_arrive held target stream source pieces head tail "
     "count sums summed plain first need needs wake wakes later laters taken",
 )
-"""Its route, what its transfers need, whom they wake and who waits for the last one are so many in tables."""
+"""Numbers of entries in tables: its route, its transfers' needs, the connections it wakes, and those that
+wait for its last transfer."""
 
 NEED = _record("whom shift")
 STREAM = _record("head tail shared", "room")
-"""What ranks have to send each other in pieces; ``shared`` where several connections do, in a window."""
+"""Data that ranks have to send each other in pieces; ``shared`` where several connections do, in a window."""
 
 LATER = _record("key", "time", short="slot connection")
 NOW = _record("key", short="slot connection")
@@ -84,77 +83,77 @@ _COUNTS = (
 WORLD = _record(f"{_ARRAYS} {_COUNTS}", "gamma finished until within origin")
 
 TRAVELS, ARRIVED, ADDED, DEPARTS = range(4)
-"""A message's ``state``: on its way, all of it delivered, added to what its receiver has, or sent but yet
-to join what others send on the same way."""
+"""A message's ``state``: under way, all delivered, added to the receiver's data, or sent but not yet queued
+with others on the same route."""
 
 GOING, OVER, HUNGRY, FULL, WIDE = range(5)
-"""What becomes of a run: it goes on; nothing is left to happen; it wants further steps; it lacks room for
+"""The state of a run: it continues; nothing is left to happen; it needs further steps; it lacks memory for
 messages; or for rates over time."""
 
 ARRIVAL = 1 << 62
-"""Added to the keys of heads that arrive, which come after all deliveries of an instant."""
+"""Added to the keys of arriving heads, which come after all deliveries of an instant."""
 
 DEPARTURE = 1 << 61
-"""Added to the keys of messages that join what others send on the same way: between the two."""
+"""Added to the keys of messages that queue with others on the same route: between the two."""
 
 
 @compiled
 def messages(world: Any) -> Any:
-    """The messages under way or waiting."""
+    """Return the messages under way or waiting."""
     return array_at(world.messages, world.room, MESSAGE)
 
 
 @compiled
 def waiting(world: Any) -> Any:
-    """What else there is to some of them, in the same places."""
+    """Return further fields of some messages, in the same places."""
     return array_at(world.waiting, world.room, WAITING)
 
 
 @compiled
 def link_at(world: Any, number: int) -> Any:
-    """One link."""
+    """Return one link."""
     return array_at(world.links, number + 1, LINK)[number]
 
 
 @compiled
 def connections(world: Any) -> Any:
-    """The connections, in order of first use."""
+    """Return the connections, in order of first use."""
     return array_at(world.connections, world.num_connections, CONNECTION)
 
 
 @compiled
 def gates(world: Any) -> Any:
-    """The gates."""
+    """Return the gates."""
     return array_at(world.gates, world.num_gates, GATE)
 
 
 @compiled
 def ranges(world: Any) -> Any:
-    """The ranges of chunks that gates hold back."""
+    """Return the ranges of chunks that gates hold back."""
     return array_at(world.ranges, 2 * world.num_gates, RANGE)
 
 
 @compiled
 def edges(world: Any) -> Any:
-    """What chains of values are made of."""
+    """Return the elements of chains of values."""
     return array_at(world.edges, 6 * world.num_gates, EDGE)
 
 
 @compiled
 def entries(world: Any) -> Any:
-    """By end, the range where its chain is entered."""
+    """Return, by end, the range where its chain is entered."""
     return array_at(world.entries, world.num_ends, INT)
 
 
 @compiled
 def number_at(address: int, place: int) -> Any:
-    """One number of a table."""
+    """Return one number of a table."""
     return array_at(address, place + 1, INT)[place]
 
 
 @compiled
 def needed(number: int, count: int, modulus: int) -> Any:
-    """Which of a connection's transfers is meant: not one past the last but one of an earlier turn."""
+    """Return the transfer number that a need refers to: past the last it is one of an earlier turn."""
     if number >= count:
         number -= -(-(number - count + 1) // modulus) * modulus
     return number
@@ -162,7 +161,7 @@ def needed(number: int, count: int, modulus: int) -> Any:
 
 @compiled
 def room_for_message(world: Any) -> Any:
-    """A place for one more message; 0 where there is none."""
+    """Return a place for one more message, or 0 without memory."""
     slot = world.spare
     if slot:
         world.spare = messages(world)[slot].next
@@ -177,6 +176,6 @@ def room_for_message(world: Any) -> Any:
 
 @compiled
 def leave(world: Any, slot: int) -> None:
-    """Give a message's place back."""
+    """Free a message's place."""
     messages(world)[slot].next = world.spare
     world.spare = slot

@@ -21,9 +21,9 @@ from ringside.sim.clock import Clock
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.engine.laws import check_step, check_time
 from ringside.sim.program import Compute, Program
-from ringside.sim.program.carry import AtOnce
-from ringside.sim.program.crowded import Crowded
-from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.simulation.carry import AtOnce
+from ringside.sim.program.simulation.crowded import Crowded
+from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import StepPlan, plan
 from ringside.sim.training.ddp.program import RankStep, StepProgram, step_program

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.engine.effort import consider_operations
 from ringside.sim.engine.laws import check_time
-from ringside.sim.program.jobs import FOLDED, Job, play
-from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import timeline
+from ringside.sim.program.simulation.jobs import FOLDED, Job, play
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import timeline
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.parts import seconds_of

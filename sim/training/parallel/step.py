@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import ProgramTimeline, length, union
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import ProgramTimeline, length, union
 from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
 from ringside.sim.training.parallel.pools import Peak
 from ringside.sim.training.rank import STREAM

@@ -26,11 +26,11 @@ from ringside.sim.disturbance.waiting import waits
 from ringside.sim.engine.laws import ROUNDING
 from ringside.sim.libraries.find import find_library
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.carry import AtOnce
-from ringside.sim.program.jobs import Job, play
-from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timeline import timeline
+from ringside.sim.program.simulation.carry import AtOnce
+from ringside.sim.program.simulation.jobs import Job, play
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.simulation.timeline import timeline
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
 from ringside.sim.training.groups import TimedGroup, process_group
@@ -210,7 +210,7 @@ def test_whose_times_have_no_links_refuses_them() -> None:
     [
         (lambda: Lognormal(0.0), "lognormal:0.1"),
         (lambda: Lognormal(math.nan), "lognormal:0.1"),
-        (lambda: Empirical((1.0,), "file"), "two measured factors"),
+        (lambda: Empirical((1.0,), "file"), "needs two factors"),
         (lambda: OsNoise(1e-3, 1e-3), "1ms=25us"),
         (lambda: SlowLink("a", "b", 0.0), "write 0.000001 to 1,000,000"),
         (lambda: Disturbance(slow_ranks={0: math.inf}), "write 0.000001 to 1,000,000"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from ringside.sim.formats import FormatError
-from ringside.sim.program.distributed import record
+from ringside.sim.program.record.distributed import record
 
 DATA = Path(__file__).parent / "data"
 

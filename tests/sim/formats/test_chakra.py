@@ -13,10 +13,10 @@ from ringside.sim.formats import FormatError, chakra
 from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
 from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
 from ringside.sim.formats.program_files import GROUPS, read, write
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.formats.files import DATA, complaint, programs
 
 
@@ -102,8 +102,8 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
         one.action.seconds for one in program.operations(0) if one.category == "compute"
     ) == pytest.approx(695e-6)
     assert found.notes == (
-        "2 collectives or messages of the host are taken as its compute",
-        "1 collectives without comm_type or comm_size are taken as compute",
+        "2 collectives or messages of the host are treated as compute",
+        "1 collectives of unknown type or size are treated as compute",
         "7 dependencies on nodes that the files do not have are left out",
     )
 
@@ -244,7 +244,7 @@ def test_what_a_trace_has_no_words_for_is_refused():
         else:
             dist.recv(8)
 
-    with pytest.raises(FormatError, match="rank 0 receives from whoever sends"):
+    with pytest.raises(FormatError, match="rank 0 receives from any source"):
         nodes_of(record(anybody, 2))
     with pytest.raises(FormatError, match="rank 0 fails at"):
         nodes_of(record(lambda dist: dist.broadcast(8, src=7), 2))
@@ -311,9 +311,9 @@ def test_a_file_that_ends_inside_of_a_message_is_refused_at_its_byte():
 
 
 def test_a_length_beyond_all_measure_is_refused():
-    with pytest.raises(FormatError, match="byte 0: no message"):
+    with pytest.raises(FormatError, match="byte 0: not a message"):
         loads(b"\xff" * 20, "x")
-    with pytest.raises(FormatError, match="byte 0: no message"):
+    with pytest.raises(FormatError, match="byte 0: not a message"):
         loads(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x")
 
 
@@ -338,14 +338,14 @@ def test_a_damaged_file_is_read_or_refused(chance: random.Random):
 
 JSON = [
     ("", "not JSON"),
-    ("[" * 100_000, "nested beyond all measure|not JSON"),
+    ("[" * 100_000, "nested too deeply|not JSON"),
     ("[]", "no list workload_graph"),
     ('{"workload_graph": 3}', "no list workload_graph"),
-    ('{"workload_graph": [3]}', "node 0 of workload_graph: no JSON object"),
+    ('{"workload_graph": [3]}', "node 0 of workload_graph: not a JSON object"),
     ('{"workload_graph": [{"Id": -1, "NodeType": 4}]}', "id is -1, not a whole number"),
     ('{"workload_graph": [{"Id": 1.5, "NodeType": 4}]}', "id is 1.5"),
     ('{"workload_graph": [{"Id": 1}]}', "type is None"),
-    ('{"workload_graph": [{"Id": 1, "NodeType": 4, "data_deps": 3}]}', "data_deps is no list"),
+    ('{"workload_graph": [{"Id": 1, "NodeType": 4, "data_deps": 3}]}', "data_deps is not a list"),
     ('{"workload_graph": [{"Id": 1, "NodeType": 4, "data_deps": [true]}]}', "data_deps is True"),
     ('{"workload_graph": [{"Id": 1, "NodeType": 4, "runtime": -3}]}', "runtime is -3"),
     ('{"workload_graph": [{"Id": 1, "NodeType": 4, "runtime": 1e400}]}', "runtime is inf"),
@@ -365,13 +365,13 @@ FOLDERS = [
     ({"a.0.et": b"", "a.2.et": b"", "a.7.et": b""}, "3 traces, but none of rank 1, 3, 4, 5, ..."),
     ({"a.0.et": b""}, "a.0.et: an empty file"),
     ({"a.0.et": b"\0", GROUPS: b"{"}, f"{GROUPS}: not JSON"),
-    ({"a.0.et": b"\0", GROUPS: b"[]"}, f"{GROUPS}: no JSON object"),
+    ({"a.0.et": b"\0", GROUPS: b"[]"}, f"{GROUPS}: not a JSON object"),
     (
         {"a.0.et": b"\0", GROUPS: b'{"1": [0, 0]}'},
-        "group 1 is no list of ranks; allowed: each of 0 to 0 once",
+        "group 1 is not a list of ranks; allowed: each of 0 to 0 once",
     ),
-    ({"a.0.et": b"\0", GROUPS: b'{"1": [1]}'}, "group 1 is no list of ranks"),
-    ({"a.0.et": b"\0", GROUPS: b'{"1": [true]}'}, "group 1 is no list of ranks"),
+    ({"a.0.et": b"\0", GROUPS: b'{"1": [1]}'}, "group 1 is not a list of ranks"),
+    ({"a.0.et": b"\0", GROUPS: b'{"1": [true]}'}, "group 1 is not a list of ranks"),
     ({"a.0.et": b"\0", GROUPS: b"\xff"}, f"{GROUPS}, byte 0: not text in UTF-8"),
 ]
 

@@ -16,11 +16,11 @@ from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
 from ringside.sim.formats.goal_program import EAGER, program_of
 from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Recv, Send
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.topologies import load
 from tests.sim.formats.files import DATA, complaint, programs
 
@@ -193,7 +193,7 @@ def test_messages_of_two_groups_have_tags_of_their_own():
     program = record(main, 2)
     tags = [node.tag for node in of_program(program, of_gloo)[0] if node.kind == SEND]
     assert tags == [5, 6]
-    assert "2 groups are told from each other by tags alone" in losses(program)
+    assert "2 groups are distinguished by tags alone" in losses(program)
 
 
 def test_a_receive_from_anybody_is_one_from_minus_one():
@@ -218,7 +218,7 @@ def test_what_was_lost_is_said():
         "collectives (all_reduce) are written as their transfers, without type, reduction and adding",
         "messages of up to 65,535 bytes leave before they are awaited, as in LogGOPSim",
         "a collective of a group waits for the last but one before it: the format has no queues",
-        "making groups takes nothing and waits for nobody",
+        "making groups takes no time and waits for no rank",
         "compute is rounded to nanoseconds",
     ]
     assert not losses(read(SAMPLE))
@@ -271,27 +271,27 @@ MALFORMED = [
     ("num_ranks 99999999999999999999999", "for ranks"),
     ("num_ranks 2\nrank 0 {\n}\n", "rank 1 is missing"),
     (ONE[:-3], "the file ends inside of a rank"),
-    (ONE.replace("rank 1 {", "rank 0 {"), "line 5: rank 0 stands here a second time"),
+    (ONE.replace("rank 1 {", "rank 0 {"), "line 5: rank 0 is defined a second time"),
     (ONE.replace("rank 1 {", "rank 2 {"), "line 5: rank 2 of 2; allowed: 0 to 1"),
     (ONE.replace("to 1", "to 2"), "line 3: send to rank 2; allowed: 0 to 1"),
     (ONE.replace("to 1", "to -1"), "line 3: send to rank -1"),
     (ONE.replace("to 1", "to 99999999999999"), "line 3: send to rank 99999999999999"),
     (ONE.replace("to 1", "from 1"), "line 3: send from; write send ... to"),
-    (ONE.replace("8b to", "-8b to"), "line 3: 'l1: send -8b to 1 tag 3' is no send, recv, calc"),
+    (ONE.replace("8b to", "-8b to"), "line 3: 'l1: send -8b to 1 tag 3' is not a send, recv, calc"),
     (ONE.replace("8b to", f"{2**62 + 1}b to"), "for bytes"),
     (ONE.replace("tag 3", f"tag {2**32}"), "for a tag"),
     (ONE.replace("from 0 tag 3", "from 0 tag -1"), "line 6: a receive of any tag"),
-    (ONE.replace("tag 3\n", "tag 3\nl1: calc 5\n", 1), "line 4: label l1 stands here a second time"),
+    (ONE.replace("tag 3\n", "tag 3\nl1: calc 5\n", 1), "line 4: label l1 is defined a second time"),
     (ONE.replace("tag 3\n", "tag 3\nl1 requires l9\n", 1), "line 4: no label l9 above"),
     (ONE.replace("tag 3\n", "tag 3\nl1 requires l1\n", 1), "line 3: this node waits for itself"),
     (
         ONE.replace("tag 3\n", "tag 3\nl2: calc 1\nl1 requires l2\nl2 irequires l1\n", 1),
-        "waits for itself, by way of what it requires",
+        "waits for itself through its requirements",
     ),
     ("num_ranks 1\nrank 0 {\ncalc 99999999999999999999\n}", "for nanoseconds"),
     ("num_ranks 1\nrank 0 {\ncalc 1000000001000000000\n}", "for nanoseconds"),
-    ("num_ranks 1\nrank 0 {\nl1: calc \u0665\n}", "is no send, recv, calc"),
-    (f"num_ranks 1\nrank 0{{\ncalc 1 cpu {'9' * 5000}\nx\n}}", "line 4: 'x' is no send, recv, calc"),
+    ("num_ranks 1\nrank 0 {\nl1: calc \u0665\n}", "is not a send, recv, calc"),
+    (f"num_ranks 1\nrank 0{{\ncalc 1 cpu {'9' * 5000}\nx\n}}", "line 4: 'x' is not a send, recv, calc"),
     (f"num_ranks 1\nrank 0 {{\nsend 1b to {'9' * 5000}\n}}", "allowed: 0 to 0"),
     ("num_ranks 1\n" + "/* " * 100_000, "rank 0 is missing"),
     ("num_ranks 1\nrank 0 {\n}\ncalc 3", "line 4: 'calc 3' where 'rank N {' is expected"),

@@ -193,5 +193,5 @@ def test_what_a_small_file_looks_like():
 
 
 def test_a_protocol_that_nccl_has_not_is_refused():
-    with pytest.raises(FormatError, match="'LL256' is no protocol"):
+    with pytest.raises(FormatError, match="'LL256' is not a protocol"):
         dumps(chain(2), "LL256")

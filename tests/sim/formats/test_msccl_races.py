@@ -199,7 +199,7 @@ def test_two_sums_of_one_chunk_that_no_part_has_are_refused_by_the_line():
     ]
     text = file([[ends(1)], middle, [ends(1)]], scratch=3)
     assert not goes_wrong(text, 0)
-    with pytest.raises(FormatError, match=r"line \d+: gpu 1 has two copies of chunk 0, of which this one"):
+    with pytest.raises(FormatError, match=r"line \d+: gpu 1 has two copies of chunk 0, and no schedule"):
         read(text)
 
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 
 
 class Line(NamedTuple):
@@ -203,7 +203,7 @@ def test_too_many_orders_are_unsafe_and_no_proof(monkeypatch: pytest.MonkeyPatch
         for _ in range(10 if rank in (1, 2, 3) else 0):
             dist.send(4, 0)
 
-    monkeypatch.setattr("ringside.sim.program.check.MOST_PLAYED", 20_000)
+    monkeypatch.setattr("ringside.sim.program.proof.check.MOST_PLAYED", 20_000)
     verdict = check(record(main, 5))
     assert verdict.verdict == "unsafe"
     assert verdict.outcomes == {"ends", "hangs", "fails"}

@@ -9,10 +9,10 @@ import pytest
 
 from ringside.sim.network import fifo
 from ringside.sim.network.message import Message
-from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.program.test_simulate import follow
 
 KINDS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce")

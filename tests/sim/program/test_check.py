@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
 from tests.sim.program.cases import CASES
 
 BOTH = ("gloo", "nccl")
@@ -44,7 +44,7 @@ def test_one_who_has_ended_is_told_of() -> None:
     case = CASES["nobody_receives"]
     story = check(record(case.main, case.ranks, "gloo")).story
     assert story[0].startswith("rank 0 waits in send of 1048576 bytes to 1 (")
-    assert story[1:] == ("rank 1 has come to its end", "1 of 2 ranks never end")
+    assert story[1:] == ("rank 1 has ended", "1 of 2 ranks never end")
 
 
 def _from_the_one_before(dist: Any) -> None:

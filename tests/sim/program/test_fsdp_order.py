@@ -10,8 +10,8 @@ import pytest
 from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.carry import AtOnce
-from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.simulation.carry import AtOnce
+from ringside.sim.program.simulation.simulate import Simulation
 
 FORWARD = ["AG root", "AG b0", "AG b1", "AG b2"]
 BACKWARD = ["AG b2", "AG b1", "RS b2", "AG b0", "RS b1", "RS b0", "RS root"]

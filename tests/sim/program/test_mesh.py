@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringside.sim.program.distributed import record
 from ringside.sim.program.operations import NewGroup, Program
+from ringside.sim.program.record.distributed import record
 
 # recorded with torch 2.13: init_device_mesh("cpu", (2, 2, 2)) on eight ranks, and _flatten of two dimensions
 TORCH = [[0, 4], [1, 5], [2, 6], [3, 7], [0, 2], [1, 3], [4, 6], [5, 7], [0, 1], [2, 3], [4, 5], [6, 7]]
@@ -46,7 +46,7 @@ def test_some_dimensions_have_the_groups_that_are_there() -> None:
         assert mesh["tp", "pp"].get_group("pp") is mesh.get_group("pp")
         assert mesh["tp"].size() == 2
         assert mesh["dp", "tp"].get_coordinate() == mesh.get_coordinate()[1:]
-        with pytest.raises(ValueError, match="'cp' is no dimension of the mesh"):
+        with pytest.raises(ValueError, match="'cp' is not a dimension of the mesh"):
             mesh["cp"]
 
     assert _made(record(part, 8), 0) == TORCH

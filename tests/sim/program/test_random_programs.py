@@ -2,10 +2,10 @@
 
 import pytest
 
-from ringside.sim.program.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.proof.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.program.random_programs import random_program
 
 STAR = {"bandwidth": "1GB/s", "latency": "10us"}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.fold import ends
 from ringside.sim.program.operations import Program
+from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.proof.fold import ends
+from ringside.sim.program.record.distributed import record
 from ringside.sim.program.roles import roles
 from tests.sim.program.cases import CASES
 
@@ -116,11 +116,11 @@ def _next_meets_others(dist: Any) -> None:
 @pytest.mark.parametrize(
     ("main", "role", "told"),
     [
-        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it does something"),
+        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it differs"),
         (_ring, lambda rank: rank == 1, "says that it has the role of rank 0"),
         (lambda dist: _ring(dist) if dist.get_rank() % 2 else None, lambda rank: 0, None),
         (lambda dist: [dist.barrier()] * 2 + [dist.barrier() for _ in range(dist.get_rank())],
-         lambda rank: 0, "does 2 things and not 1"),
+         lambda rank: 0, "has 2 operations instead of 1"),
         (_next_meets_others, lambda rank: 0, "rank 1 says that it has the role of rank 0"),
     ],
 )  # fmt: skip

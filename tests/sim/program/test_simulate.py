@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import answer
-from ringside.sim.program.check import check
-from ringside.sim.program.distributed import record
-from ringside.sim.program.jobs import Job, placed, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Compute
-from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.program.proof.check import check
+from ringside.sim.program.record.distributed import record
+from ringside.sim.program.simulation.jobs import Job, placed, simulate
+from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.simulation.timeline import ProgramTimeline
 from tests.sim.program.cases import CASES
 
 MIB = 1 << 20
@@ -344,10 +344,10 @@ def test_jobs_are_placed(words: list[str], counts: list[int], hosts: list[tuple[
         (["0-1"], "1 placements of 2 jobs"),
         (["0-1", "1-2"], "rank 1 of the cluster is placed on twice"),
         (["0-1", "2"], "a job of 2 ranks placed on 1"),
-        (["0-1", "x"], "'x' is no placement"),
+        (["0-1", "x"], "'x' is not a placement"),
         (["0-1", "3-2"], "'3-2' names no ranks"),
         (["0-1", "2-99999999"], "names no ranks"),
-        (["0-1", ""], "'' is no placement"),
+        (["0-1", ""], "'' is not a placement"),
     ],
 )
 def test_what_is_no_placement_is_refused(words: list[str], said: str) -> None:

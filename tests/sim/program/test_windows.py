@@ -4,8 +4,8 @@ import pytest
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Compute, Group, Operation, Program, Recv, Send
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.topologies import star
 
 RATE, NBYTES, LATER_S = 10e6, 1_000_000, 0.02

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Program
-from ringside.sim.program.carry import AtOnce
-from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.simulation.carry import AtOnce
+from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.training.groups import TimedGroup
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh

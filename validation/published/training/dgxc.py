@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.collective import Collective
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.usual import SPREAD
 from ringside.sim.training.mesh import Mesh

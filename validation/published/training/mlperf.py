@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Operation, Program
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.usual import SPREAD
 from ringside.sim.training.distributed_optimizer import DistributedOptimizer

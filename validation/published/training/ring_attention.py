@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.program import Operation, Program
-from ringside.sim.program.jobs import Job, simulate
-from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulation.jobs import Job, simulate
+from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.context import Attention, ContextParallel
 from ringside.sim.training.ddp.usual import contention
 from ringside.sim.training.layers import RankLayer

@@ -14,7 +14,7 @@ from itertools import cycle, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.graph.found import graphs
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel

@@ -14,7 +14,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.tree import waves
+from ringside.sim.algorithms.trees.tree import waves
 from ringside.sim.collective import Collective
 from ringside.sim.engine.effort import consider_chunks
 from ringside.sim.libraries.nccl.communicator import Communicator

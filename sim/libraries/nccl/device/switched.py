@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.double_binary_tree import trees as node_trees
-from ringside.sim.algorithms.tree import depths, heights, waves
+from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.trees.tree import depths, heights, waves
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from ringside.sim.libraries.nccl.device.connect import ordered
 from ringside.sim.schedule import Step, step

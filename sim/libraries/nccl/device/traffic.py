@@ -14,7 +14,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.collective import Collective
 from ringside.sim.engine.laws import ROUNDING
 from ringside.sim.libraries.nccl.communicator import Communicator

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from ringside.sim.clock import Clock
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Call, Program
-from ringside.sim.program.carry import AtOnce
-from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.simulation.carry import AtOnce
+from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
 from ringside.sim.training.groups import TimedGroup
 from ringside.sim.training.layers import RankLayer, Work

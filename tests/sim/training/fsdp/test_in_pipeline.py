@@ -3,7 +3,7 @@
 import pytest
 
 from ringside.sim.program import Call, Wait
-from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.training.fsdp import GATHERED, UNREDUCED, FullyShardPolicy, sharded
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList

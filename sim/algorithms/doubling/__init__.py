@@ -1,0 +1,1 @@
+"""Algorithms of partners at distances that double or halve."""

@@ -1,0 +1,1 @@
+"""Algorithms in which every rank sends to every other."""

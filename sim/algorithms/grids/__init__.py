@@ -1,0 +1,1 @@
+"""Algorithms along the rows and columns of a grid of ranks."""

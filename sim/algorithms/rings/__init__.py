@@ -1,0 +1,1 @@
+"""Algorithms in which ranks send to neighbours only."""

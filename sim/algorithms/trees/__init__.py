@@ -1,0 +1,1 @@
+"""Algorithms along trees of ranks."""

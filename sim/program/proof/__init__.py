@@ -1,0 +1,1 @@
+"""The proof of a program, without time."""

@@ -1,0 +1,201 @@
+"""The proof of a program: it is played without time until all has ended or nothing can move.
+
+A program that ends when every collective and message waits for all participants ends whatever the library
+does: it is *proved*. Otherwise it is played again with what the libraries really wait for: it is *unsafe* if
+it ends, else it *hangs*. It *fails* where a library raises an error or kills the process.
+
+A receive from any source is matched only when nothing else can move (Vakkalanka et al., Dynamic verification
+of MPI programs with reductions in presence of split operations and relaxed orderings, 2008), but then in
+every possible way: with each waiting message, on each rank with such a receive, before or behind each receive
+that names its sender. A proved program ends in every way; one that ends only in some is unsafe. Ways that
+lead to one state are followed once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringside.sim.engine.run import uncollected
+from ringside.sim.program.operations import Drop, NewGroup, Operation, Program
+from ringside.sim.program.play import Play
+from ringside.sim.program.proof.anybody import Anybody
+from ringside.sim.program.proof.fold import ends
+from ringside.sim.program.proof.story import failure, story
+from ringside.sim.program.proof.untimed import Post, Take, Untimed
+
+FOLDED = 32
+"""Ranks from which playing one rank per role is tried first."""
+
+MOST_PLAYED = 1_000_000
+"""Operations of all plays together after which no further matches of receives from any source are tried."""
+
+ONE_KERNEL = (
+    "it ends only where the GPU runs kernels of several communicators at once, which NCCL does not promise; "
+    "call them in one order on all ranks"
+)
+
+PROVED, HANGS, FAILS, UNSAFE = "proved", "hangs", "fails", "unsafe"
+
+ENDS = "ends"
+
+IN_OTHER_ORDERS = "this holds for one order of messages at receives from any source; in another order it ends"
+
+FAILS_IN_OTHER_ORDERS = "it fails in another order of messages at receives from any source"
+
+TOO_MANY_ORDERS = "receives from any source allow more orders than can be tried; name the sources"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a proof and its reasons, in sentences; ``operations`` counts those of all ranks.
+
+    ``outcomes`` are those of `ENDS`, `HANGS` and `FAILS` that a run can have, as far as known.
+    """
+
+    verdict: str
+    story: tuple[str, ...]
+    operations: int
+    outcomes: frozenset[str]
+
+
+def check(program: Program) -> Verdict:
+    """Prove that a program ends, or say what is wrong."""
+    with uncollected():
+        recorded = [program.operations(rank) for rank in range(program.ranks)]
+        known = Program(program.name, program.ranks, recorded.__getitem__)
+        count = sum(map(len, recorded))
+        if program.ranks >= FOLDED and ends(known):
+            return Verdict(PROVED, (), count, frozenset({ENDS}))
+        verdict, sentences, outcomes = _checked(known)
+        return Verdict(verdict, tuple(sentences), count, frozenset(outcomes))
+
+
+Found = tuple[str, list[str], set[str]]
+"""A verdict, its story, and the outcomes that a run can have."""
+
+
+def _checked(program: Program) -> Found:
+    anybody = Anybody(program) or None
+    strict = loose = _Explored(program, strict=True, anybody=anybody)
+    if anybody or strict.outcomes != {ENDS}:
+        loose = _Explored(program, strict=False, anybody=anybody)
+    operations = [program.operations(rank) for rank in range(program.ranks)]
+    dropped = _dropped(operations)
+    outcomes = loose.outcomes | ({HANGS} if dropped else set())
+    if loose.outcomes > {ENDS}:
+        return UNSAFE, [*loose.story(), *[IN_OTHER_ORDERS] * bool(anybody)], outcomes
+    if not (strict.whole and loose.whole):
+        return UNSAFE, [TOO_MANY_ORDERS], {ENDS, HANGS, FAILS}
+    if not loose.ended:
+        return _never_ends(strict, loose, outcomes)
+    if strict.outcomes != {ENDS}:
+        return UNSAFE, strict.story(), outcomes
+    doubt = dropped or strict.doubt or loose.doubt or _skipped(operations)
+    if doubt:
+        return UNSAFE, [doubt], outcomes
+    if _overlaps(loose.ended.play):
+        alone = Untimed(program, strict=True, serial=True)
+        if not alone.ended:
+            return UNSAFE, [*story(alone.play, alone), ONE_KERNEL], {ENDS, HANGS}
+    return PROVED, [], outcomes
+
+
+def _never_ends(strict: "_Explored", loose: "_Explored", outcomes: set[str]) -> Found:
+    """Return the verdict on a program that ends in no way, by the simpler story in which all wait for all."""
+    explored = strict if bool(strict.stuck) == bool(loose.stuck) else loose
+    other = [FAILS_IN_OTHER_ORDERS] if loose.stuck and loose.failed else []
+    return HANGS if loose.stuck else FAILS, [*explored.story(), *other], outcomes
+
+
+class _Explored:
+    """A program played in all ways of receiving from any source: the first play that ended, hung and failed.
+
+    It is complete, and ``whole``, when all ways were followed or enough to know the verdict: in strict plays
+    one that does not end, otherwise one that ends and one that does not.
+    """
+
+    def __init__(self, program: Program, *, strict: bool, anybody: Anybody | None) -> None:
+        self.ended: Untimed | None = None
+        self.stuck: Untimed | None = None
+        self.failed: Untimed | None = None
+        self.outcomes: set[str] = set()
+        self.doubt = ""
+        self._seen: set[bytes] = set()
+        self._pending: list[list[Take | Post]] = [[]]
+        count = max(sum(len(program.operations(rank)) for rank in range(program.ranks)), 1)
+        self.whole = False
+        for _ in range(1 + MOST_PLAYED // count):
+            self._follow(Untimed(program, strict=strict, anybody=anybody), self._pending.pop())
+            self.whole = not self._pending or (
+                bool(self.outcomes - {ENDS}) if strict else self.outcomes > {ENDS}
+            )
+            if self.whole:
+                break
+
+    def story(self) -> list[str]:
+        """Return what is wrong in the ways that do not end."""
+        if self.stuck:
+            return list(story(self.stuck.play, self.stuck))
+        assert self.failed
+        stop = self.failed.failed or self.failed.perhaps
+        assert stop
+        return list(failure(self.failed.play, stop))
+
+    def _follow(self, play: Untimed, path: list[Take | Post]) -> None:
+        """Follow a way to its end, queue those that branch off, and stop at a state seen before."""
+        for way in path:
+            play.go(way)
+        while ways := play.ways():
+            if len(ways) > 1:
+                state = play.state()
+                if state in self._seen:
+                    return
+                self._seen.add(state)
+            self._pending += [[*path, other] for other in ways[1:]]
+            path = [*path, ways[0]]
+            play.go(ways[0])
+        fails = play.failed or play.perhaps
+        if fails:
+            self.outcomes.add(FAILS)
+            self.failed = self.failed or play
+        if not play.failed:
+            self.outcomes.add(ENDS if play.ended else HANGS)
+        if play.ended:
+            self.ended = self.ended or play
+        elif not fails:
+            self.stuck = self.stuck or play
+        self.doubt = self.doubt or play.doubt
+
+
+def _dropped(operations: Sequence[Sequence[Operation]]) -> str:
+    """Return what is wrong where a rank drops messages without waiting, or nothing."""
+    for rank, own in enumerate(operations):
+        if own and isinstance(own[-1].action, Drop):
+            first, *others = own[-1].action.messages
+            more = f" and {len(others)} more" if others else ""
+            return (
+                f"rank {rank} does not wait for its {own[first].name}{more} ({own[first].where}); Gloo "
+                "forgets a message whose Work is dropped, and its other side may wait for ever; keep the "
+                "Work, and wait for it"
+            )
+    return ""
+
+
+def _overlaps(play: Play) -> bool:
+    """Whether some rank calls collectives of more than one of NCCL's communicators."""
+    return any(sum(group.rules.on_stream for group in state.called) > 1 for state in play.ranks)
+
+
+def _skipped(operations: Sequence[Sequence[Operation]]) -> str:
+    """Return what is wrong where ranks differ in new_group though nothing waits for it, or nothing."""
+    calls = [[one for one in own if isinstance(one.action, NewGroup)] for own in operations]
+    most = max(range(len(calls)), key=lambda rank: len(calls[rank]))
+    for rank, own in enumerate(calls):
+        if len(own) < len(calls[most]):
+            missed = calls[most][len(own)]
+            assert isinstance(missed.action, NewGroup)
+            return (
+                f"rank {rank} does not call the new_group {missed.action.group.name} that rank {most} calls "
+                f"({missed.where}); every rank of the job must, in one order, or the groups after it are not "
+                "the same"
+            )
+    return ""

@@ -1,0 +1,1 @@
+"""Recording of a script as a `Program`."""

@@ -1,0 +1,1 @@
+"""The simulation of a program, with a clock."""

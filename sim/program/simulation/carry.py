@@ -1,0 +1,122 @@
+"""The interface between a simulated program and the carrier of its bytes."""
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+import simpy
+
+from ringside.sim.clock import Clock
+from ringside.sim.collective import Collective
+from ringside.sim.program.operations import Call, Group
+
+Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
+"""A SimPy process that lasts as long as one collective."""
+
+
+class Meeting:
+    """One collective of a group under way.
+
+    ``present`` are the played ranks that have arrived and not left yet, with the operation's place in their
+    lists; ``missing`` counts the others. It begins when the last rank arrives. The carrier calls ``leave``
+    for every rank that is done.
+    """
+
+    __slots__ = ("begin", "call", "end", "leave", "missing", "present")
+
+    def __init__(self, call: Call, members: int, leave: Callable[["Meeting", int], None]) -> None:
+        self.call = call
+        self.present: dict[int, int] = {}
+        self.missing = members
+        self.begin = self.end = 0.0
+        self.leave = leave
+
+
+class Signal:
+    """An event that happens once, with actions to run then."""
+
+    __slots__ = ("_happened", "_to_do")
+
+    def __init__(self) -> None:
+        self._happened = False
+        self._to_do: list[Callable[[], None]] = []
+
+    def happen(self) -> None:
+        """Trigger the event now."""
+        self._happened = True
+        for do in self._to_do:
+            do()
+
+    def then(self, do: Callable[[], None]) -> None:
+        """Run an action when the event happens, or now if it has."""
+        if self._happened:
+            do()
+        else:
+            self._to_do.append(do)
+
+
+class Parcel:
+    """One message of a group, posted on both sides; the carrier calls ``deliver`` when it has arrived.
+
+    ``word`` is the receive's signal to the sender. Messages that one source sends at the same moment go in
+    order of ``key``: (connection by first use, place in the source's program).
+    """
+
+    __slots__ = ("deliver", "dst", "group", "key", "nbytes", "src", "word")
+
+    def __init__(
+        self,
+        group: Group,
+        ends: tuple[int, int],
+        nbytes: int,
+        key: int,
+        word: Signal,
+        deliver: Callable[[], None],
+    ) -> None:
+        self.group = group
+        self.src, self.dst = ends
+        self.nbytes = nbytes
+        self.key = key
+        self.word = word
+        self.deliver = deliver
+
+
+class Carrier(Protocol):
+    """The carrier of a job's bytes in one simulation."""
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Handle a rank's arrival at a collective."""
+        ...
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """Handle a rank's arrival at a receive from another rank; return the signal that the sender hears."""
+        ...
+
+    def send(self, parcel: Parcel) -> None:
+        """Handle a message whose later side has just arrived."""
+        ...
+
+
+class AtOnce:
+    """Collectives that begin when their last member arrives and end on all at once; no messages."""
+
+    def __init__(self, env: Clock, carry: Carry) -> None:
+        self._env = env
+        self._carry = carry
+
+    def arrive(self, meeting: Meeting, rank: int) -> None:
+        """Begin with the last member."""
+        if not meeting.missing:
+            self._env.process(self._run(meeting))
+
+    def announce(self, group: Group, dst: int, src: int) -> Signal:
+        """Refuse: there are no messages."""
+        raise NotImplementedError
+
+    def send(self, parcel: Parcel) -> None:
+        """Refuse: there are no messages."""
+        raise NotImplementedError
+
+    def _run(self, meeting: Meeting) -> Generator[simpy.Event, Any, None]:
+        yield from self._carry(meeting.call.collective)
+        for rank in list(meeting.present):
+            meeting.leave(meeting, rank)

@@ -1,0 +1,255 @@
+"""The simulation of a program: a `Play` with a clock, on SimPy.
+
+The play decides which operations may begin and who meets whom. The simulation adds the times: compute takes
+its seconds, and longer while collectives of its rank are under way, unless it has no lane; the carrier
+determines collectives and messages. Creating groups and posting take no time.
+
+Ranks may be folded: one of each role is played on behalf of all. Then a collective meets when one of each
+role among its members has arrived, and messages go from role to role.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import simpy
+
+from ringside.sim.clock import Clock
+from ringside.sim.program.operations import (
+    ANY,
+    Call,
+    Compute,
+    Group,
+    Join,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+)
+from ringside.sim.program.play import Play
+from ringside.sim.program.simulation.carry import Carrier, Meeting, Parcel, Signal
+from ringside.sim.program.simulation.stretch import Units
+
+
+class SimulationError(ArithmeticError):
+    """A program that did not end: a defect of Ringside where the program was proved."""
+
+
+class Side(NamedTuple):
+    """One side of a message that waits for its other side."""
+
+    played: int
+    place: int
+    peer: int
+    nbytes: int
+    word: Signal | None
+
+
+class Simulation:
+    """A program under way, in an environment that others may share.
+
+    ``roles`` names for every rank the one played for it, itself or another; without ``roles`` all are played.
+    ``contention`` is the share of a rank's units that collectives use. Hosts of ``late`` ranks begin that
+    many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of the
+    played ranks, ``meetings`` all collectives.
+    """
+
+    def __init__(
+        self,
+        env: Clock,
+        program: Program,
+        carrier: Carrier,
+        *,
+        roles: Sequence[int] | None = None,
+        contention: float = 0.0,
+        late: Mapping[int, float] | None = None,
+    ) -> None:
+        self.program = program
+        self.roles = range(program.ranks) if roles is None else roles
+        self.played = sorted(set(self.roles))
+        self.meetings: dict[tuple[object, int], Meeting] = {}
+        self._index = {rank: index for index, rank in enumerate(self.played)}
+        self._env = env
+        self._carrier = carrier
+        self._running = False
+        played = Program(program.name, len(self.played), lambda index: program.operations(self.played[index]))
+        self._play = Play(played, self._arrived, late=[self._index[rank] for rank in late or {}])
+        for rank, seconds in (late or {}).items():
+            env.timeout(seconds).callbacks.append(partial(self._come, self._index[rank]))
+        self.begin = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        """When the last participant of a collective, a message or a group's creation had arrived."""
+        self.units = [Units(env, contention) for _ in self.played]
+        self._same: dict[tuple[int, Group], object] = {}
+        self._joins: dict[object, list[tuple[int, int]]] = {}
+        self._sends: dict[tuple[object, int, int], list[Side]] = {}
+        self._receives: dict[tuple[object, int, int], list[Side]] = {}
+        self._parts: dict[tuple[int, int], int] = {}
+        self._connections: dict[int, dict[tuple[object, int], int]] = {}
+        """Destinations of each played rank's sends, in order of first use."""
+
+    def operations(self, index: int) -> Sequence[Operation]:
+        """Return the list of the played rank of this number."""
+        return self._play.ranks[index].operations
+
+    def numbers(self, index: int) -> dict[int, int]:
+        """Return the number in its group of each call of a played rank, by its place."""
+        return self._play.ranks[index].number
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last operation has ended."""
+        return max((max(ends) for ends in self.end if ends), default=0.0)
+
+    def run(self) -> None:
+        """Begin, or continue until nothing can move."""
+        self._running = True
+        self._play.run()
+        self._running = False
+
+    def check_ended(self) -> None:
+        """Raise `SimulationError` unless all has ended."""
+        for rank, state in zip(self.played, self._play.ranks, strict=True):
+            if not all(state.ended):
+                operation = state.operations[state.ended.index(0)]
+                what = f"rank {rank} never ends {operation.name} ({operation.where})"
+                raise SimulationError(f"{self.program.name}: {what}; was it proved?")
+
+    def _come(self, index: int, _: simpy.Event) -> None:
+        self._play.come(index)
+        self.run()
+
+    def _end(self, index: int, place: int, _: simpy.Event | None = None) -> None:
+        self.end[index][place] = self._env.now
+        self._play.end(index, place)
+        if not self._running:
+            self.run()
+
+    def _arrived(self, index: int, place: int) -> None:
+        self.begin[index][place] = self._env.now
+        operation = self._play.ranks[index].operations[place]
+        action = operation.action
+        if type(action) is Compute:
+            if self.units[index].matters and operation.lane is not None:
+                self.units[index].work(action.seconds, partial(self._end, index, place))
+            else:
+                event = self._env.timeout(action.seconds)
+                event.callbacks.append(partial(self._end, index, place))
+            return
+        match action:
+            case Call():
+                self._meet(index, place, action)
+            case Send() | Recv():
+                self._parts[index, place] = 1
+                self._ask(index, place, action)
+            case Together(_, parts):
+                self._parts[index, place] = len(parts)
+                for part in parts:
+                    self._ask(index, place, part)
+                if not parts:
+                    self._end(index, place)
+            case Join(group):
+                self._join(index, place, group)
+            case _:
+                self._end(index, place)
+
+    def _meet(self, index: int, place: int, call: Call) -> None:
+        key = self._group(index, call.group), self._play.ranks[index].number[place]
+        meeting = self.meetings.get(key)
+        if meeting is None:
+            meeting = self.meetings[key] = Meeting(call, self._members(call.group), self._leave)
+        rank = self.played[index]
+        meeting.present[rank] = place
+        meeting.missing -= 1
+        if not meeting.missing:
+            meeting.begin = self._env.now
+            for other, its in meeting.present.items():
+                self.start[self._index[other]][its] = self._env.now
+                self.units[self._index[other]].take(1)
+        self._carrier.arrive(meeting, rank)
+
+    def _leave(self, meeting: Meeting, rank: int) -> None:
+        index, place = self._index[rank], meeting.present.pop(rank)
+        if meeting.missing:
+            self.start[index][place] = self._env.now
+        else:
+            self.units[index].take(-1)
+        meeting.end = self._env.now
+        self._end(index, place)
+
+    def _join(self, index: int, place: int, group: Group) -> None:
+        here = self._joins.setdefault(self._group(index, group), [])
+        here.append((index, place))
+        if len(here) == self._members(group):
+            for one in here:
+                self.start[one[0]][one[1]] = self._env.now
+                self._end(*one)
+
+    def _ask(self, index: int, place: int, message: Send | Recv) -> None:
+        """Post one side of a message: match it with the first waiting other side, or let it wait."""
+        group, peer, nbytes, tag = message
+        own, same = self.played[index], self._group(index, group)
+        sends = isinstance(message, Send)
+        peer = peer if peer == ANY else self.roles[peer]
+        word = None if sends or peer == ANY else self._carrier.announce(group, own, peer)
+        side = Side(index, place, peer, nbytes, word)
+        target = peer if sends else own
+        there = (self._receives if sends else self._sends).get((same, target, tag), [])
+        if sends:
+            fit = [number for number, other in enumerate(there) if other.peer in (own, ANY)]
+            # one that names its sender goes before those from any source, as with Gloo
+            fit.sort(key=lambda number: there[number].peer == ANY)
+        else:
+            fit = [number for number, other in enumerate(there) if peer in (self.played[other.played], ANY)]
+        if fit:
+            other = there.pop(fit[0])
+            self._deliver(group, *((side, other) if sends else (other, side)))
+        else:
+            (self._sends if sends else self._receives).setdefault((same, target, tag), []).append(side)
+
+    def _deliver(self, group: Group, send: Side, receive: Side) -> None:
+        def ended() -> None:
+            for side in (send, receive):
+                self._parts[side.played, side.place] -= 1
+                if not self._parts[side.played, side.place]:
+                    self._end(side.played, side.place)
+
+        for side in (send, receive):
+            self.start[side.played][side.place] = self._env.now
+        src, dst = self.played[send.played], self.played[receive.played]
+        word = receive.word or self._carrier.announce(group, dst, src)
+        key = self._connection(send.played, group, dst) << 32 | send.place
+        self._carrier.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
+
+    def _connection(self, index: int, group: Group, dst: int) -> int:
+        """Return the number of ranks to which a rank sends before its first message to this one."""
+        if index not in self._connections:
+            actions = (operation.action for operation in self.operations(index))
+            parts = (part for one in actions for part in (one.parts if isinstance(one, Together) else (one,)))
+            sends = (
+                (self._group(index, part.group), self.roles[part.peer])
+                for part in parts
+                if isinstance(part, Send)
+            )
+            self._connections[index] = {pair: number for number, pair in enumerate(dict.fromkeys(sends))}
+        return self._connections[index][self._group(index, group), dst]
+
+    def _members(self, group: Group) -> int:
+        """Return the number of a group's members that are played."""
+        if len(self.played) == len(self.roles):
+            return len(group.ranks)
+        return len({self.roles[rank] for rank in group.ranks})
+
+    def _group(self, index: int, group: Group) -> object:
+        """Return a group's name among the played ones: groups of one role's ranks in one order are one."""
+        if len(self.played) == len(self.roles):
+            return group
+        if (index, group) not in self._same:
+            roles = tuple(self.roles[rank] for rank in group.ranks)
+            if roles == group.ranks:
+                return group
+            number = sum(key[0] == index and same[0] == roles for key, same in self._same.items())  # type: ignore[index]
+            self._same[index, group] = (roles, number)
+        return self._same[index, group]
