@@ -1,6 +1,6 @@
 """The command line. A command reads its words, asks a room for the work and prints what it says.
 
-Each stands in `ringside.commands` under its name; only the one that is called is imported, for help
+Each has a folder of `ringside.commands`; only the one that is called is imported, for help
 must not wait for numpy. What goes wrong ends in one message and an exit code, not in a traceback.
 """
 
@@ -112,9 +112,9 @@ def commands(called: Collection[str]) -> typer.Typer:
 
 
 def command_of(name: str) -> Any:
-    """The function behind a command: ``command`` of its file, ``ddp`` in that of ``measure`` for its own."""
+    """The function behind a command: ``command`` in its folder, or ``ddp`` beside it."""
     first, _, second = name.partition(" ")
-    return getattr(import_module(f"ringside.commands.{first}"), second or "command")
+    return getattr(import_module(f"ringside.commands.{first}.command"), second or "command")
 
 
 class _Command(TyperCommand):

@@ -79,7 +79,7 @@ def _asked(ask: str, values: Mapping[str, str]) -> tuple[Row, str | None]:
 def _command(name: str) -> Any:
     """The command as the command line has it."""
     one = typer.Typer(add_completion=False)
-    one.command(name)(import_module(f"ringside.commands.{name}").command)
+    one.command(name)(import_module(f"ringside.commands.{name}.command").command)
     return typer.main.get_command(one)
 
 

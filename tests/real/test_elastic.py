@@ -5,7 +5,7 @@ import json
 import pytest
 
 pytest.importorskip("torch")
-from ringside.commands.measure_elastic import run
+from ringside.commands.measure.elastic import run
 from ringside.real.elastic.job import ElasticJob
 from ringside.real.elastic.killer import Kill
 from ringside.real.elastic.measure import measure_elastic, seeded_kills

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.distributed.tensor.experimental._context_parallel._attention import _ContextParallelOptions
 from torch.nn.parallel import DistributedDataParallel
 
-from ringside.commands import train
+from ringside.commands.train import command as train
 from ringside.sim.training.ddp import buckets
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel

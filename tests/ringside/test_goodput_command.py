@@ -5,7 +5,7 @@ import json
 import pytest
 
 import ringside as package
-from ringside.commands.goodput_job import GoodputRequest, job_of
+from ringside.commands.goodput.job import GoodputRequest, job_of
 from ringside.sim.goodput.job import DAY_S
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.words import parse_causes

@@ -143,7 +143,7 @@ def test_a_rate_without_effect_is_named_with_what_limits(question, said):
 
 
 def test_a_dear_question_is_decided_by_its_routes(monkeypatch):
-    from ringside.commands import simulate_settings
+    from ringside.commands.simulate import settings as simulate_settings
 
     monkeypatch.setattr(simulate_settings, "CHEAP_S", 0.0)
     words = (

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside.commands import compare, compare_ddp
-from ringside.commands.measure_ddp import run
+from ringside.commands.compare import command as compare
+from ringside.commands.compare import ddp as compare_ddp
+from ringside.commands.measure.ddp import run
 from ringside.real.ddp.job import DdpJob
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.predict import predict

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.commands.measure_train import job_of, model_of
+from ringside.commands.measure.train import job_of, model_of
 from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
 from ringside.real.training.record import RankStep, Said, TrainingRecord
 from ringside.sim.training.ddp.record import MeasuredNetwork
@@ -181,7 +181,7 @@ def test_a_validation_says_how_far_off_and_ends_so(ringside, monkeypatch):
             for case in plan:
                 on_judged(case, compare_training(made_up(step_s=step_s)))
 
-        monkeypatch.setattr("ringside.commands.validate_training.judge", judge)
+        monkeypatch.setattr("ringside.commands.validate.training.judge", judge)
 
     judge_as(step_s)
     code, out, err = ringside("validate", "training", "--short")

@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster, Security
 
 import ringside as package
 from ringside import console
-from ringside.commands.sweep import EXAMPLE
+from ringside.commands.sweep.command import EXAMPLE
 from ringside.studies.study import loads, made
 from tests.processes import listening
 
@@ -136,7 +136,7 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
 
 
 def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file, tmp_path):
-    from ringside.commands import sweep
+    from ringside.commands.sweep import command as sweep
     from ringside.studies import folder, run
 
     clock, told = iter([100.0, 101.0, 102.0]), []

@@ -21,7 +21,7 @@ STAR = ("--model", "even.yaml", "--cluster", "star:4", "--set", "bandwidth=1GB/s
 
 @pytest.fixture
 def train(monkeypatch, capsys, tmp_path):
-    from ringside.commands.train import command
+    from ringside.commands.train.command import command
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)

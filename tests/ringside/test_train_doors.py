@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import ringside
-from ringside.commands.train import command
+from ringside.commands.train.command import command
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.usual import SPREAD, contention

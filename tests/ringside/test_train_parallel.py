@@ -11,7 +11,7 @@ import typer
 
 import ringside
 import ringside.api
-from ringside.commands.train_words import with_tokens
+from ringside.commands.train.words import with_tokens
 from ringside.sim.training.pipeline.actions import write_tables
 from ringside.sim.training.pipeline.schedules import tables
 from ringside.validation.questions.laid_out import LayoutWords
@@ -25,7 +25,7 @@ Train = Callable[..., str]
 
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Train:
-    from ringside.commands.train import command
+    from ringside.commands.train.command import command
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)

@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    from ringside.commands.train import command
+    from ringside.commands.train.command import command
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)
@@ -105,7 +105,7 @@ def test_where_nothing_fits_it_says_so(train: Run) -> None:
     assert " tight" in out
     app = [*SEARCH, "--reserve", "81900MiB", "--must-fit"]
     monkey = pytest.MonkeyPatch()
-    from ringside.commands.train import command
+    from ringside.commands.train.command import command
 
     monkey.setattr(sys, "argv", ["train", *app])
     typed = typer.Typer(pretty_exceptions_enable=False)
@@ -152,7 +152,7 @@ def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> N
     ],
 )
 def test_bad_words_are_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
-    from ringside.commands.train import command
+    from ringside.commands.train.command import command
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)

@@ -41,7 +41,7 @@ def measured(monkeypatch):
             if error:
                 raise error
 
-        monkeypatch.setattr("ringside.commands.validate.validate", validate)
+        monkeypatch.setattr("ringside.commands.validate.command.validate", validate)
 
     return put
 
@@ -107,7 +107,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         def put(plan, on_judged):
             on_judged(trials()[0], judged(factor))
 
-        monkeypatch.setattr("ringside.commands.validate_ddp.judge", put)
+        monkeypatch.setattr("ringside.commands.validate.ddp.judge", put)
 
     judge(1.01)
     code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg", "--html", "page.html")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ringside.commands.train import command
+from ringside.commands.train.command import command
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.search import Bounds
 from ringside.validation.published.training import (

@@ -1,0 +1,108 @@
+"""``ringside compare`` on steps of ``measure train``: what ranks said and how long it took, and should."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside import console
+from ringside.commands.compare.ddp import steps_headline
+from ringside.real.training.record import read
+from ringside.report.page import Page, Table, write_page
+from ringside.validation.training.compare import ComparedTraining, compare_training
+
+HEADS = (
+    *(
+        ("job", ""),
+        ("order", ""),
+        ("bytes", ""),
+        ("measured", "(ms)"),
+        ("predicted", "(ms)"),
+        ("error", "(%)"),
+    ),
+    *(("spread", "(%)"), ("asked for", "")),
+)
+
+MOST_SHOWN = 8
+"""Differences that are printed."""
+
+
+def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: bool) -> None:
+    """Lay every file's steps beside their program; exit 1 where they differ, or one is off by more."""
+    judged = {str(file): compare_training(read(file)) for file in files}
+    content = {"rows": [row(name, one) for name, one in judged.items()]}
+    if html:
+        write_page(trainings_page(judged, content), html, files)
+    if as_json:
+        console.print_json("compare_training", content)
+    else:
+        lines = [line for one in judged.values() for line in one.differences[:MOST_SHOWN]]
+        console.print_table(lines, HEADS, [cells(name, one) for name, one in judged.items()])
+    wrong = [name for name, one in judged.items() if not (one.same_order and one.same_bytes)]
+    if wrong:
+        raise RuntimeError(f"ranks said something else than their program in {', '.join(wrong)}")
+    over = [
+        name for name, one in judged.items()
+        if limit is not None and one.error is not None and not abs(one.error) <= limit
+    ]  # fmt: skip
+    if over:
+        raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")
+
+
+def trainings_page(
+    judged: Mapping[str, ComparedTraining], raw: Mapping[str, Any], told: Sequence[str] = ()
+) -> Page:
+    """The page of steps beside their programs; ``told`` comes before what differs."""
+    from ringside.report.charts import beside
+
+    times: dict[str, list[float | None]] = {"measured": [one.record.step_s for one in judged.values()],
+             "predicted": [one.predicted_s for one in judged.values()]}  # fmt: skip
+    errors = {name: one.error for name, one in judged.items() if one.error is not None}
+    same = sum(one.same_order and one.same_bytes for one in judged.values())
+    return Page(
+        title="Training steps, predicted and measured",
+        headline=f"{steps_headline(errors)} {same} of {len(judged)} jobs said what their program says.",
+        figures={"Time of a step": beside(list(judged), times)},
+        tables=[Table("Every job", HEADS, [cells(name, one) for name, one in judged.items()])],
+        told=[*told, *(f"{name}: {line}" for name, one in judged.items()
+                       for line in one.differences[:MOST_SHOWN])],
+        raw=raw,
+    )  # fmt: skip
+
+
+def sentences(one: ComparedTraining) -> list[str]:
+    """What is to be said of one comparison."""
+    if one.differences:
+        return [f"another order or other bytes than the program's: {one.differences[0]}"]
+    said = [f"all {one.asked} collectives and messages have the program's order and bytes in every step"]
+    if one.predicted_s is not None and one.error is not None:
+        said.append(f"predicted from ping-pong {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
+    return said
+
+
+def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
+    """A comparison as the table shows it."""
+    predicted_s, error = one.predicted_s, one.error
+    return (
+        name.replace(" ", "_"),
+        *("identical" if same else "DIFFERS" for same in (one.same_order, one.same_bytes)),
+        one.record.step_s * 1e3,
+        *(("-", "-") if predicted_s is None or error is None else (predicted_s * 1e3, error * 100)),
+        *(one.record.spread * 100, one.asked),
+    )
+
+
+def row(name: str, one: ComparedTraining) -> dict[str, Any]:
+    """A comparison as JSON has it."""
+    return {
+        "job": name,
+        "ranks": one.record.job.mesh.ranks,
+        "steps": len(one.record.steps),
+        "asked": one.asked,
+        "same_order": one.same_order,
+        "same_bytes": one.same_bytes,
+        "differences": one.differences,
+        "measured_s": one.record.step_s,
+        "spread": one.record.spread,
+        "predicted_s": one.predicted_s,
+        "error": one.error,
+    }

@@ -1,0 +1,149 @@
+"""``ringside demo``: the whole path on this machine, from real measurements to a report."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringside import console
+from ringside.commands.compare.command import compared_page, headline, summary_lines
+from ringside.real.collective.measure import Measurement, measure, warnings
+from ringside.real.launch.follow import check_torch
+from ringside.real.launch.forks import Forks
+from ringside.real.launch.torchrun import WorldSpec
+from ringside.report.page import Page, write_page
+from ringside.sim.record import Record, RecordError, write
+from ringside.topologies.units import format_size
+from ringside.validation.compare import Compared, compare, summaries
+
+ALGORITHMS = ("ring", "tree", "double_binary_tree", "library")
+SIZES = [2**power for power in range(16, 25)]
+RANKS = (2, 4)
+ITERATIONS = {2: 15, 4: 8}
+FITTED = SIZES[::2]
+"""Every other size sets the parameters; the sizes between are predicted."""
+
+PAGE = "report.html"
+
+MEANING = (
+    "each algorithm is one schedule: the same list of transfers was simulated and was really sent, from "
+    "rank to rank, by torch.distributed; Gloo's own all-reduce stands beside them",
+    "measured is the median over iterations of the slowest rank; every result was checked against the "
+    "exact sum",
+    "hollow points set the parameters, filled ones were held out: the model had not seen them, so their "
+    "error is what to judge it by",
+    "spread is half the way from the fastest iteration to the 95th percentile: where the error is below "
+    "it, a second measurement would differ as much as the model does",
+    "alpha is what one message costs however short it is, beta what a byte costs on the way, gamma what "
+    "it costs to add a byte, launch what a collective costs before its first message; where the rows "
+    "cannot tell two of them apart, one is fixed and the report says so",
+    "with more ranks than cores, ranks wait for a core and not for the network: do not carry those "
+    "parameters over to anything else",
+)
+
+ON_A_CLUSTER = """\
+ringside measure all_reduce --backend nccl -g 8 --nnodes 2 --rdzv-endpoint node0:29500 \\
+    -b 1M -e 1G -f 4 -o fit.jsonl
+ringside measure all_reduce --backend nccl -g 8 --nnodes 2 --rdzv-endpoint node0:29500 \\
+    -b 2M -e 512M -f 4 -o rest.jsonl
+ringside calibrate fit.jsonl --cluster dgx-h100 -o h100.yaml
+ringside compare rest.jsonl --cluster dgx-h100 --calibration h100.yaml --html h100.html
+"""
+
+
+def command(
+    output: Annotated[Path, typer.Option("-o", metavar="FOLDER", help="Where the report goes.")] = Path(
+        "ringside-demo"
+    ),
+) -> None:
+    """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
+    run(output)
+
+
+def run(output: Path) -> None:
+    """Measure, calibrate on every other size, compare on the rest, draw, write the report folder."""
+    from ringside.pictures.comparison import draw_comparison
+
+    check_torch()
+    _claim(output)
+    records: list[Record] = []
+    # elsewhere a process that has torch loaded may not be forked
+    starting: AbstractContextManager[Forks | None] = Forks() if sys.platform == "linux" else nullcontext()
+    count = len(RANKS) * len(ALGORITHMS) * len(SIZES)
+    with starting as forks, console.progress("measuring", count) as bar:
+        for ranks in RANKS:
+            for algorithm in ALGORITHMS:
+                what = Measurement(
+                    collective="all_reduce",
+                    world=WorldSpec(ranks),
+                    sizes=SIZES,
+                    algorithm=algorithm,
+                    iterations=ITERATIONS[ranks],
+                )
+                for warning in warnings(what) if algorithm == ALGORITHMS[0] else ():
+                    print(f"ringside: {warning}", file=sys.stderr)
+
+                def keep(record: Record) -> None:
+                    records.append(record)
+                    write(records, output / "records.jsonl")
+                    bar.done(f"{record.algorithm}, {record.ranks} ranks, {format_size(record.nbytes)}")
+
+                measure(what, keep, forks)
+    compared, reports = _analyse(records, output)
+    draw_comparison(compared, output / "comparison.png")
+    draw_comparison(compared, output / "comparison.svg")
+    files = [file for file in sorted(output.iterdir()) if file.name != PAGE]
+    write_page(_page(compared, reports), output / PAGE, files)
+    for ranks in RANKS:
+        of_ranks = [row for row in compared if row.record.ranks == ranks]
+        console.print_comments([f"{ranks} ranks", *summary_lines(summaries(of_ranks))])
+    console.print_wrapped(f"report: {output / PAGE}")
+
+
+def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
+    """Each rank count for itself: four ranks on two cores are another machine than two ranks."""
+    from ringside.validation.calibrate import calibrate, report
+
+    compared, reports = [], {}
+    for ranks in RANKS:
+        own = [record for record in records if record.ranks == ranks]
+        found = calibrate([record for record in own if record.nbytes in FITTED], "star")
+        found.write(output / f"calibration-{ranks}-ranks.yaml")
+        compared += compare(own, "star", calibration=found)
+        reports[f"What was fitted on {ranks} ranks"] = report(found)
+    return compared, reports
+
+
+def _page(compared: Sequence[Compared], reports: Mapping[str, str]) -> Page:
+    """The page of the comparison, with what a newcomer must know to read it."""
+    first = compared[0].record
+    machine = f"{first.fingerprint['cores']} cores, torch {first.library_version}, Gloo over loopback"
+    told = [f"measured on this machine: {machine}, {first.date[:10]}", *MEANING]
+    rows = [asdict(row.record) | {"predicted_s": row.predicted_s, "error": row.error, "set": row.set}
+            for row in compared]  # fmt: skip
+    page = compared_page("All-reduce on this machine, predicted and measured", compared, told, {"rows": rows})
+    few = [row for row in compared if row.record.ranks == RANKS[0]]
+    said = headline(summaries(few))
+    return replace(
+        page,
+        headline=f"On {RANKS[0]} ranks: {said[0].lower()}{said[1:]}",
+        texts={**reports, "On your own cluster, on every node": ON_A_CLUSTER},
+    )
+
+
+def _claim(output: Path) -> None:
+    """Make the folder; one that holds anything but an earlier report is somebody else's."""
+    if output.exists() and not output.is_dir():
+        raise RecordError(f"{output} is a file; write another folder after -o")
+    if output.is_dir() and any(output.iterdir()) and not (output / PAGE).exists():
+        raise RecordError(f"{output} holds other files; write an empty or a new folder after -o")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(
+            f"{output}: cannot be made: {error.strerror}; write another folder after -o"
+        ) from None

@@ -1,0 +1,198 @@
+"""``ringside measure train``: real steps of FSDP2, pipelines, tensor parallelism, and all that ranks say."""
+
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from ringside import console
+from ringside.commands.compare import training as compare_training
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.measure import check_room
+from ringside.real.training.job import MODELS, Experts, Model, TrainingJob
+from ringside.real.training.measure import measure_training
+from ringside.real.training.record import TrainingRecord
+from ringside.sim.record import is_training_record
+from ringside.sim.training.pipeline.schedules import find_schedule
+from ringside.topologies import Topology, load, parse_settings
+from ringside.topologies import ranks as ranks_of
+from ringside.topologies.disk import check_outputs, held, is_stream, write_file
+from ringside.topologies.units import parse_duration, shown
+from ringside.validation.ddp_run import emulated_wires
+from ringside.validation.training.compare import compare_training as compared
+
+
+def job_of(
+    ranks: int,
+    model: str,
+    *,
+    strategy: str | None,
+    shard: int | None,
+    tp: int,
+    cp: int,
+    cp_method: str | None,
+    pp: int,
+    ep: int | None,
+    schedule: str | None,
+    virtual: int | None,
+    micro_batches: int | None,
+    **others: Any,
+) -> TrainingJob:
+    """The job that the options describe, on so many ranks; ``others`` are `TrainingJob`'s own."""
+    what = model_of(model)
+    _check_counts(tp=tp, cp=cp, pp=pp, shard=shard, virtual=virtual, ep=ep)
+    if pp == 1 and schedule is not None:
+        raise ValueError("--schedule is a pipeline's, of which there is none; add --pp 2, or leave it out")
+    if cp == 1 and cp_method is not None:
+        raise ValueError("--cp-method is of context-parallel ranks, of which there is one; add --cp 2")
+    schedule = schedule or "1f1b"
+    if isinstance(what, Experts):
+        if strategy not in (None, "ddp"):
+            raise ValueError(f"experts are trained with --strategy ddp here, not {strategy}; leave it out")
+        return TrainingJob(
+            model=what, replicate=ranks, expert=ranks if ep is None else ep, shard=shard or 1, tensor=tp,
+            context=cp, pipeline=pp, schedule=schedule, virtual=virtual or 1,
+            micro_batches=1 if micro_batches is None else micro_batches, **others,
+        )  # fmt: skip
+    if ep not in (None, 1):
+        raise ValueError(f"{model} has no experts to deal out; write --model experts, or leave --ep out")
+    strategy = strategy or "fsdp"
+    if strategy not in ("fsdp", "hsdp", "zero_redundancy"):
+        raise ValueError(
+            f"{strategy!r} is no strategy that is measured here; write fsdp, hsdp or zero_redundancy"
+        )
+    data, rest = divmod(ranks, tp * cp * pp)
+    if rest or not data:
+        context = f" times --cp {cp}" if cp > 1 else ""
+        raise ValueError(
+            f"{ranks} ranks do not divide by --tp {tp}{context} times --pp {pp}; write degrees that do"
+        )
+    own = _group(strategy, data, shard)
+    usual = find_schedule(schedule).stages_a_rank or 2 if pp > 1 else 1
+    return TrainingJob(
+        model=what, strategy="fsdp" if strategy == "hsdp" else strategy, shard=own, replicate=data // own,
+        tensor=tp, context=cp, context_method=cp_method or "zigzag", pipeline=pp, schedule=schedule,
+        virtual=virtual or usual,
+        micro_batches=(2 * pp if pp > 1 else 1) if micro_batches is None else micro_batches, **others,
+    )  # fmt: skip
+
+
+def _check_counts(**counts: int | None) -> None:
+    for option, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"--{option} {count}; write 1 or more")
+
+
+def _group(strategy: str, data: int, shard: int | None) -> int:
+    """How many of the data-parallel ranks share the parameters."""
+    own = {"fsdp": data, "zero_redundancy": 1}.get(strategy, shard or data // 2)
+    if strategy != "hsdp" and shard is not None:
+        raise ValueError(f"--shard is hsdp's, and {strategy} has no such groups; leave it out")
+    if strategy == "hsdp" and (own < 2 or data % own or own == data):
+        fitting = ", ".join(str(count) for count in range(2, data) if data % count == 0)
+        raise ValueError(
+            f"hsdp makes groups of 2 or more of {data} ranks, and not of {own}; write "
+            + (f"--shard {fitting}" if fitting else "--strategy fsdp, or more ranks: -g 4")
+        )
+    return own
+
+
+def model_of(text: str) -> Model:
+    """``sleeping`` or ``decoder``, with figures of one's own: ``decoder:layers=4,hidden=128``."""
+    name, _, changes = text.partition(":")
+    if name not in MODELS:
+        raise ValueError(f"{text!r} is no model for train; write {' or '.join(MODELS)}, or decoder:layers=4")
+    made = MODELS[name]()
+    known = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "kind"}
+    given: dict[str, Any] = {}
+    for change in filter(None, changes.split(",")):
+        key, _, value = change.partition("=")
+        if key not in known:
+            raise ValueError(
+                f"{shown(change)} is no figure of {name}; write one of {', '.join(known)}, as layers=4"
+            )
+        if key.endswith("_s"):
+            given[key] = parse_duration(value)
+        elif isinstance(known[key], float):
+            given[key] = _share(change, value)
+        elif value.isdecimal() and 0 < int(value) <= 1 << 20:
+            given[key] = int(value)
+        else:
+            raise ValueError(f"{shown(change)}: write a whole number from 1 to 1048576, such as {key}=4")
+    return replace(made, **given)
+
+
+def _share(change: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{shown(change)}: write a share from 0 to 1, such as 0.25") from None
+
+
+def run(
+    output: Path,
+    options: dict[str, Any],
+    *,
+    ranks: int | None,
+    emulate: str | None = None,
+    settings: list[str] | None = None,
+    force: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Train as the ``options`` of `job_of` say; write and print what was seen, beside its program.
+
+    The file holds the steps so far, whatever happens, and is this process's alone; a device or a pipe gets
+    them all at the end.
+    """
+    check_outputs((output,), inputs=[emulate] if emulate else [])
+    if settings and emulate is None:
+        raise ValueError(f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star")
+    graph = load(emulate, parse_settings(settings or []), ranks=ranks) if emulate else None
+    if ranks is None:
+        ranks = 2 if graph is None else len(ranks_of(graph))
+    job = job_of(ranks, **options)
+    if not force:
+        check_room(ranks, job.model.nbytes)
+    grows = not is_stream(output)
+    if grows and output.exists() and not is_training_record(output):
+        raise ValueError(f"{output} holds something else than such steps; write another name after -o")
+    with held(output), console.progress("starting", job.iterations) as bar:
+
+        def keep(record: TrainingRecord) -> None:
+            if grows:
+                write_file(output, record.dumps())
+            bar.done("steps")
+
+        found = _measured(job, graph, keep)
+    if not grows:
+        write_file(output, found.dumps())
+    _print(found, output, as_json=as_json)
+
+
+def _measured(job: TrainingJob, graph: "Topology | None", keep: Any) -> TrainingRecord:
+    if graph is None:
+        return measure_training(job, keep)
+    with cluster(graph) as built:
+        wires = emulated_wires(built, job.mesh.ranks)
+        return measure_training(job, keep, cluster=built, wires=wires)
+
+
+def _print(found: TrainingRecord, output: Path, *, as_json: bool) -> None:
+    count = Counter((one.kind, one.nbytes, len(one.ranks)) for rank in found.median for one in rank.said)
+    if as_json:
+        told = [
+            {"kind": kind, "size_bytes": nbytes, "ranks": ranks, "times_a_step": times}
+            for (kind, nbytes, ranks), times in sorted(count.items())
+        ]
+        inputs = {"model": found.job.model.kind, "ranks": found.job.mesh.ranks}
+        steps = {"step_s": found.step_s, "steps": len(found.steps), "rows": told}
+        console.print_json("measure_train", {"inputs": inputs, "output": str(output), **steps})
+        return
+    comments = [
+        f"{found.job.model.kind} layers on {found.job.mesh.ranks} ranks: step {found.step_s * 1e3:.1f} ms, "
+        f"median of {len(found.steps)}; all steps in {output}",
+        *compare_training.sentences(compared(found)),
+    ]
+    heads = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("asked for", "a step"))
+    rows = [(kind, nbytes, ranks, times) for (kind, nbytes, ranks), times in sorted(count.items())]
+    console.print_table(comments, heads, rows)

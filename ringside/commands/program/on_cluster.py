@@ -1,0 +1,237 @@
+"""``ringside program --cluster``: how long jobs take on a cluster, and what their ranks wait for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ringside import console
+from ringside.commands.program.check import told
+from ringside.commands.program.source import Asked, exported, print_exported, schedules_of
+from ringside.disturbed import DisturbanceWords, Disturbed, drawn_program
+from ringside.pictures.style import check_format
+from ringside.sim.calibration import find_calibration
+from ringside.sim.disturbance import Disturbance, Draw
+from ringside.sim.disturbance.networks import libraries_under
+from ringside.sim.formats.program_files import check_export, write
+from ringside.sim.libraries.find import LIBRARIES, find_library
+from ringside.sim.program import Program
+from ringside.sim.program.check import PROVED, check
+from ringside.sim.program.jobs import Job, placed, play, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.roles import roles
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline
+from ringside.topologies import parse_settings
+from ringside.topologies.catalogue import split
+from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.load import counts
+from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
+from ringside.topologies.refitting import parted
+from ringside.topologies.units import format_duration
+
+MOST_ROWS = 64
+"""Ranks that a table shows; JSON has them all."""
+
+MOST_LETTERS = 60
+"""Of the name of a group, which may list its ranks."""
+
+HEADS = (
+    *(("rank", ""), ("ends", "(ms)"), ("compute", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)")),
+    *(("waiting", "(ms)"), ("alike", "")),
+)
+
+
+def run(
+    jobs: list[Asked],
+    library: str,
+    cluster: str,
+    settings: list[str],
+    *,
+    eager: bool,
+    placement: list[str],
+    network: str,
+    calibration: str,
+    fold: bool,
+    plot: Path | None,
+    trace: Path | None,
+    export: Path | None,
+    as_json: bool,
+    disturbances: DisturbanceWords,
+) -> None:
+    """Record, prove, simulate and print."""
+    disturbance = disturbances.meant()
+    files = [*(str(job.file) for job in jobs), cluster]
+    check_format(plot)
+    check_outputs((plot, trace), files)
+    check_export(export, tuple(files))
+    if len(jobs) > 1:
+        _check_many(disturbances, drawn=bool(plot or trace or export))
+    placement = placement or [EVEN if len(jobs) == 1 else PACKED]
+    spread = placement[0] if len(jobs) == len(placement) == 1 and placement[0] in SPREADS else None
+    hosts = placed([PACKED] if spread else placement, [job.ranks for job in jobs])
+    libraries = _libraries(library, cluster, settings, max(map(max, hosts)) + 1, network, calibration, spread)
+    made = [
+        Job(program, own, roles(program) if fold else None)
+        for program, own in zip(_proved(jobs, libraries, eager=eager, as_json=as_json), hosts, strict=True)
+    ]
+    found, alone = _simulated(made, libraries)
+    disturbed = None
+    if disturbance:
+        disturbed = _disturbed(disturbances, disturbance, made[0], libraries, found[0].makespan_s)
+        disturbed.write(f"{found[0].name} on {found[0].ranks} ranks, disturbed", plot, trace)
+    else:
+        _draw(found[0], plot, trace)
+    lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
+    shown = [_numbers(libraries)] if spread == EVEN else hosts
+    answers = list(zip(jobs, found, shown, alone, strict=True))
+    if not as_json:
+        where = f"{library} on {' '.join([cluster, *settings])}"
+        if spread:
+            console.print_comments(placement_told(jobs[0].ranks, spread, libraries.placed))
+        for answer in answers:
+            _print(*answer, where, several=len(jobs) > 1)
+        if disturbed:
+            console.print_comments(disturbed.lines())
+        print_exported(export, lost)
+        return
+    inputs = {
+        "jobs": [{"file": str(job.file), "ranks": job.ranks} for job in jobs], "library": library,
+        "cluster": cluster, "settings": settings, "placement": placement, "network": network,
+        "calibration": calibration, "fold": fold,
+    }  # fmt: skip
+    contents = [_content(*answer) for answer in answers]
+    first = contents[0] if len(contents) == 1 else {"jobs": contents}
+    makespan = max(one.makespan_s for one in found)
+    told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
+    told_of |= {"disturbed": disturbed.content()} if disturbed else {}
+    console.print_json("program", told_of | exported(export, lost))
+
+
+def _check_many(disturbances: DisturbanceWords, *, drawn: bool) -> None:
+    """Refuse of several jobs what only one has."""
+    if drawn:
+        raise ValueError(
+            "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
+            "--export out"
+        )
+    if disturbances.meant():
+        raise ValueError(f"{disturbances.said()}: what disturbs is of one job; ask for one, or leave it out")
+
+
+def _libraries(
+    library: str, cluster: str, settings: list[str], count: int, network: str, calibration: str,
+    spread: str | None,
+) -> Libraries:  # fmt: skip
+    """The library on ``count`` ranks that are spread so, or on the cluster's for jobs placed there."""
+    figures, found = parse_settings(settings), find_calibration(calibration, cluster)
+    if spread is None and library in LIBRARIES and LIBRARIES[library].by_machines:
+        count = max(count, find_library(library, cluster, figures, calibration=found).ranks)
+    return Libraries(library, cluster, figures, count, network, found, spread or NUMBERED)
+
+
+def _numbers(libraries: Libraries) -> tuple[int, ...]:
+    """What the cluster calls the ranks of a job that is spread over its machines."""
+    name, _ = split(libraries.cluster)
+    if len(libraries.placed) == 1 or counts(name) != "nodes":
+        return tuple(range(libraries.ranks))
+    alone = parted(libraries.values)[2]  # one machine is on no fabric
+    room = find_library(libraries.name, f"{name}:1", alone, calibration=None).ranks
+    return tuple(
+        machine * room + rank for machine, share in enumerate(libraries.placed) for rank in range(share)
+    )
+
+
+def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bool) -> Iterator[Program]:
+    """The programs of all jobs; the first that does not end is told of, and ends this."""
+    for one in jobs:
+        program = one.program(libraries.rules, eager=eager)
+        verdict = check(program)
+        if verdict.verdict != PROVED:
+            told(one, libraries.rules, verdict, as_json=as_json)
+        yield program
+
+
+def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimeline], list[float]]:
+    """All jobs together, and how long each takes by itself."""
+    with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
+        found = simulate(made, libraries)
+        bar.done("simulated")
+        alone = [found[0].makespan_s] if len(made) == 1 else []
+        for single in made if len(made) > 1 else ():
+            alone += [simulate([single], libraries)[0].makespan_s]
+            bar.done(f"simulated {single.program.name} alone")
+    return found, alone
+
+
+def _disturbed(
+    words: DisturbanceWords, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
+) -> Disturbed:
+    """Draws of a job, all of whose ranks are played."""
+    there = libraries_under(libraries, disturbance)
+
+    def once(draw: Draw) -> Simulation:
+        (found,) = play([Job(draw.program(job.program), job.hosts)], there, late=disturbance.late)
+        return found
+
+    disturbance.check_ranks(job.program.ranks)
+    return drawn_program(words, disturbance, once, undisturbed_s)
+
+
+def _draw(found: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:
+    """Draw a job that nothing disturbs, and write its trace."""
+    if plot:
+        from ringside.pictures.program import draw_program
+
+        draw_program(found, plot)
+    if trace:
+        write_file(trace, found.dumps())
+
+
+def _content(job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "makespan_s": found.makespan_s,
+        "slowdown": found.makespan_s / alone if alone else 1.0,
+        "assumes": [*found.assumes, *job.notes],
+        "ranks": [
+            {"rank": rank, "host": hosts[rank], "stands_for": found.stands_for[rank], **times._asdict()}
+            for rank, times in found.times.items()
+        ],
+        "groups": [
+            {
+                "name": one.group.name,
+                "ranks": list(one.group.ranks),
+                "operations": one.operations,
+                "busy_s": one.busy_s,
+            }
+            for one in found.groups
+        ],
+    }
+
+
+def _print(
+    job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float, where: str, *, several: bool
+) -> None:
+    slower = f", {found.makespan_s / alone:.4g} times as long as alone" if several and alone else ""
+    comments = [
+        f"{job.file} on {found.ranks} ranks of {where}: {format_duration(found.makespan_s, 4)}{slower}",
+        *found.assumes,
+        *job.notes,
+    ]
+    if several:
+        comments.append(f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}")
+    for one in found.groups[:MOST_ROWS]:
+        busy = format_duration(one.busy_s, 4)
+        comments.append(f"group {_short(one.group.name)}: {one.operations} operations, busy {busy}")
+    shown = list(found.times)[:MOST_ROWS]
+    if len(shown) < len(found.times):
+        comments.append(f"ranks after {shown[-1]} are in the JSON")
+    console.print_table(comments, HEADS, [_row(found, rank) for rank in shown])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]} ..."
+
+
+def _row(found: ProgramTimeline, rank: int) -> list[console.Cell]:
+    return [rank, *(f"{seconds * 1e3:.4f}" for seconds in found.times[rank]), found.stands_for[rank]]

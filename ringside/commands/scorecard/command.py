@@ -1,0 +1,154 @@
+"""``ringside scorecard``: how far predictions are off on published rows; here NCCL's calibrated times."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ringside import console, options
+from ringside.pictures.style import check_format
+from ringside.report.page import Page, Table, check_page, write_page
+from ringside.topologies.disk import check_outputs
+from ringside.topologies.words import one_of
+from ringside.validation.measured.baselines import BASELINES
+from ringside.validation.published import published
+
+if TYPE_CHECKING:  # help must not wait for scipy
+    from ringside.validation.measured.scorecard import Judged, Score, SiteScore
+
+COLLECTIVES, TRAINING = "collectives", "training"
+"""What has a scorecard, the latter by a command of its own."""
+
+HEADS = (
+    *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
+    *((name, "(%)") for name in BASELINES),
+)
+
+
+def command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=lambda: [COLLECTIVES, TRAINING],
+            help="scorecard training has words of its own.",
+        ),
+    ] = COLLECTIVES,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Judge NCCL's times by published rows that set nothing of them, beside simple rules."""
+    if what == TRAINING:
+        raise ValueError("training has words of its own; write it first: ringside scorecard training")
+    if what != COLLECTIVES:
+        raise ValueError(f"{what!r} has no scorecard; write {one_of((COLLECTIVES, TRAINING), what)}")
+    run(plot, html, as_json=json)
+
+
+def training(
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this table; repeat for more.")
+    ] = None,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Judge training steps by published ones, one of each series known."""
+    from ringside.commands.scorecard import training as scorecard_training
+
+    scorecard_training.run(table or [], plot, html, as_json=json)
+
+
+def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
+    """Fit, judge, print and draw."""
+    from ringside.validation.measured.scorecard import judge, questions, scores, site_scores
+
+    check_format(plot)
+    check_outputs([plot], inputs=[])
+    check_page(html, [plot])
+    asked = list(questions(published()))
+    judged: list[Judged] = []
+    with console.simulating("fitting", len(asked)) as bar:
+        for question in asked:
+            judged += judge(question)
+            bar.done(f"{question.name} of {question.machine}")
+    found, of_sites = scores(judged), site_scores(judged)
+    if plot:
+        from ringside.pictures.scorecard import draw_scorecard
+
+        draw_scorecard(found, plot)
+    rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]
+    content = {"rows": rows, "sites": sites}
+    if html:
+        write_page(_page(found, of_sites, len(judged), content), html, [plot])
+    if as_json:
+        console.print_json("scorecard", content)
+        return
+    comments = [
+        f"{len(asked)} fits, {len(judged)} rows judged, none by a fit that it took part in",
+        "median error of the measured model, its 90th percentile, how many rows lie in their 80 % interval; "
+        "median error of simple rules on the same rows, - where one says nothing",
+        "size, machine, collective and nodes part the rows of more nodes and another site",
+        *_beaten(found),
+    ]
+    console.print_table(comments, HEADS, map(_cells, found))
+    console.print_comments(map(_site_line, of_sites))
+
+
+def _page(found: "list[Score]", of_sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
+    from ringside.report.charts import errors
+
+    kinds = {"measured model": ([score.median for score in found], [score.p90 for score in found])}
+    rules = {name: ([score.baselines[name] for score in found], None) for name in BASELINES}
+    best, worst = (pick(found, key=lambda score: score.median) for pick in (min, max))
+    return Page(
+        title="NCCL's calibrated times, judged by published rows that set nothing of them",
+        headline=f"The median error over {judged} judgements is {best.median:.1%} at best ({best.name}) and "
+        f"{worst.median:.1%} at worst ({worst.name}).",
+        figures={"Median errors of the measured model and of simple rules": errors(
+            [f"{score.name} ({score.rows})" for score in found], {**kinds, **rules})},
+        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in found])],
+        told=[*map(_site_line, of_sites), *_beaten(found)],
+        raw=raw,
+    )  # fmt: skip
+
+
+def _site_line(score: "SiteScore") -> str:
+    """Where each site counts once."""
+    large = f", {score.large:.1%} for 128 MiB and more" if math.isfinite(score.large) else ""
+    return (
+        f"{score.name}: median of the medians of {score.sites} sites {score.median_of_medians:.1%}{large}; "
+        f"mean of the medians {score.mean_of_medians:.1%}, mean of all rows {score.mean:.1%}"
+    )
+
+
+def _beaten(found: "list[Score]") -> list[str]:
+    """Where a simple rule does better, by name."""
+    lines = []
+    for score in found:
+        better = [f"{name} {error:.1%}" for name, error in score.baselines.items() if error < score.median]
+        if better:
+            lines.append(f"better than the model's {score.median:.1%} on {score.name}: {', '.join(better)}")
+    return lines
+
+
+def _cells(score: "Score") -> tuple[console.Cell, ...]:
+    others = (error * 100 if math.isfinite(error) else "-" for error in score.baselines.values())
+    return (
+        *(score.group, score.name, score.rows, score.median * 100, score.p90 * 100, score.inside * 100),
+        *others,
+    )
+
+
+def _row(score: "Score") -> dict[str, object]:
+    others = {name: error if math.isfinite(error) else None for name, error in score.baselines.items()}
+    return asdict(score) | {"baselines": others}
+
+
+def _of_sites(score: "SiteScore") -> dict[str, object]:
+    return asdict(score) | {"large": score.large if math.isfinite(score.large) else None}
