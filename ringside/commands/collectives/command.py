@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Ask for each and print a table for each library."""
     cells = []
-    count = len(KINDS) * sum(len(LIBRARIES[name].room.algorithms()) for name in libraries)
+    count = len(KINDS) * sum(len(LIBRARIES[name].module.algorithms) for name in libraries)
     with console.simulating("proving", count) as bar:
         # refuses a cluster, or ranks, that there are not
         placed = find_library("ideal", cluster, ranks=ranks, options=Options(placement=placement)).placed
