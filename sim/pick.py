@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol, runtime_checkable
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Library
@@ -63,15 +62,6 @@ def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
     return times
 
 
-@runtime_checkable
-class Doubting(Protocol):
-    """A library that knows the relative error between its times."""
-
-    def doubt(self, collective: Collective, one: Pair, other: Pair) -> float | None:
-        """Return the fraction, ``None`` where it has no measurements of these."""
-        ...
-
-
 def default_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Default:
     """Return a library's own choices under its settings."""
 
@@ -88,8 +78,6 @@ def doubt_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str
 
     def doubt(nodes: int, nbytes: int, one: Pair, other: Pair) -> float:
         library = libraries(nodes)
-        if not isinstance(library, Doubting):
-            return ERROR
         error = library.doubt(Collective(kind, library.ranks, nbytes, dtype=dtype, redop=redop), one, other)
         return ERROR if error is None else error
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ringside.real.backends import BACKENDS, ON_SOCKETS
+from ringside.real.backends import BACKENDS, ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
 from ringside.real.launch.follow import Row
 from ringside.real.launch.forks import Forks
@@ -72,10 +72,9 @@ class Measurement:
                 )
             if ":" in plan.algorithm:  # a record says which grid, or which radix, it is of
                 object.__setattr__(self, "algorithm", plan.algorithm)
-        backend = BACKENDS[self.backend]
-        if backend.on_gpu:
+        if self.backend in ON_GPU:
             check_gpus(self.world.per_node)
-        if backend.by_mpirun:
+        if self.backend not in UNDER_TORCHRUN:
             self._check_mpi()
 
     def _check_mpi(self) -> None:
@@ -109,7 +108,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
                 f"ranks of {what.backend} on {what.world.nodes} nodes; only Gloo's on one are forked"
             )
         forks.run_here(job_of(what), what.world.ranks, keep_forked)
-    elif BACKENDS[what.backend].by_mpirun:
+    elif what.backend not in UNDER_TORCHRUN:
         run_mpi(job_of(what), what.world.ranks, keep)
     else:
         run(job_of(what), what.world, keep)
@@ -117,7 +116,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
 
 def job_of(what: Measurement) -> Job:
     """What every rank is told to do."""
-    return (MpiJob if BACKENDS[what.backend].by_mpirun else Job)(
+    return (Job if what.backend in UNDER_TORCHRUN else MpiJob)(
         collective=what.collective,
         algorithm=what.algorithm,
         backend=what.backend,
@@ -175,7 +174,7 @@ def record_of(what: Measurement, row: Row) -> Record:
         cluster=print_.get("gpu") or print_["cpu"],
         site=print_["host"],
         library=what.backend if own else "ideal",
-        library_version=print_.get(BACKENDS[what.backend].release, ""),
+        library_version=print_.get(what.backend, print_.get("torch", "")),
         backend=what.backend,
         collective=what.collective,
         algorithm=algorithm,
@@ -198,11 +197,10 @@ def record_of(what: Measurement, row: Row) -> Record:
 
 def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
     """What variables fix of a library's own algorithm and protocol, as a record's words for it."""
-    backend = BACKENDS[what.backend]
-    if backend.on_gpu:
+    if what.backend in ON_GPU:
         algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
         return algorithm, protocol
-    if backend.by_mpirun:
+    if what.backend not in UNDER_TORCHRUN:
         return forced(what.collective, print_), "auto"
     return "auto", "auto"
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ringside.real.backends import ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import MAX_ITERATIONS, check_timeout
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.job import GLOO_WORKERS, STEADY
+from ringside.sim.training.ddp.job import STEADY
 from ringside.sim.training.ddp.powersgd import PowerSGD
 
 HOOKS = ("allreduce", "powersgd")
@@ -43,7 +44,7 @@ class DdpJob:
     gradient_as_bucket_view: bool = False
     comm_hook: str = "allreduce"
     powersgd: PowerSGD = field(default_factory=PowerSGD)
-    workers: int = GLOO_WORKERS
+    workers: int = GLOO.workers
     iterations: int = 5
     warmup: int = STEADY - 1
     timeout_s: float = 60.0

@@ -53,7 +53,7 @@ def coverage(
         if isinstance(graph, str) and not by_name:
             graph = load(graph, values, ranks=ranks)
         find = _Finder(cluster if by_name else graph, values if by_name else None, ranks, name, placement)
-        for algorithm in LIBRARIES[name].room.algorithms():
+        for algorithm in LIBRARIES[name].module.algorithms:
             for kind in KINDS:
                 yield _cell(find, algorithm, kind, most)
 
@@ -111,7 +111,7 @@ def _proved(library: Library, collective: Collective, algorithm: str, most: int)
         return library.ranks, library.ranks
     for ranks in range(1, most + 1):
         asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
-        schedule = entry.room.build(asked, algorithm)
+        schedule = entry.module.build(asked, algorithm)
         if schedule is None:
             return None
         prove(schedule)

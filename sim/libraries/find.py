@@ -4,19 +4,18 @@ NCCL's rooms are opened for who asks for NCCL.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ringside.sim.calibration import AUTO, Calibration
-from ringside.sim.collective import Collective
 from ringside.sim.libraries import rules
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.rules import Rules
 from ringside.sim.network.message import check_network
-from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import EVEN, check_spread
@@ -60,36 +59,13 @@ class Options:
         return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
 
-class Room(Protocol):
-    """The module of a library that the table names."""
-
-    def bind(
-        self,
-        cluster: "str | Topology",
-        values: Mapping[str, Any],
-        ranks: int | None,
-        options: Options,
-        calibration: "Calibration | str | None",
-    ) -> Library:
-        """The library on a cluster."""
-        ...
-
-    def algorithms(self) -> list[str]:
-        """What may be written for ``--algorithm``; ``auto`` where each collective has one way."""
-        ...
-
-    def build(self, collective: Collective, algorithm: str) -> Schedule | None:
-        """The schedule of an algorithm, for a library that is not bound `Entry.by_machines`."""
-        ...
-
-    def beside(self, collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
-        """The schedule of a collective among others, for a library that `Entry.overlaps`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A library as the table has it; ``module`` is imported when the library is asked for.
+    """A library as the table has it, and the path of its module, which is imported when it is asked for.
+
+    The module has ``bind``, which takes what `find_library` does, and ``algorithms``, what may be written for
+    ``--algorithm``. It gives schedules that know no machine by ``build(collective, algorithm)``, ``None``
+    where there is a closed form alone, and by ``beside(collective, algorithm, placed)`` if it ``overlaps``.
 
     ``title`` is its name in sentences. ``options`` are those of `Options` that it takes beside `COMMON`.
     ``rules`` are those of the programs that it carries, if it carries any; ``on_cpu``: its ranks compute on
@@ -99,7 +75,7 @@ class Entry:
     beside each other in a training.
     """
 
-    module: str
+    path: str
     title: str
     options: tuple[str, ...] = ()
     rules: Rules | None = None
@@ -115,9 +91,9 @@ class Entry:
         return self.knows is not None
 
     @property
-    def room(self) -> Room:
+    def module(self) -> ModuleType:
         """The module."""
-        return cast(Room, import_module(self.module))
+        return import_module(self.path)
 
 
 def _has_nvidia(cluster: "str | Topology") -> bool:
@@ -128,18 +104,18 @@ def _has_nvidia(cluster: "str | Topology") -> bool:
 
 LIBRARIES = {
     "ideal": Entry(
-        module="ringside.sim.libraries.ideal", title="the textbook", rules=rules.GLOO, by_default=False,
+        path="ringside.sim.libraries.ideal", title="the textbook", rules=rules.GLOO, by_default=False,
         overlaps=True,
     ),
     "gloo": Entry(
-        module="ringside.sim.libraries.gloo", title="Gloo", rules=rules.GLOO, on_cpu=True, picks=False,
+        path="ringside.sim.libraries.gloo", title="Gloo", rules=rules.GLOO, on_cpu=True, picks=False,
         overlaps=True,
     ),
     "nccl": Entry(
-        module="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
+        path="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
         options=("protocol", "nccl_version", "nccl_graph", "times"),
     ),
-    "mpi": Entry(module="ringside.sim.libraries.mpi.bind", title="Open MPI", options=("protocol",)),
+    "mpi": Entry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
 }  # fmt: skip
 """The libraries, by what the command line calls them."""
 
@@ -196,7 +172,8 @@ def find_library(
     check_network(options.network)
     check_spread(options.placement)
     _refuse_unknown(name, options)
-    return LIBRARIES[name].room.bind(cluster, values or {}, ranks, options, calibration)
+    library: Library = LIBRARIES[name].module.bind(cluster, values or {}, ranks, options, calibration)
+    return library
 
 
 def _refuse_unknown(name: str, options: Options) -> None:

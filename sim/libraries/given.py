@@ -1,7 +1,6 @@
 """A library that knows one way for one collective: somebody's schedule, on as many ranks as it is of."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate
@@ -13,7 +12,7 @@ from ringside.topologies import Topology
 class Given(Scheduled):
     """The schedule that ``build`` makes of a collective, by its file's name, and its ``caveat``, if any."""
 
-    name: ClassVar[str] = "file"
+    name = "file"
 
     def __init__(
         self,

@@ -197,11 +197,6 @@ def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
     return BUILDS[collective.kind](collective)
 
 
-def algorithms() -> list[str]:
-    """One way of each collective."""
-    return ["auto"]
-
-
 def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
     """The schedule of a collective among others, which is the same on any machines."""
     return schedule(collective, algorithm)
@@ -235,4 +230,5 @@ class Gloo(Scheduled):
         return barrier_latencies(self.ranks) * self._preset.alpha
 
 
+algorithms = ("auto",)
 bind, build = partial(scheduled.bind, Gloo), schedule

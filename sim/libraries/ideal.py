@@ -54,11 +54,6 @@ def on_machines(name: str, placed: Sequence[int]) -> str:
     return name
 
 
-def algorithms() -> list[str]:
-    """What may be written for ``--algorithm``."""
-    return list(ALGORITHMS)
-
-
 def build(collective: Collective, algorithm: str) -> Schedule:
     """The schedule of an algorithm, whatever the machines."""
     return schedule(algorithm, collective)
@@ -143,4 +138,5 @@ class Ideal(Scheduled):
         return caveat(candidate.algorithm, collective)
 
 
+algorithms = ALGORITHMS
 bind = partial(scheduled.bind, Ideal)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.laws import check_band, check_monotone
@@ -99,128 +99,93 @@ class Prediction:
         return self.algbw * self.collective.busbw_factor
 
 
-class Library(Protocol):
+class Library:
     """A library on a cluster, for a group of its ranks, with its settings and its calibration.
 
     Every time that leaves it is checked: `ringside.sim.engine.laws.LawError` is a defect of ours.
     """
 
-    @property
-    def name(self) -> str:
-        """What the command line calls it."""
-        ...
-
-    @property
-    def network(self) -> str:
-        """How links serve messages of schedules: one of `ringside.sim.network.message.NETWORKS`."""
-        ...
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks there are."""
-        ...
-
-    @property
-    def nodes(self) -> int:
-        """How many machines they sit on."""
-        ...
-
-    @property
-    def placed(self) -> Sequence[int]:
-        """How many ranks in a row share a machine: 4 and 4 on two machines."""
-        ...
-
-    @property
-    def version(self) -> str | None:
-        """The release that is modelled; ``None`` where releases are not told apart."""
-        ...
-
-    @property
-    def has_tuner(self) -> bool:
-        """Whether it chooses by a tuner's times, which answers show beside the choice."""
-        ...
-
-    @property
-    def comm(self) -> "Communicator | None":
-        """What the tuner chooses for; ``None`` for a single rank, or without a tuner."""
-        ...
-
-    @property
-    def plays_links(self) -> bool:
-        """Whether its times are of schedules on links; else they are whole: measured, or believed."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """Thread blocks that a collective occupies on a GPU; 0 where it computes nothing there."""
-        ...
-
-    @property
-    def measurements(self) -> str:
-        """The name of the measurements behind its times; empty without any."""
-        ...
+    name: str
+    """What the command line calls it."""
+    network: str
+    """How links serve messages of schedules: one of `ringside.sim.network.message.NETWORKS`."""
+    ranks: int
+    nodes: int
+    """How many machines the ranks sit on."""
+    placed: Sequence[int]
+    """How many ranks in a row share a machine: 4 and 4 on two machines."""
+    version: str | None = None
+    """The release that is modelled, where releases differ."""
+    has_tuner = False
+    """Whether it chooses by a tuner's times, which answers show beside the choice."""
+    comm: "Communicator | None" = None
+    """What a tuner chooses for; ``None`` for a single rank, or without a tuner."""
+    plays_links = True
+    """Whether its times are those of schedules on links; else they are whole, measured or believed."""
+    is_on_fabric = False
+    """Whether it matters on which machines it stands: see `standing`."""
+    channels = 0
+    """Thread blocks that a collective occupies on a GPU."""
+    measurements = ""
+    """The name of the measurements behind its times, if any."""
+    notes: Sequence[str] = ()
+    """Assumptions, in sentences."""
 
     @property
     def basis(self) -> str:
-        """What its times rest on, or which unusual network they are of; empty if there is nothing to say."""
-        ...
+        """What its times rest on: measurements, or an unusual network; empty if there is nothing to say."""
+        if self.measurements:
+            return f"as measured ({self.measurements})"
+        return f"on the {self.network} network" if self.network != "fifo" else ""
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """Assumptions, in sentences."""
-        ...
-
-    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
+    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
         """What the times of an engine rest on, in a sentence; empty for the textbook's."""
-        ...
+        return ""
 
     def check_pick(self, kind: str) -> None:
         """Refuse a collective among whose candidates nothing can be picked."""
-        ...
-
-    def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
-        """Seconds for which links, or the busiest of each kind, carry the candidate's bytes, by name."""
-        ...
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Every way that it weighs; of equals the earlier is taken."""
-        ...
+        raise NotImplementedError
 
     def choose(self, collective: Collective) -> Candidate:
         """What it takes of its own accord, within its settings."""
-        ...
+        raise NotImplementedError
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """Who sends what to whom; refuses by name what has no schedule."""
-        ...
+        raise NotImplementedError
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
         """Seconds below which the candidate cannot be, by what its links must carry."""
-        ...
+        raise NotImplementedError
+
+    def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
+        """Seconds for which links, or the busiest of each kind, carry the candidate's bytes, by name."""
+        raise NotImplementedError
+
+    def parts(self, collective: Collective) -> Mapping[str, float]:
+        """Seconds for which each kind of link is taken from others, where times are whole."""
+        raise NotImplementedError
+
+    def standing(self, network: Topology, machines: Sequence[int]) -> Self:
+        """The same on other machines of a fabric, by their numbers there."""
+        raise NotImplementedError
+
+    def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
+        """The fraction by which the ratio of two pairs' times may be off; ``None`` without measurements."""
+        return None
+
+    def barrier_s(self) -> float | None:
+        """Seconds of a barrier that it has a way of its own for, else ``None``."""
+        return None
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
         """How long the candidate takes alone, launch included."""
-        ...
-
-
-@runtime_checkable
-class OnMachines(Library, Protocol):
-    """A library that is bound to a number of machines, each like the others."""
-
-    @property
-    def is_on_fabric(self) -> bool:
-        """Whether it matters on which machines it stands."""
-        ...
-
-    def standing(self, network: Topology, machines: Sequence[int]) -> Self:
-        """The same on other machines of a fabric, by their numbers there."""
-        ...
-
-    def parts(self, collective: Collective) -> Mapping[str, float]:
-        """Seconds for which each kind of link is taken from other collectives."""
-        ...
+        raise NotImplementedError
 
 
 def check_ranks(library: Library, collective: Collective) -> None:

@@ -17,9 +17,10 @@ class Rules:
 
 
 GLOO = Rules("gloo", workers=2, on_stream=False)
-"""ProcessGroupGloo has two threads."""
+"""ProcessGroupGloo has two threads that take collectives from one queue (``Options.threads``)."""
 
 NCCL = Rules("nccl", workers=1, on_stream=True)
+"""ProcessGroupNCCL has one stream for each group and device."""
 
 RULES = {rules.name: rules for rules in (GLOO, NCCL)}
 

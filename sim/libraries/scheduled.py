@@ -1,10 +1,10 @@
 """Libraries that are schedules on a network; here alone simulation or closed form is decided."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from ringside.sim import jit
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, Fit
@@ -17,7 +17,7 @@ from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries.find import Options
-from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate, Library, check_engine, check_ranks
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
@@ -143,7 +143,7 @@ def evaluate(
     return seconds + parameters.launch, engine, timeline
 
 
-class Scheduled:
+class Scheduled(Library):
     """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `ringside.topologies.placement.place`'s topology. ``algorithm`` other than
@@ -151,18 +151,10 @@ class Scheduled:
     `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``.
     """
 
-    name: ClassVar[str]
-    has_tuner: ClassVar[bool] = False
-    plays_links: ClassVar[bool] = True
-    announces: ClassVar[bool] = False
+    announces = False
     """Whether a sender holds data back until the receiver has announced room for them."""
-    workers: ClassVar[int] = 1
+    workers = 1
     """How many collectives of a training run at once, on one network."""
-    version: ClassVar[str | None] = None
-    comm: ClassVar[None] = None
-    channels: ClassVar[int] = 0
-    measurements = ""
-    notes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -200,26 +192,10 @@ class Scheduled:
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
 
-    @property
-    def basis(self) -> str:
-        """The network, if it is not the usual one."""
-        return f"on the {self.network} network" if self.network != "fifo" else ""
-
-    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
-        """Nothing: a schedule's time rests on its links alone."""
-        return ""
-
-    def check_pick(self, kind: str) -> None:
-        """Accept every collective."""
-
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
         """Seconds for which each link carries the candidate's bytes."""
         links = busy(self.schedule(collective, candidate), self.graph, self.routes)
         return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
-
-    def barrier_s(self) -> float | None:
-        """Seconds of a barrier that the library has a way of its own for, else ``None``."""
-        return None
 
     def pinned(self, algorithm: str) -> Self:
         """The same, held to an algorithm."""
@@ -242,18 +218,6 @@ class Scheduled:
         )
         found._bounds, found._known = {}, {}
         return found
-
-    def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Every way that it weighs; of equals the earlier is taken."""
-        raise NotImplementedError
-
-    def choose(self, collective: Collective) -> Candidate:
-        """What it takes of its own accord."""
-        raise NotImplementedError
-
-    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """Who sends what to whom."""
-        raise NotImplementedError
 
     def launch_s(self, collective: Collective) -> float:
         """Seconds before the first message can leave, by the library's own rules."""

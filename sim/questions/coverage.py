@@ -45,7 +45,7 @@ class Coverage(OnCluster):
     @property
     def count(self) -> int:
         """The number of cells."""
-        return len(KINDS) * sum(len(LIBRARIES[name].room.algorithms()) for name in self.libraries)
+        return len(KINDS) * sum(len(LIBRARIES[name].module.algorithms) for name in self.libraries)
 
     def ask(self, *, on_cell: Callable[[Cell], None] = lambda _: None) -> "Covered":
         """Ask for each collective by each algorithm; ``on_cell`` is called with each one done."""

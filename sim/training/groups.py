@@ -15,12 +15,12 @@ from ringside.sim.engine.events import Execution
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.gloo import RENDEZVOUS
 from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.rules import NCCL
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import preset_of
 from ringside.sim.schedule import Schedule
-from ringside.sim.training.ddp.job import NCCL_WORKERS
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.placement import machines_of, stretches
 
@@ -72,7 +72,7 @@ class TimedGroup:
 
     ranks: int
     time: CollectiveTime
-    workers: int = NCCL_WORKERS
+    workers: int = NCCL.workers
     crowding: float = 0.0
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class SimulatedGroup:
     algorithm: str = "auto"
     gamma: float = 0.0
     launch_s: float = 0.0
-    workers: int = NCCL_WORKERS
+    workers: int = NCCL.workers
     network: str = "fifo"
     routes: Routes = field(init=False, repr=False, compare=False)
     placed: tuple[int, ...] = field(init=False, repr=False, compare=False)
@@ -127,7 +127,8 @@ class SimulatedGroup:
 
     def schedule(self, collective: Collective) -> Schedule:
         """How the library carries out the collective."""
-        return LIBRARIES[self.library].room.beside(collective, self.algorithm, self.placed)
+        plan: Schedule = LIBRARIES[self.library].module.beside(collective, self.algorithm, self.placed)
+        return plan
 
     def bound(self, collective: Collective) -> float:
         """What the busiest link needs for the collective's bytes, and the launch."""

@@ -16,8 +16,9 @@ from ringside.real.ddp.job import DdpJob
 from ringside.real.ddp.measure import measure_ddp
 from ringside.real.launch.forks import Forks
 from ringside.sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
+from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.record import MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
 from ringside.sim.training.groups import SimulatedGroup
@@ -88,7 +89,7 @@ def predict(case: DisturbedCase, wires: MeasuredNetwork, draws: int = DRAWS) -> 
 
     def group(graph: Topology) -> SimulatedGroup:
         return SimulatedGroup(
-            graph, RANKS, library=wires.library, launch_s=wires.launch_s, workers=GLOO_WORKERS
+            graph, RANKS, library=wires.library, launch_s=wires.launch_s, workers=GLOO.workers
         )
 
     disturbed = group(case.disturbance.links(calm))

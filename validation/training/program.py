@@ -7,6 +7,7 @@ from math import inf
 
 from ringside.real.training.job import Experts, Sleeping, TrainingJob
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program import Operation, Program
 from ringside.sim.training.context import Attention
 from ringside.sim.training.ddp.job import Costs, DataParallel
@@ -29,9 +30,6 @@ from ringside.sim.workload.devices import Roofline
 from ringside.sim.workload.workload import Tensor
 from ringside.validation.training.experts import write_experts
 
-WORKERS = 2
-"""Threads of a ProcessGroupGloo."""
-
 HOST_S = 5e-4
 """Seconds by which some hosts are later than others in each layer: more than a latency, less than matters."""
 
@@ -41,7 +39,7 @@ _UNKNOWN = Roofline(1e10, 1e10, 4)
 
 def program_of(job: TrainingJob) -> Program:
     """One step of the job on all its ranks."""
-    communicators = Communicators(job.mesh, "gloo", WORKERS)
+    communicators = Communicators(job.mesh, GLOO.name, GLOO.workers)
     # FSDP's and functional collectives block, those of DistributedDataParallel and of an optimizer do not
     blocks = job.strategy == "fsdp"
     write: Callable[[RankList], None]

@@ -1,11 +1,14 @@
 """MPI as a library: Open MPI's algorithms by name, its choice among them, and how long each takes."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from ringside.sim.algorithms import schedule
+from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.find import Options, named
 from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
@@ -17,10 +20,14 @@ from ringside.sim.libraries.scaling import widened
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
-from ringside.topologies import Routes, Topology
+from ringside.topologies import Routes, Topology, load
+from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, in_words
+from ringside.topologies.recipe import original, recipe_of, with_settings
 from ringside.topologies.units import format_duration
 from ringside.topologies.words import one_of
+
+log = logging.getLogger(__name__)
 
 
 class Mpi(Scheduled):
@@ -66,12 +73,7 @@ class Mpi(Scheduled):
         found._busiest = {}
         return found
 
-    @property
-    def basis(self) -> str:
-        """The measurements, else the network."""
-        return f"as measured ({self.measurements})" if self.measurements else super().basis
-
-    def note(self, engine: str = "auto", *, is_measured: bool = True) -> str:
+    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
         """What the times rest on."""
         if engine in ("simpy", "fast"):
             return "time_s is the engine's, with MPI's overhead; it is not calibrated"
@@ -246,11 +248,53 @@ def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
     return Port(rate, rate * len(narrow), latency, each)
 
 
-def algorithms() -> list[str]:
-    """What may be written for ``--algorithm``."""
-    return list(dict.fromkeys(name for names in ROUNDS.values() for name in names))
+algorithms = tuple(dict.fromkeys(name for names in ROUNDS.values() for name in names))
 
 
 def build(collective: Collective, algorithm: str) -> Schedule | None:
     """The schedule of an algorithm, whatever the machines; ``None`` where it has a closed form alone."""
     return None if (collective.kind, algorithm) in WITHOUT else schedule_of(collective, algorithm)
+
+
+def bind(
+    cluster: "str | Topology",
+    values: Mapping[str, Any],
+    ranks: int | None,
+    options: Options,
+    calibration: "Calibration | str | None",
+) -> Mpi:
+    """MPI as its machine was measured, or with usual figures."""
+    graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    if calibration == AUTO:
+        found = None if original(graph) is None else shipped(name_of(graph))
+        calibration = found if found and found.mpi else None
+    if isinstance(calibration, str):
+        raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
+    if calibration and calibration.mpi is None:
+        raise CalibrationError(
+            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
+            "library that it was fitted to"
+        )
+    measured, before = None, graph
+    if calibration and calibration.mpi:
+        called = calibration.mpi.described
+        before = with_settings(graph, calibration.settings_on(named(cluster)))
+        if before is not graph:
+            called += f", scaled by what the model says of {_told(graph, before)}"
+        measured = calibration.mpi.model, called
+    log.info("calibration: %s", measured[1] if measured else "none")
+
+    def on(graph: Topology, before: "Mpi | None" = None) -> Mpi:
+        return Mpi(
+            graph, ranks, algorithm=options.algorithm, protocol=options.protocol, measured=measured,
+            network=options.network, placement=options.placement, before=before,
+        )  # fmt: skip
+
+    return on(graph, None if before is graph else on(before))
+
+
+def _told(graph: Topology, before: Topology) -> str:
+    """The settings that are not as before, in words."""
+    now, was = recipe_of(graph), recipe_of(before)
+    said = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
+    return ", ".join([*said, *(f"its own {key}" for key in was if key not in now)])

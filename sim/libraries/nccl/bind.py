@@ -20,9 +20,7 @@ from ringside.topologies.placement import EVEN
 log = logging.getLogger(__name__)
 
 
-def algorithms() -> list[str]:
-    """What may be written for ``--algorithm``."""
-    return [*ALGORITHMS, "auto"]
+algorithms = (*ALGORITHMS, "auto")
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:

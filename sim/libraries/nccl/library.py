@@ -14,7 +14,7 @@ from typing import Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate, Library, check_engine, check_ranks
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -62,7 +62,7 @@ class Calibrated:
     name: str
 
 
-class Nccl:
+class Nccl(Library):
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
     By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
@@ -100,13 +100,13 @@ class Nccl:
         self.ranks = comm.ranks if comm else 1
         self.nodes = comm.nodes if comm else 1
         self.placed = (comm.gpus if comm else 1,) * self.nodes
+        self.version = comm.settings.version if comm else DEFAULT_VERSION
+        self.channels = self.comm.channels if self.comm else 0
+        self.measurements = calibrated.name if calibrated else ""
+        self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
+        self.is_on_fabric = comm is not None and comm.network is not None
         is_changed = before is not None and before is not comm
         self._before = Nccl(before, calibrated=calibrated, launch=launch) if is_changed else None
-
-    @property
-    def is_on_fabric(self) -> bool:
-        """Whether it matters on which machines it stands."""
-        return self.comm is not None and self.comm.network is not None
 
     def standing(self, network: Topology, machines: Sequence[int]) -> Self:
         """The same on other machines of a fabric, by their numbers there."""
@@ -116,33 +116,11 @@ class Nccl:
         return found
 
     @property
-    def version(self) -> str:
-        """The version of NCCL that was asked for, or that a log is of."""
-        return self.comm.settings.version if self.comm else DEFAULT_VERSION
-
-    @property
-    def channels(self) -> int:
-        """One thread block each."""
-        return self.comm.channels if self.comm else 0
-
-    @property
-    def measurements(self) -> str:
-        """The measured model in use."""
-        return self.calibrated.name if self.calibrated else ""
-
-    @property
     def basis(self) -> str:
         """Measurements, or the tuner."""
-        if self.calibrated:
-            return f"as measured ({self.calibrated.name})"
-        return "as its tuner believes"
+        return super().basis if self.measurements else "as its tuner believes"
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was taken on trust, in sentences."""
-        return tuple(filter(None, (self.uncalibrated, *(self.comm.notes if self.comm else ()))))
-
-    def note(self, engine: str = "auto", *, is_measured: bool) -> str:
+    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
         """What the times rest on, and what was taken on trust."""
         if self.calibrated and is_measured:
             note = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"

@@ -11,7 +11,7 @@ from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import busy
 from ringside.sim.libraries.find import LIBRARIES, Entry, Options, find_library
-from ringside.sim.libraries.library import Library, OnMachines
+from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Topology, load
 from ringside.topologies.catalogue import split
@@ -36,7 +36,7 @@ class Libraries:
     """Number of consecutive ranks per machine."""
     _graph: "Topology | None" = None
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
-    _shapes: dict[tuple[str, int], OnMachines] = field(default_factory=dict)
+    _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
     """NCCL's, which cares for machines and how many ranks of each; for which ones on a fabric alone."""
 
     def __post_init__(self) -> None:
@@ -123,9 +123,7 @@ class Libraries:
         """What a collective keeps busy: which way, which part, and of which rank or machine."""
         from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
 
-        library = self.of(hosts)
-        assert isinstance(library, OnMachines)
-        needed_s = library.parts(collective)
+        needed_s = self.of(hosts).parts(collective)
         asked = hosts if among is None else tuple(host for host in hosts if host in among)
         places = {NVLINK: asked, PCIE: asked, CARDS: tuple(self._machines(asked))}
         return {
@@ -186,12 +184,10 @@ class Libraries:
             cluster = f"{name}:{len(held)}" if counted == "nodes" else self.cluster
         shape = cluster, len(hosts)
         if shape not in self._shapes:
-            library = find_library(
+            self._shapes[shape] = find_library(
                 self.name, cluster, self.values, ranks=len(hosts), options=options,
                 calibration=self.calibration,
             )  # fmt: skip
-            assert isinstance(library, OnMachines)
-            self._shapes[shape] = library
         found = self._shapes[shape]
         on_fabric = self.placed and found.is_on_fabric
         return found.standing(self.graph, tuple(self._machines(hosts))) if on_fabric else found

@@ -226,10 +226,8 @@ class _RoutesOf(Routes):
 
 def time_of(library: Library, call: Call) -> float:
     """Seconds that a collective takes alone, by the library's own choice; a barrier in its own way."""
-    if call.name in BARRIERS and isinstance(library, Scheduled):
-        seconds = library.barrier_s()
-        if seconds is not None:
-            return seconds
+    if call.name in BARRIERS and (seconds := library.barrier_s()) is not None:
+        return seconds
     return library.time(call.collective, library.choose(call.collective)).time_s
 
 

@@ -12,12 +12,6 @@ from ringside.topologies.words import one_of
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
 """Hooks of ``torch...ddp_comm_hooks``, and in which dtype they reduce, None for the same."""
 
-NCCL_WORKERS = 1
-"""ProcessGroupNCCL has one stream for each group and device, so collectives run one after another."""
-
-GLOO_WORKERS = 2
-"""Threads of ProcessGroupGloo that take collectives from one queue (``Options.threads``)."""
-
 MAX_ACCUMULATION = 10_000
 """Passes of one step."""
 

@@ -77,7 +77,7 @@ def test_what_asks_is_seen(text: str) -> None:
 @pytest.fixture
 def rccl(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more library: an entry of the table, and the module that it names."""
-    entry = Entry(module=__name__, title="RCCL", rules=NCCL, overlaps=True)
+    entry = Entry(path=__name__, title="RCCL", rules=NCCL, overlaps=True)
     monkeypatch.setitem(LIBRARIES, "rccl", entry)
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.laws import LawError
+from ringside.sim.libraries.rules import GLOO
 from ringside.sim.training.ddp.buckets import Bucketing, layout
-from ringside.sim.training.ddp.job import GLOO_WORKERS, Costs, DataParallel
+from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.groups import SimulatedGroup, TimedGroup
 from ringside.sim.training.step import TrainingStep
@@ -149,7 +150,7 @@ def test_laws_hold_on_every_step(workload: Workload, ddp: DataParallel, costs: C
 @settings(deadline=None, max_examples=25)
 @given(workloads(buffers=False), caps, st.integers(1, 5))
 def test_laws_hold_with_simulated_transfers(workload: Workload, cap: float | None, ranks: int) -> None:
-    group = SimulatedGroup(star(ranks, bandwidth=1e9, latency=1e-5), ranks, "gloo", workers=GLOO_WORKERS)
+    group = SimulatedGroup(star(ranks, bandwidth=1e9, latency=1e-5), ranks, "gloo", workers=GLOO.workers)
     step = simulate_step(workload, group, DataParallel(bucketing=Bucketing(cap)))
     assert step.lower_s * (1 - EXACT) <= step.step_s <= step.upper_s * (1 + EXACT)
 
@@ -169,7 +170,7 @@ def gloo(cap: float, workers: int) -> TrainingStep:
 
 
 def test_two_workers_carry_two_buckets_at_once_and_share_the_links() -> None:
-    one, two = gloo(1, 1), gloo(1, GLOO_WORKERS)
+    one, two = gloo(1, 1), gloo(1, GLOO.workers)
     assert all(
         later.start_s >= earlier.end_s for earlier, later in zip(one.buckets, one.buckets[1:], strict=False)
     )
