@@ -18,19 +18,19 @@ from ringside.topologies import Topology, load
 from ringside.topologies.placement import EVEN
 
 NBYTES = 4004
-"""Bytes of what is asked for and proved: some elements that few numbers of ranks divide."""
+"""Bytes of each question and proof: a number of elements that few numbers of ranks divide."""
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-"""What has a root."""
+"""Collectives with a root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One collective by one algorithm of one library: ``refused`` says why not, if it is.
+    """One collective by one algorithm of one library: ``refused`` is the reason if it is refused.
 
-    ``taken`` is what the library took, and ``proved`` for how many ranks its schedule was proved: from 1 on
-    in the textbook, Gloo and MPI, whose schedules know no machine, and for those that were asked for in NCCL;
-    none where MPI has a closed form alone.
+    ``taken`` is the library's choice, and ``proved`` the numbers of ranks for which its schedule is proved:
+    from 1 on in the textbook, Gloo and MPI, whose schedules do not depend on the machine, and the requested
+    ranks in NCCL; None where MPI has only a closed form.
     """
 
     library: str
@@ -42,7 +42,7 @@ class Cell:
 
 
 def algorithms_of(library: str) -> list[str]:
-    """What may be written for ``--algorithm``, ``auto`` where a library has one way of each collective."""
+    """Return the valid values of ``--algorithm``, ``auto`` where a library has one way per collective."""
     if library == "ideal":
         return list(ALGORITHMS)
     if library == "nccl":
@@ -61,9 +61,9 @@ def coverage(
     most: int = 0,
     placement: str = EVEN,
 ) -> Iterator[Cell]:
-    """Every collective of every library by each of its algorithms, asked for on so many ranks of a cluster.
+    """Return every collective of every library by each of its algorithms, on ``ranks`` ranks of a cluster.
 
-    What knows no machine is proved for 1 to ``most`` ranks, if any.
+    Schedules that do not depend on the machine are proved for 1 to ``most`` ranks, if any.
     """
     graph = cluster
     for name in libraries:
@@ -78,7 +78,7 @@ def coverage(
 
 @dataclass
 class _Finder:
-    """One library by each of its algorithms; the network under its schedules is drawn once."""
+    """One library by each of its algorithms; the network under its schedules is built once."""
 
     cluster: "str | Topology"
     ranks: int | None
@@ -87,13 +87,13 @@ class _Finder:
     _drawn: Scheduled | None = None
 
     def __call__(self, algorithm: str) -> Library:
-        """The library, held to an algorithm."""
+        """Return the library pinned to an algorithm."""
         if self._drawn is None:
             options = Options(algorithm, placement=self.placement)
-            found = find_library(self.name, self.cluster, ranks=self.ranks, options=options, calibration=None)
-            if not isinstance(found, Scheduled):
-                return found
-            self._drawn = found
+            auto = find_library(self.name, self.cluster, ranks=self.ranks, options=options, calibration=None)
+            if not isinstance(auto, Scheduled):
+                return auto
+            self._drawn = auto
         return self._drawn.pinned(algorithm)
 
 
@@ -109,7 +109,7 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
 
 
 def _taken(library: Library, collective: Collective) -> str:
-    """What a library takes; how long that lasts nobody asks of schedules, of which some are long."""
+    """Return a library's choice, without its time: some schedules take long to play."""
     if library.name == "mpi" or not isinstance(library, Scheduled):
         return answer(library, collective).algorithm
     candidate = library.choose(collective)
@@ -117,7 +117,7 @@ def _taken(library: Library, collective: Collective) -> str:
 
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
-    """For how many ranks the way that a library takes is proved, from and to; what is wrong is raised."""
+    """Prove a library's schedule and return for how many ranks, from and to; raise its defects."""
     if library.name == "nccl":
         if library.ranks == 1:
             return None
@@ -126,13 +126,13 @@ def _proved(library: Library, collective: Collective, algorithm: str, most: int)
     if library.name == "mpi" and (collective.kind, algorithm) in WITHOUT:
         return None
     for ranks in range(1, most + 1):
-        asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
-        prove(_schedule(library.name, algorithm, asked))
+        example = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
+        prove(_schedule(library.name, algorithm, example))
     return (1, most) if most else None
 
 
 def _schedule(library: str, algorithm: str, collective: Collective) -> Schedule:
-    """The way of a library that knows no machine."""
+    """Return the schedule of a library that does not depend on the machine."""
     match library:
         case "ideal":
             return schedule(algorithm, collective)

@@ -1,6 +1,6 @@
-"""From words to a library: every door goes through here.
+"""The one place that makes a library from options.
 
-NCCL's rooms are opened for who asks for NCCL.
+NCCL's modules are imported only for NCCL.
 """
 
 import logging
@@ -34,12 +34,12 @@ PICKABLE = ("nccl", "ideal", "mpi")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm``, ``network`` and ``placement`` is NCCL's alone.
+    """A user's options for a library: ``algorithm``, ``network``, ``placement``; the others are NCCL's.
 
-    MPI too has a ``protocol``: one of `ringside.sim.libraries.mpi.form.PROTOCOLS`.
-    For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
+    MPI has a ``protocol`` too: one of `ringside.sim.libraries.mpi.form.PROTOCOLS`.
+    For NCCL ``algorithm`` and ``protocol`` are values of NCCL_ALGO and NCCL_PROTO, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
-    one of `ringside.topologies.placement.SPREADS`, says where ranks stand that are fewer than the cluster
+    one of `ringside.topologies.placement.SPREADS`, places ranks that are fewer than the cluster
     has.
     """
 
@@ -52,7 +52,7 @@ class Options:
     placement: str = EVEN
 
     def settings(self) -> "Settings":
-        """As NCCL's model takes them."""
+        """Return them as settings of NCCL's model."""
         from ringside.sim.libraries.nccl.communicator import Settings
         from ringside.sim.libraries.nccl.pins import Pins
         from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
@@ -62,16 +62,16 @@ class Options:
 
 
 def check_pickable(name: str) -> None:
-    """Refuse a library with one way, by name, where the quickest is asked for."""
+    """Raise ValueError for a library with a single way, where the fastest is to be picked."""
     if name not in PICKABLE:
         raise ValueError(f"nothing to pick in {name!r}; write {', '.join(PICKABLE[:-1])} or {PICKABLE[-1]}")
 
 
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
-    """Which library is meant where none is named.
+    """Return the library to use by default.
 
-    NCCL on machines with as many GPUs of NVIDIA's each, by whatever tells them: a name, a file, a
-    topology; and by a graph file beside any cluster. Else the textbook's.
+    NCCL on machines with equally many NVIDIA GPUs each, whether given by name, file or
+    topology; and with a graph file on any cluster. Otherwise the textbook's.
     """
     if options and options.nccl_graph:
         return "nccl"
@@ -89,11 +89,11 @@ def find_library(
     options: Options | None = None,
     calibration: "Calibration | str | None" = AUTO,
 ) -> Library:
-    """The library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
+    """Return the library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
 
-    ``values`` change the named cluster's figures. Without a name it is the cluster's own, see
-    `default_library`. ``calibration`` is one that was read, ``None`` for the library's bare belief, or
-    ``auto``: what is shipped of the machine.
+    ``values`` change the named cluster's figures. Without a name it is the cluster's default, see
+    `default_library`. ``calibration`` is a `Calibration`, ``None`` for the library's own estimate, or
+    ``auto``: the one shipped for the machine.
     """
     options = options or Options()
     if name is None:
@@ -131,7 +131,7 @@ def find_library(
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
-    """What ``auto`` is to NCCL on a cluster: measurements of its very machine, or why there are none."""
+    """Return NCCL's ``auto`` calibration on a cluster: its machine's measurements, or why there are none."""
     from ringside.sim.libraries.nccl.cluster import is_machine, system_in_use
 
     if not is_machine(cluster):
@@ -140,7 +140,7 @@ def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | 
 
 
 def as_nccl(library: Library) -> "Nccl | None":
-    """The library if it is NCCL, of which more can be asked than of every library."""
+    """Return the library if it is NCCL, which has more methods than others."""
     if library.name != "nccl":
         return None
     from ringside.sim.libraries.nccl.library import Nccl
@@ -150,7 +150,7 @@ def as_nccl(library: Library) -> "Nccl | None":
 
 
 def as_mpi(library: Library) -> "Mpi | None":
-    """The library if it is MPI, which says on what its times rest."""
+    """Return the library if it is MPI, which knows the basis of its times."""
     if library.name != "mpi":
         return None
     from ringside.sim.libraries.mpi.library import Mpi
@@ -160,16 +160,16 @@ def as_mpi(library: Library) -> "Mpi | None":
 
 
 def _refuse_nccls(name: str, options: Options) -> None:
-    """Refuse what only NCCL understands."""
+    """Raise ValueError for options that only NCCL has."""
     given = {
         "--protocol": options.protocol != "auto" and name != "mpi",
         "--nccl-version": options.nccl_version is not None,
         "--nccl-graph": options.nccl_graph is not None,
         "--times": options.times is not None,
     }
-    found = ", ".join(option for option, is_given in given.items() if is_given)
-    if found:
-        raise ValueError(f"{name} knows no {found}; leave it out, or write --library nccl")
+    names = ", ".join(option for option, is_given in given.items() if is_given)
+    if names:
+        raise ValueError(f"{name} knows no {names}; leave it out, or write --library nccl")
 
 
 def _mpi(
@@ -179,13 +179,13 @@ def _mpi(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> "Mpi":
-    """MPI as its machine was measured, or with usual figures."""
+    """Return MPI as measured on its machine, or with default figures."""
     from ringside.sim.libraries.mpi.library import Mpi
 
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
-        found = None if original(graph) is None else shipped(name_of(graph))
-        calibration = found if found and found.mpi else None
+        stored = None if original(graph) is None else shipped(name_of(graph))
+        calibration = stored if stored and stored.mpi else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and calibration.mpi is None:
@@ -212,10 +212,10 @@ def _mpi(
 
 
 def _told(graph: Topology, before: Topology) -> str:
-    """The settings that are not as before, in words."""
+    """Describe the settings that have changed."""
     now, was = recipe_of(graph), recipe_of(before)
-    said = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
-    return ", ".join([*said, *(f"its own {key}" for key in was if key not in now)])
+    changes = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
+    return ", ".join([*changes, *(f"its own {key}" for key in was if key not in now)])
 
 
 def _name(cluster: "str | Topology") -> str:
@@ -229,7 +229,7 @@ def _nccl(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> "Nccl":
-    """NCCL by one of its clocks, or as calibrated."""
+    """Return NCCL by one of its clocks, or as calibrated."""
     from ringside.sim.libraries.nccl.cluster import communicator_of
     from ringside.sim.libraries.nccl.library import Nccl
 
@@ -237,9 +237,9 @@ def _nccl(
     comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)
-    before, found, why = _calibrated(comm, cluster, values, options, calibration)
-    log.info("calibration: %s", found.name if found else why or "none")
-    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network, before=before)
+    before, calibrated, why = _calibrated(comm, cluster, values, options, calibration)
+    log.info("calibration: %s", calibrated.name if calibrated else why or "none")
+    return Nccl(comm, calibrated=calibrated, uncalibrated=why, network=options.network, before=before)
 
 
 def _calibrated(
@@ -249,7 +249,7 @@ def _calibrated(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> "tuple[Communicator | None, Calibrated | None, str]":
-    """The communicator that was measured, and what answers in place of NCCL's belief, or why nothing does."""
+    """Return the measured communicator, and what replaces NCCL's estimate, or why nothing does."""
     from ringside.sim.libraries.nccl.cluster import as_measured
     from ringside.sim.libraries.nccl.library import Calibrated
     from ringside.sim.libraries.nccl.rescaled import told
@@ -261,10 +261,10 @@ def _calibrated(
     if isinstance(calibration, str):
         if calibration != AUTO:
             raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-        found, why = _shipped_of(before.system)
-        if found is None:
+        calibrated, why = _shipped_of(before.system)
+        if calibrated is None:
             return None, None, why
-        calibration = found
+        calibration = calibrated
     if calibration.nccl is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
@@ -277,12 +277,12 @@ def _calibrated(
 
 
 def _shipped_of(system: "System") -> tuple[Calibration | None, str]:
-    """What is shipped of a machine, or why nothing is."""
+    """Return the measurements shipped for a machine, or why there are none."""
     from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 
-    found = shipped(system.name)
-    if found is None:
+    stored = shipped(system.name)
+    if stored is None:
         return None, why_not(system.name)
     if system != SYSTEMS.get(system.name):
         return None, f"these are not the figures of the {system.name} that was measured"
-    return found, ""
+    return stored, ""
