@@ -142,7 +142,7 @@ WORDS = [
     (f"{LAID_OUT} --strategy fsdp --tp 8 --pp 2", "leave one of 16; write less"),
     (f"{LAID_OUT} --strategy fsdp --straggler 99=2", "rank 99 is slow; there are ranks 0 to"),
     (f"{LAID_OUT} --strategy fsdp --accumulation 2", "write --batch for all and --micro-batch for one"),
-    (f"{LAID_OUT} --strategy fsdp --shard 2", "--shard applies to hsdp and hybrid_zero, and --strategy is fsdp"),
+    (f"{LAID_OUT} --strategy fsdp --shard 2", "--shard applies to hsdp and hybrid_zero, and --strategy"),
     (f"{LAID_OUT} --strategy hybrid_zero --shard 3", "write one of 1, 2, 4, 8, 16"),
     (f"{LAID_OUT} --strategy zero2 --pp 2", "DeepSpeed has no pipeline under zero2"),
     (f"{LAID_OUT} --strategy zero1 --pp 2 --schedule zbv", "has no zbv pipeline; write --schedule 1f1b"),
