@@ -1,1 +1,1 @@
-"""How a collective is really carried out: which algorithm, in which chunks."""
+"""How libraries carry out a collective: which algorithm, in which chunks."""

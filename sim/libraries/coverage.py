@@ -12,19 +12,19 @@ from ringside.topologies import Topology, load
 from ringside.topologies.placement import EVEN
 
 NBYTES = 4004
-"""Bytes of what is asked for and proved: some elements that few numbers of ranks divide."""
+"""Bytes of each question and proof: a number of elements that few numbers of ranks divide."""
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-"""What has a root."""
+"""Collectives with a root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One collective by one algorithm of one library: ``refused`` says why not, if it is.
+    """One collective by one algorithm of one library: ``refused`` is the reason if it is refused.
 
-    ``taken`` is what the library took, and ``proved`` for how many ranks its schedule was proved: from 1 on
-    in the textbook, Gloo and MPI, whose schedules know no machine, and for those that were asked for in NCCL;
-    none where MPI has a closed form alone.
+    ``taken`` is the library's choice, and ``proved`` the numbers of ranks for which its schedule is proved:
+    from 1 on in the textbook, Gloo and MPI, whose schedules do not depend on the machine, and the requested
+    ranks in NCCL; None where MPI has only a closed form.
     """
 
     library: str
@@ -43,9 +43,9 @@ def coverage(
     placement: str = EVEN,
     values: Mapping[str, str] | None = None,
 ) -> Iterator[Cell]:
-    """Every collective of every library by each of its algorithms, asked for on so many ranks of a cluster.
+    """Return every collective of every library by each of its algorithms, on ``ranks`` ranks of a cluster.
 
-    What knows no machine is proved for 1 to ``most`` ranks, if any.
+    Schedules that do not depend on the machine are proved for 1 to ``most`` ranks, if any.
     """
     graph = cluster
     for name in libraries:
@@ -60,7 +60,7 @@ def coverage(
 
 @dataclass
 class _Finder:
-    """One library by each of its algorithms; the network under its schedules is drawn once."""
+    """One library by each of its algorithms; the network under its schedules is built once."""
 
     cluster: "str | Topology"
     values: Mapping[str, str] | None
@@ -70,7 +70,7 @@ class _Finder:
     _drawn: Scheduled | None = None
 
     def __call__(self, algorithm: str) -> Library:
-        """The library, held to an algorithm."""
+        """Return the library pinned to an algorithm."""
         if self._drawn is None:
             options = Options(algorithm, placement=self.placement)
             found = find_library(

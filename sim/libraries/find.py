@@ -1,6 +1,6 @@
-"""From words to a library: every door goes through here.
+"""The one place that makes a library from options.
 
-NCCL's rooms are opened for who asks for NCCL.
+NCCL's modules are imported only for NCCL.
 """
 
 import logging
@@ -32,12 +32,12 @@ COMMON = ("algorithm", "network", "placement")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may say to a library: all but ``algorithm``, ``network`` and ``placement`` is NCCL's alone.
+    """A user's options for a library: ``algorithm``, ``network``, ``placement``; the others are NCCL's.
 
-    MPI too has a ``protocol``: one of `ringside.sim.libraries.mpi.form.PROTOCOLS`.
-    For NCCL ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO take, ``nccl_graph`` is a
+    MPI has a ``protocol`` too: one of `ringside.sim.libraries.mpi.form.PROTOCOLS`.
+    For NCCL ``algorithm`` and ``protocol`` are values of NCCL_ALGO and NCCL_PROTO, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
-    one of `ringside.topologies.placement.SPREADS`, says where ranks stand that are fewer than the cluster
+    one of `ringside.topologies.placement.SPREADS`, places ranks that are fewer than the cluster
     has.
     """
 
@@ -50,7 +50,7 @@ class Options:
     placement: str = EVEN
 
     def settings(self) -> "Settings":
-        """As NCCL's model takes them."""
+        """Return them as settings of NCCL's model."""
         from ringside.sim.libraries.nccl.communicator import Settings
         from ringside.sim.libraries.nccl.pins import Pins
         from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
@@ -128,10 +128,10 @@ def check_pickable(name: str) -> None:
 
 
 def default_library(cluster: "str | Topology", options: Options | None = None) -> str:
-    """Which library is meant where none is named.
+    """Return the library to use by default.
 
-    NCCL on machines with as many GPUs of NVIDIA's each, by whatever tells them: a name, a file, a
-    topology; and by a graph file beside any cluster. Else the textbook's.
+    NCCL on machines with equally many NVIDIA GPUs each, whether given by name, file or
+    topology; and with a graph file on any cluster. Otherwise the textbook's.
     """
     if options and options.nccl_graph:
         return "nccl"
@@ -153,11 +153,11 @@ def find_library(
     options: Options | None = None,
     calibration: "Calibration | str | None" = AUTO,
 ) -> Library:
-    """The library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
+    """Return the library of that name on a cluster, by name or as a topology, for its first ``ranks`` ranks.
 
-    ``values`` change the named cluster's figures. Without a name it is the cluster's own, see
-    `default_library`. ``calibration`` is one that was read, ``None`` for the library's bare belief, or
-    ``auto``: what is shipped of the machine.
+    ``values`` change the named cluster's figures. Without a name it is the cluster's default, see
+    `default_library`. ``calibration`` is a `Calibration`, ``None`` for the library's own estimate, or
+    ``auto``: the one shipped for the machine.
     """
     options = options or Options()
     if name is None:

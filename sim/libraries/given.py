@@ -1,4 +1,4 @@
-"""A library that knows one way for one collective: somebody's schedule, on as many ranks as it is of."""
+"""A library with one schedule for one collective, from a user, on the schedule's own number of ranks."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from ringside.topologies import Topology
 
 
 class Given(Scheduled):
-    """The schedule that ``build`` makes of a collective, by its file's name, and its ``caveat``, if any."""
+    """The schedule that ``build`` makes of a collective, named after its file, and its ``caveat``."""
 
     name = "file"
 
@@ -29,15 +29,15 @@ class Given(Scheduled):
         self._caveat_of = caveat
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """The only one."""
+        """Return the only one."""
         return [self._way]
 
     def choose(self, collective: Collective) -> Candidate:
-        """The only one."""
+        """Return the only one."""
         return self._way
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """As the file has it."""
+        """Return the file's schedule."""
         return self._build(collective)
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:

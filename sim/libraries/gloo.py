@@ -2,8 +2,8 @@
 
 From gloo's allreduce.cc, allgather.cc, broadcast.cc, reduce.cc, alltoall.cc and barrier.cc (commit 70dc3602,
 2026-04-21). A receiver announces each receive to its sender, which holds the data back until then.
-A collective posts its first receives as it begins, so its first message comes late by one one-way
-latency and those that follow, as a rule, do not: see `RENDEZVOUS`.
+A collective posts its first receives as it begins, so its first message is delayed by one one-way
+latency; later ones, as a rule, are not: see `RENDEZVOUS`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,32 +26,32 @@ MAX_SEGMENT = 1 << 20
 """Bytes; kMaxSegmentSize."""
 
 IN_FLIGHT = 2
-"""Segments of one rank on their way at once."""
+"""Segments of one rank in flight at once."""
 
 RENDEZVOUS = 1
 """One-way latencies before a collective's first message can leave."""
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """The segmented ring: reduce-scatter, then all-gather, one segment at a time.
+    """Build the segmented ring: reduce-scatter, then all-gather, one segment at a time.
 
-    Each rank's n-th of the data is cut into at least two segments of at most 1 MiB, of which two are
-    on their way at once; data flow to the rank before.
+    Each rank's n-th of the data is cut into at least two segments of at most 1 MiB, two of them
+    in flight at once; data flow to the rank before.
     """
     return _ring(collective, _segments(collective))
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
-    """An all-reduce of everything, of which each rank keeps its part: twice the bytes it takes.
+    """Build an all-reduce of everything, of which each rank keeps its part: twice the bytes it needs.
 
-    Segments end where parts do; Gloo's, cut without regard to the parts, are no more than some elements off.
+    Segments end where parts do; Gloo's, cut without regard to the parts, are at most some elements off.
     """
     plan = _ring(collective, even_chunks(collective, _per_rank(collective)))
     return replace(plan, algorithm="ring all-reduce")
 
 
 def reduce(collective: Collective) -> Schedule:
-    """The all-reduce's first half; then every rank sends what it has summed straight to the root."""
+    """Build the all-reduce's first half; then every rank sends its sum straight to the root."""
     ranks, per_rank = collective.ranks, _per_rank(collective)
     others = np.delete(np.arange(ranks), collective.root)
 
@@ -64,7 +64,7 @@ def reduce(collective: Collective) -> Schedule:
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """A ring; every rank's part travels in two halves, both on their way at once."""
+    """Build a ring; every rank's part travels in two halves, both in flight at once."""
     ranks = collective.ranks
     rank = np.arange(ranks)
 
@@ -77,9 +77,9 @@ def all_gather(collective: Collective) -> Schedule:
 
 
 def broadcast(collective: Collective) -> Schedule:
-    """A binomial tree, the nearest rank first; every hop takes all data in one message.
+    """Build a binomial tree, the nearest rank first; every hop sends all data in one message.
 
-    A rank hands all its messages over at once, so they share its port and arrive together.
+    A rank posts all its messages at once, so they share its port and arrive together.
     """
     ranks, root = collective.ranks, collective.root
 
@@ -94,11 +94,11 @@ def broadcast(collective: Collective) -> Schedule:
 
 
 def all_to_all(collective: Collective) -> Schedule:
-    """Everybody straight to everybody, all messages at once; the last rank is the last to begin.
+    """Build direct sends between all ranks, all messages at once; the last rank begins last.
 
-    A rank hands over its i-th message before it announces the i-th receive (alltoall.cc), on the same
-    socket for both ways of a pair. By the time the last one begins its peers have announced theirs, so
-    what it sends at once goes before its announcements: the first half of its peers answer only then.
+    A rank posts its i-th message before it announces the i-th receive (alltoall.cc), on the same
+    socket for both directions of a pair. By the time the last one begins its peers have announced theirs, so
+    its immediate messages precede its announcements: the first half of its peers answer only then.
     """
     ranks = collective.ranks
     plan, last = direct.all_to_all(collective), ranks - 1
@@ -107,19 +107,18 @@ def all_to_all(collective: Collective) -> Schedule:
 
 
 def barrier_latencies(ranks: int) -> int:
-    """One-way latencies that a barrier takes: ceil(log2 n) rounds, in each an announcement and a message.
+    """Return a barrier's number of one-way latencies: ceil(log2 n) rounds of an announcement and a message.
 
-    Dissemination: in round k every rank sends nothing at all to the one 2**k further on.
+    Dissemination: in round k every rank sends an empty message to the one 2**k further on.
     """
     return 2 * (ranks - 1).bit_length()
 
 
 def _ring(collective: Collective, chunks: Chunks) -> Schedule:
-    """In n-1 rounds, then as many again, rank i passes the segments of a part to the rank before it.
+    """Build n-1 rounds, then n-1 again, in which rank i passes the segments of a part to the rank before it.
 
-    In the first round they are of the part of the rank after it, which the receiver adds, and in each of
-    the next ones of
-    the part behind the last one's.
+    In the first round they are of the part of the rank after it, which the receiver adds; in each later
+    round of the part after that.
     """
     ranks, per_rank = collective.ranks, _per_rank(collective)
     return Schedule(collective, "ring", chunks, _turning(ranks, per_rank, rounds=2), credits=IN_FLIGHT)
@@ -134,13 +133,13 @@ def _turning(ranks: int, per_rank: int, rounds: int) -> Streams:
 
 
 def _per_rank(collective: Collective) -> int:
-    """Segments of each rank's n-th."""
+    """Return the segments of each rank's n-th."""
     segments = max(-(-collective.nbytes // MAX_SEGMENT), 2 * collective.ranks)
     return -(-segments // collective.ranks)
 
 
 def _segments(collective: Collective) -> Chunks:
-    """Segments of one size, in whole elements; the last ones are shorter, or empty."""
+    """Return segments of one size, in whole elements; the last ones are shorter, or empty."""
     segments = _per_rank(collective) * collective.ranks
     size = -(-collective.nbytes // (segments * collective.itemsize)) * collective.itemsize
 
@@ -152,11 +151,11 @@ def _segments(collective: Collective) -> Chunks:
 
 
 def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
-    """Seconds before a collective's first message is on its way, on ranks that do not begin at one moment.
+    """Return the seconds before a collective's first message leaves, on ranks that begin at different times.
 
-    All-gather sends before it announces a receive (allgather.cc): where the successor has
-    announced already, the announcement queues behind half a part, or the window of it, at its own port.
-    So it does behind the whole message where more than two ranks each send to the next.
+    All-gather sends before it announces a receive (allgather.cc): where the successor has already
+    announced, the announcement queues after half a part, or its window, at its own port.
+    It queues after the whole message where more than two ranks each send to the next.
     """
     if collective.ranks == 1:
         return 0.0
@@ -188,7 +187,7 @@ torch.distributed's own."""
 
 
 def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
-    """As the library itself carries it out; what is a ring may be called so."""
+    """Return the library's own schedule; a ring may be called so."""
     if collective.kind not in BUILDS or algorithm not in ("auto", "ring"):
         raise ValueError(
             f"no model of {algorithm} {collective.kind} in gloo; it has {', '.join(BUILDS)} "
@@ -210,19 +209,19 @@ class Gloo(Scheduled):
     workers = GLOO.workers
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Its own way alone."""
+        """Return its single way."""
         return [Candidate(self.algorithm)]
 
     def choose(self, collective: Collective) -> Candidate:
-        """Its own way."""
+        """Return its single way."""
         return Candidate(self.algorithm)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """As the library itself carries it out."""
+        """Return the library's own schedule."""
         return schedule(collective, candidate.algorithm)
 
     def launch_s(self, collective: Collective) -> float:
-        """Until the first message can leave: see `startup_s`."""
+        """Return the seconds before the first message can leave: see `startup_s`."""
         return startup_s(collective, self.graph, self._preset.alpha)
 
     def barrier_s(self) -> float:

@@ -1,4 +1,4 @@
-"""The textbook: each algorithm exactly as its paper has it; of its own accord it takes the quickest."""
+"""The textbook: each algorithm exactly as in its paper; by default the fastest is taken."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,28 +15,28 @@ from ringside.sim.schedule import Schedule
 from ringside.topologies.placement import in_words
 
 MAX_TRANSFERS = 100_000
-"""As many transfers a candidate may have that nobody asked for by name, some seconds' work."""
+"""The most transfers of a candidate that is not asked for by name, some seconds' work."""
 
 RECURRENCE = 500
-"""As many transfers a recurrence plays while an event loop plays one; ``benchmarks`` measures a thousand."""
+"""Transfers that a recurrence plays while an event loop plays one; ``benchmarks`` measures a thousand."""
 
 _FIRST = ("halving_doubling", "ring")
-"""Weighed first: by what they take, others need not be simulated."""
+"""Weighed first: their times exclude others without simulation."""
 
 _NEVER_LESS = {"pairwise": "direct"}
-"""What sends as another does, but waits in between; not weighed."""
+"""Algorithms that send like another one but wait in between; not weighed."""
 
 _ON_MACHINES = ("hierarchical", "ring_2d")
-"""What takes the machines for the rows of its grid where there are several."""
+"""Algorithms whose grid has one row per machine if there are several."""
 
 
 def is_grid_of_machines(placed: Sequence[int]) -> bool:
-    """Whether ranks, ``placed`` so many on each machine, are several machines' with as many on each."""
+    """Return whether ranks, ``placed`` per machine, are equally many on each of several machines."""
     return len(placed) > 1 and min(placed) == max(placed) > 1
 
 
 def on_machines(name: str, placed: Sequence[int]) -> str:
-    """An algorithm with a machine for each row of its grid, if it has a grid; so many ranks are on each.
+    """Return an algorithm with one machine per row of its grid, if it has a grid, for ``placed`` ranks each.
 
     A grid that was asked for stays; so does the squarest one of `ringside.sim.algorithms.grids.grid` on a
     single machine.
@@ -48,8 +48,8 @@ def on_machines(name: str, placed: Sequence[int]) -> str:
     if name == "hierarchical":
         rows, columns = squarest(sum(placed))
         raise ValueError(
-            f"hierarchical needs as many ranks on every machine, not {in_words(placed)}; write as many for "
-            f"each, or a grid, for example hierarchical:{rows}x{columns}"
+            f"hierarchical needs equally many ranks on every machine, not {in_words(placed)}; write as many "
+            f"for each, or a grid, for example hierarchical:{rows}x{columns}"
         )
     return name
 
@@ -66,12 +66,12 @@ def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Sch
 
 
 class Ideal(Scheduled):
-    """The textbook's algorithms, the quickest of which is taken."""
+    """The textbook's algorithms; by default the fastest is taken."""
 
     name = "ideal"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """The algorithms, but for those whose simulation takes too long and is not asked for by name."""
+        """Return the algorithms, except those that take too long to simulate, unless asked for by name."""
         if self.algorithm != "auto" and not self.algorithm.startswith("^"):
             return [Candidate(name) for name in named(self.algorithm, collective.kind)]
         names = sorted(self._weighed(collective), key=lambda name: name not in _FIRST)
@@ -81,11 +81,11 @@ class Ideal(Scheduled):
         kept = [name for name in names if self._is_light(collective, name)]
         kept = kept or [min(names, key=lambda name: self._effort(collective, name))]
         left = ", ".join(name for name in names if name not in kept)
-        said = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
-        return [Candidate(name, caveat=said if left else "") for name in kept]
+        caveat = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
+        return [Candidate(name, caveat=caveat if left else "") for name in kept]
 
     def choose(self, collective: Collective) -> Candidate:
-        """The quickest; one that by its bounds takes longer is not simulated."""
+        """Return the fastest; one with a slower bound is not simulated."""
         first, *others = self.candidates(collective)
         best, least = first, self.time(collective, first).time_s if others else 0.0
         for candidate in others:
@@ -97,15 +97,15 @@ class Ideal(Scheduled):
         return best
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """The algorithm's schedule, which is proved."""
+        """Return the algorithm's schedule, which is proved."""
         return schedule(on_machines(candidate.algorithm, self.placed), collective)
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
-        """By its name alone where the machines make its grid, as a ranking over node counts has it."""
+        """Return its bare name where the machines make its grid, as a ranking over node counts has it."""
         return candidate.algorithm if candidate.algorithm in _ON_MACHINES else plan.algorithm
 
     def _weighed(self, collective: Collective) -> list[str]:
-        """What may be the quickest, but for what is another algorithm on so many ranks."""
+        """Return the candidates, without those that equal another algorithm on this number of ranks."""
         kind = collective.kind
         names = algorithms_for(kind) if self.algorithm == "auto" else named(self.algorithm, kind)
         names = [name for name in names if name not in _NEVER_LESS] or names
@@ -117,7 +117,7 @@ class Ideal(Scheduled):
         ]
 
     def _is_light(self, collective: Collective, name: str) -> bool:
-        """Whether ``auto`` has it in seconds: in closed form, by few transfers or by many in recurrence."""
+        """Return whether ``auto`` has it in seconds: in closed form, with few transfers, or by recurrence."""
         plan = self.schedule(collective, Candidate(name))
         if scheduled.has_closed_form(plan, self.graph, self.network):
             return True
@@ -128,7 +128,7 @@ class Ideal(Scheduled):
         return scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
 
     def _effort(self, collective: Collective, name: str) -> int:
-        """Transfers to simulate, of a recurrence as many as an event loop plays in its time."""
+        """Return the transfers to simulate; a recurrence's count as its time's worth in the event loop."""
         plan = self.schedule(collective, Candidate(name))
         transfers = estimate(plan, self.graph).transfers
         by_rule = scheduled.is_recurrence(plan, self.graph, self.routes, self.network)

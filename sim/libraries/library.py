@@ -1,4 +1,4 @@
-"""What every library of collectives is asked, and what it answers: the one door."""
+"""The interface of every library of collectives: questions and answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ ENGINES = ("auto", "simpy", "fast", "model")
 class Candidate:
     """One way in which a library can carry out a collective.
 
-    ``belief_us`` is the library's own idea of its time, in microseconds, where it has one: NCCL's tuner
-    chooses by it. ``caveat`` is what to know before the choice is believed.
+    ``belief_us`` is the library's own estimate of its time, in microseconds, if any: NCCL's tuner
+    chooses by it. ``caveat`` is a warning about the choice.
     """
 
     algorithm: str
@@ -41,8 +41,8 @@ class Candidate:
 class Estimate:
     """How long a candidate takes, in seconds, and by which engine.
 
-    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
-    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
+    From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
+    or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
     ``algorithm`` is the schedule's own name, or the
     candidate's; ``channels`` are those that carry bytes.
     """
@@ -62,13 +62,13 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How long one collective takes, and how it is carried out to take so long.
+    """How long one collective takes, and how it is carried out.
 
-    Between ``time_lo_s`` and ``time_hi_s`` lay nine of ten rows that a schedule's parameters were fitted to,
-    and lie four of five by NCCL's measured model; both equal ``time_s`` where nothing was calibrated.
-    ``caveat`` is what to know before it is believed.
-    ``network`` is how links serve messages, where a schedule is played or stands behind a closed form.
-    ``channels`` and ``belief_us``, what the library itself believes in microseconds, are NCCL's.
+    From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
+    or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
+    ``caveat`` is a warning about the answer.
+    ``network`` is how links serve messages, where a schedule is played or behind a closed form.
+    ``channels`` and ``belief_us``, the library's own estimate in microseconds, are NCCL's.
     """
 
     collective: Collective
@@ -102,7 +102,7 @@ class Prediction:
 class Library:
     """A library on a cluster, for a group of its ranks, with its settings and its calibration.
 
-    Every time that leaves it is checked: `ringside.sim.engine.laws.LawError` is a defect of ours.
+    Every returned time is checked: `ringside.sim.engine.laws.LawError` is a defect of Ringside.
     """
 
     name: str
@@ -189,16 +189,16 @@ class Library:
 
 
 def check_ranks(library: Library, collective: Collective) -> None:
-    """Refuse a collective of other ranks than the library's."""
+    """Raise ValueError for a collective whose number of ranks is not the library's."""
     if collective.ranks != library.ranks:
         raise ValueError(
             f"a collective of {collective.ranks} ranks on {library.name} of {library.ranks} ranks; "
-            "write as many ranks as the library is bound to"
+            "write the number of ranks that the library is bound to"
         )
 
 
 def check_engine(engine: str) -> None:
-    """Refuse what is no engine."""
+    """Raise ValueError for an unknown engine."""
     if engine not in ENGINES:
         raise ValueError(f"{engine!r} is no known engine; write {one_of(ENGINES, engine)}")
 
@@ -206,20 +206,20 @@ def check_engine(engine: str) -> None:
 def answer(
     library: Library, collective: Collective, engine: str = "auto", *, traced: bool = False
 ) -> Prediction:
-    """What a library takes of its own accord, within its settings, and how long that takes."""
+    """Return a library's own choice, within its settings, and its time."""
     check_engine(engine)
     candidate = library.choose(collective)
-    found = library.time(collective, candidate, engine, traced=traced)
+    time = library.time(collective, candidate, engine, traced=traced)
     return Prediction(
-        collective, found.algorithm, candidate.protocol, found.engine, found.time_s, found.time_lo_s,
-        found.time_hi_s, found.timeline, found.caveat, found.channels, candidate.belief_us, library.network,
+        collective, time.algorithm, candidate.protocol, time.engine, time.time_s, time.time_lo_s,
+        time.time_hi_s, time.timeline, time.caveat, time.channels, candidate.belief_us, library.network,
     )  # fmt: skip
 
 
 def check_growth(predictions: Sequence[Prediction]) -> None:
-    """Refuse times of one way that fall while the size grows; holds for schedules, not for a tuner."""
+    """Raise LawError if times of one way fall while the size grows; for schedules, not for a tuner."""
     ways: dict[tuple[str, str, str], list[Prediction]] = {}
     for p in predictions:
         ways.setdefault((p.algorithm, p.protocol, p.engine), []).append(p)
-    for way, found in ways.items():
-        check_monotone("/".join(way), [p.collective.nbytes for p in found], [p.time_s for p in found])
+    for way, answers in ways.items():
+        check_monotone("/".join(way), [p.collective.nbytes for p in answers], [p.time_s for p in answers])

@@ -1,27 +1,27 @@
-"""A measured time carried over to changed figures, by what the library's own model says of the change.
+"""Measured times scaled to changed figures by the ratio of the library's own model.
 
     time = measured * model(new) / model(old)
 
-Both models are the library's own reckoning, without calibration, so that the ratio is of one clock.
+Both are the library's own estimate, without calibration, so the ratio is of one clock.
 """
 
 from math import exp, hypot, log
 
 OPEN = 0.5
-"""By which part of its logarithm a ratio of the model's may be off, four times of five.
+"""Uncertainty of a ratio of the model's as a share of its logarithm, as an 80 % interval.
 
 No machine was measured with two kinds of card. Between measured machines, which differ in more than rates,
-half of the ratios of ring and tree all-reduces that the tuner tells a fifth apart are off by less than 0.55
-of that logarithm, and by no more than those of which it tells no difference.
+half of the ratios of ring and tree all-reduces that the tuner separates by a fifth are off by less than 0.55
+of that logarithm, and by no more than those that it does not separate.
 """
 
 
 def scaled(time_s: float, low_s: float, high_s: float, ratio: float) -> tuple[float, float, float]:
-    """A time and its ends times ``ratio``; the farther that goes, the farther apart the ends lie."""
-    found = time_s * ratio
-    return found, found / widened(time_s / low_s, ratio), found * widened(high_s / time_s, ratio)
+    """Return a time and its ends times ``ratio``; the ends move apart as the ratio leaves 1."""
+    centre = time_s * ratio
+    return centre, centre / widened(time_s / low_s, ratio), centre * widened(high_s / time_s, ratio)
 
 
 def widened(factor: float, ratio: float) -> float:
-    """A factor of doubt with that of a ratio: they are independent, so squares of their logarithms add."""
+    """Return a factor of uncertainty with a ratio's: they are independent, so squared logarithms add."""
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))

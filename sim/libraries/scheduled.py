@@ -1,4 +1,4 @@
-"""Libraries that are schedules on a network; here alone simulation or closed form is decided."""
+"""Libraries that are schedules on a network; only here simulation or closed form is decided."""
 
 import logging
 from collections.abc import Mapping
@@ -30,31 +30,31 @@ from ringside.topologies.units import format_size
 log = logging.getLogger(__name__)
 
 MAX_TRANSFERS = 10_000
-"""As many transfers ``auto`` simulates where there is a closed form, less than a second's work."""
+"""The most transfers that ``auto`` simulates despite a closed form, less than a second's work."""
 
 
 SIMPY_TRANSFERS = 10_000
-"""As many transfers ``auto`` leaves to SimPy: half a second, in which the fast engine barely starts."""
+"""The most transfers that ``auto`` leaves to SimPy: half a second, in which the fast engine barely starts."""
 
 COMPILED_TRANSFERS = 100_000
-"""As many it leaves to SimPy where the fast engine is yet to be compiled, once on a machine: some seconds'
-work, while compiling takes longer."""
+"""The same if the fast engine is yet to be compiled, once per machine: some seconds' work, while compiling
+takes longer."""
 
 
 MAX_CHUNKS = 1_000_000
-"""As many chunks are looked at before it is known whether their schedule is a ring's recurrence."""
+"""The most chunks that are inspected to tell whether their schedule is a ring's recurrence."""
 
 
 def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
-    """Whether ``auto`` takes the closed form: there is one, and there are too many transfers to simulate."""
+    """Return whether ``auto`` takes the closed form: there is one, and too many transfers to simulate."""
     return has_closed_form(plan, graph, network) and has_more_than(MAX_TRANSFERS, plan, graph)
 
 
 def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
-    """Whether the schedule has a closed form on this network.
+    """Return whether the schedule has a closed form on this network.
 
-    What is sent to a rank directly, and added there, comes in one after another by the closed form, but all
-    at the same time on the ``fair`` network; so does what a rank of a binomial tree sends to several.
+    Direct messages to a rank, added there, arrive one after another by the closed form, but all
+    at the same time on the ``fair`` network; so do a binomial tree's messages from one rank to several.
     """
     adds = plan.algorithm == "direct" and KINDS[plan.collective.kind].reduces
     if network == "fair" and (adds or plan.algorithm == "binomial"):
@@ -63,15 +63,15 @@ def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> b
 
 
 def is_recurrence(plan: Schedule, graph: Topology, routes: Routes, network: str = "fifo") -> bool:
-    """Whether the fast engine plays the schedule by recurrence, which every machine has."""
+    """Return whether the fast engine plays the schedule by recurrence, on any machine."""
     streams = plan.steps
     if network != "fifo" or not isinstance(streams, Streams) or not streams.is_ring:
         return False
     return maxplus.ring_of(plan, wire(plan, graph, routes)) is not None
 
 
-def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:
-    """Which engine simulates a schedule in less time, its start included."""
+def _faster(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> str:
+    """Return the engine that simulates a schedule in less time, its start included."""
     if network != "fifo" or traced or not has_more_than(SIMPY_TRANSFERS, plan, graph):
         return "simpy"
     if has_more_than(COMPILED_TRANSFERS, plan, graph):
@@ -82,7 +82,7 @@ def _quicker(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> 
 
 
 def _consider(plan: Schedule, graph: Topology, engine: str) -> None:
-    """Refuse what is too much; of what the fast engine has by rule it knows more as it begins."""
+    """Raise ValueError for too much work; the fast engine's own rules apply as it begins."""
     few = len(plan.chunks) <= MAX_CHUNKS
     if engine != "fast" or not isinstance(plan.steps, Streams) or not few:
         consider(plan, graph, engine)
@@ -99,22 +99,22 @@ def evaluate(
     bounds: Bounds | None = None,
     network: str = "fifo",
 ) -> tuple[float, str, Timeline | None]:
-    """A schedule's time on a graph that has the parameters already, the engine taken, and its timeline.
+    """Return a schedule's time on a graph that has the parameters, the engine used, and its timeline.
 
-    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError where there is
-    none; ``auto`` simulates what is small or has no closed form, by whichever is quicker; ``quick``, for
-    fits, simulates only where there is no closed form, and walks no schedule for its bounds, since a fit's
-    trials answer nobody.
-    ``routes`` are the graph's and ``bounds`` the schedule's on it, for whoever has them already.
-    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
+    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError if there is
+    none; ``auto`` simulates a small schedule or one without closed form, by the faster engine; ``quick``, for
+    fits, simulates only without a closed form, and walks no schedule for its bounds, since a fit's
+    trials are no answers.
+    ``routes`` are the graph's and ``bounds`` the schedule's on it, if the caller has them.
+    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
         decides = has_closed_form if quick else takes_closed_form
         by_form = not traced and decides(plan, graph, network)
-        engine = "model" if by_form else _quicker(plan, graph, network, traced=traced)
+        engine = "model" if by_form else _faster(plan, graph, network, traced=traced)
         if not quick:
-            why = "a closed form, and much to simulate" if by_form else "the quicker to simulate it"
+            why = "a closed form, and much to simulate" if by_form else "the faster one to simulate it"
             kind, size = plan.collective.kind, format_size(plan.collective.nbytes)
             log.info("engine %s for %s %s of %s: %s", engine, plan.algorithm, kind, size, why)
     if engine == "fast" and traced:
@@ -198,37 +198,37 @@ class Scheduled(Library):
         return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
 
     def pinned(self, algorithm: str) -> Self:
-        """The same, held to an algorithm."""
-        found = copy(self)
-        found.algorithm, found._bounds, found._known = algorithm, {}, {}
-        return found
+        """Return the same library pinned to an algorithm."""
+        library = copy(self)
+        library.algorithm, library._bounds, library._known = algorithm, {}, {}
+        return library
 
     def on(self, graph: Topology, candidate: Candidate) -> Self:
-        """One of its ways where the links of its topology have other figures; its routes stay."""
+        """Return one of its ways on links with other figures; its routes stay."""
         if self.calibration:
             raise ValueError(
                 "a calibration has one figure for all links, and of a disturbed one it knows nothing; "
                 "write --calibration none"
             )
-        found = copy(self)
-        found.graph, found.algorithm, found._preset = (
+        library = copy(self)
+        library.graph, library.algorithm, library._preset = (
             graph,
             candidate.algorithm,
             preset_of(graph, self.routes),
         )
-        found._bounds, found._known = {}, {}
-        return found
+        library._bounds, library._known = {}, {}
+        return library
 
     def launch_s(self, collective: Collective) -> float:
-        """Seconds before the first message can leave, by the library's own rules."""
+        """Return the seconds before the first message can leave, by the library's own rules."""
         return 0.0
 
     def fit_name(self, candidate: Candidate) -> str:
-        """By which algorithm the calibration knows the candidate."""
+        """Return the calibration's name of the candidate's algorithm."""
         return candidate.algorithm
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds that the busiest link needs for its bytes, or the longest chain of hops for none."""
+        """Return the seconds of the busiest link for its bytes, or of the longest chain of hops for none."""
         plan = self.schedule(collective, candidate)
         parameters, graph, _ = self._figures(collective, candidate)
         if takes_closed_form(plan, graph, self.network):
@@ -238,25 +238,25 @@ class Scheduled(Library):
     def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
-            _consider(plan, graph, _quicker(plan, graph, self.network, traced=False))
+            _consider(plan, graph, _faster(plan, graph, self.network, traced=False))
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
-        """How long the candidate takes alone: the preset's or the calibration's figures, launch included."""
+        """Return how long the candidate takes alone: by preset or calibration, launch included."""
         check_engine(engine)
         check_ranks(self, collective)
         key = collective, candidate.algorithm, engine
         if traced or key not in self._known:
-            found = self._time(collective, candidate, engine, traced=traced)
+            estimate = self._time(collective, candidate, engine, traced=traced)
             if traced:
-                return found
-            self._known[key] = self._known[*key[:2], found.engine] = found
-        found = self._known[key]
-        caveat = "; ".join(filter(None, (candidate.caveat, found.caveat)))
-        return replace(found, caveat=caveat) if caveat != found.caveat else found
+                return estimate
+            self._known[key] = self._known[*key[:2], estimate.engine] = estimate
+        estimate = self._known[key]
+        caveat = "; ".join(filter(None, (candidate.caveat, estimate.caveat)))
+        return replace(estimate, caveat=caveat) if caveat != estimate.caveat else estimate
 
     def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         plan = self.schedule(collective, candidate)
@@ -272,7 +272,7 @@ class Scheduled(Library):
         )  # fmt: skip
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
-        """How the answer calls what was taken."""
+        """Return the answer's name of what was used."""
         return plan.algorithm
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
@@ -281,7 +281,7 @@ class Scheduled(Library):
     def _figures(
         self, collective: Collective, candidate: Candidate
     ) -> tuple[Parameters, Topology, tuple[float, float]]:
-        """The network's parameters, the topology that has them, and the band around a time."""
+        """Return the network's parameters, the topology that has them, and the band around a time."""
         if self.calibration is None:
             return replace(self._preset, launch=self.launch_s(collective)), self.graph, (1.0, 1.0)
         fit = self._fit(self.calibration, self.fit_name(candidate))

@@ -1,11 +1,11 @@
-"""Attention of context-parallel ranks, each of which has some of every sequence's tokens.
+"""Attention of context-parallel ranks: each rank has some tokens of every sequence.
 
-Keys and values go around a ring (Liu et al., arXiv:2310.01889), are gathered (Llama team, arXiv:2407.21783,
-section 3.3.2), or all three inputs change places so that each rank has all tokens of some heads (Ulysses,
-Jacobs et al., arXiv:2309.14509). Masks are causal: the blocks that a rank makes of a sequence cut in a row
-grow with its place, and those of one cut in twice as many pieces, of which each rank has the n-th and the
-n-th from the end, are alike ("zigzag" in github.com/zhuzilin/ring-flash-attention). Steps, their order and
-their types are those of torch.distributed.tensor.experimental (2.13).
+Keys and values go around a ring (Liu et al., arXiv:2310.01889) or are gathered (Llama team, arXiv:2407.21783,
+section 3.3.2), or all-to-alls give each rank all tokens of some heads (Ulysses, Jacobs et al.,
+arXiv:2309.14509). Masks are causal. If a sequence is cut in a row, a rank's blocks of scores grow with its
+place. If it is cut in twice as many pieces as ranks and each rank has the n-th and the n-th from the end, the
+blocks are alike ("zigzag" in github.com/zhuzilin/ring-flash-attention). Steps, their order and their types
+are those of torch.distributed.tensor.experimental (2.13).
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from ringside.sim.training.layers import Exchange, Pass, Work
 from ringside.sim.workload.devices import Roofline
 
 METHODS = ("ring", "zigzag", "all-gather", "ulysses")
-"""Around a ring with the sequence cut in a row, or balanced; gathered, balanced too; or by heads."""
+"""A ring with the sequence cut in a row, a balanced ring, a balanced gather, and all-to-alls by heads."""
 
 BALANCED = ("zigzag", "all-gather")
-"""Those that cut a sequence in twice as many pieces as there are ranks."""
+"""Methods that cut a sequence in twice as many pieces as there are ranks."""
 
 UNMASKED = 0.887
-"""Seconds of a score in forward without a mask, of which all blocks but a rank's own are, over those with a
-causal one: what 8 A100 took for a naive ring (`ringside.validation.published.training.ring_attention`)."""
+"""Forward seconds per score without a mask (all blocks but a rank's own) over those with a causal one, as
+measured on 8 A100 with a naive ring (`ringside.validation.published.training.ring_attention`)."""
 
 _FLOAT32 = 4
 
@@ -44,16 +44,16 @@ class ContextParallel:
 
     @property
     def pieces(self) -> int:
-        """Into how many pieces of one length a sequence is cut."""
+        """Number of pieces of equal length that a sequence is cut into."""
         return self.degree * (2 if self.method in BALANCED and self.degree > 1 else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention proper of a micro-batch on the context-parallel rank that has most to do.
+    """Attention proper of a micro-batch on the busiest context-parallel rank.
 
-    ``forward_s`` and ``backward_s`` would take one rank that had all tokens, with the heads that this one
-    has. ``query`` and ``key_value`` are elements of this rank's queries, and of its keys.
+    ``forward_s`` and ``backward_s`` are times of one rank with all tokens and this rank's heads. ``query``
+    and ``key_value`` are the elements of this rank's queries, and of its keys.
     """
 
     context: ContextParallel
@@ -66,7 +66,7 @@ class Attention:
 
     @property
     def forward(self) -> Pass:
-        """Blocks of scores, each beside the exchange that brings the next one's keys and values."""
+        """Return blocks of scores, each beside the exchange that brings the next block's keys and values."""
         ranks = self.context.degree
         if ranks == 1:
             return (Work(self.forward_s),)
@@ -82,7 +82,7 @@ class Attention:
 
     @property
     def backward(self) -> Pass:
-        """The same with gradients, of which those of keys and values follow a step behind, in float32."""
+        """Return the same with gradients; those of keys and values follow a step behind, in float32."""
         ranks = self.context.degree
         if ranks == 1:
             return (Work(self.backward_s),)
@@ -99,7 +99,7 @@ class Attention:
 
     @property
     def buffers_nbytes(self) -> int:
-        """Bytes beside inputs and outputs at most: others' keys and values, and sums in float32."""
+        """Return the most bytes beside inputs and outputs: others' keys and values, and sums in float32."""
         ranks, itemsize = self.context.degree, self.roofline.itemsize
         if ranks == 1:
             return 0
@@ -110,39 +110,39 @@ class Attention:
         return others * 2 * self.key_value * itemsize + sums * _FLOAT32
 
     def _share(self, step: int) -> float:
-        """Of all scores one step's: half a block of the rank's own, of others' a whole one, or half."""
+        """Return a step's share of all scores: half a block of the rank's own, else a whole one or half."""
         half = 1 / self.context.degree**2
         return half if step == 0 or self.context.method in BALANCED else 2 * half
 
     def _keys_and_values(self, step: int) -> Pass:
-        """What brings those of others: once all of them, or with each step the next."""
+        """Exchange others' keys and values: all of them once, or the next ones with each step."""
         ranks = self.context.degree
         nbytes = 2 * self.key_value * self.roofline.itemsize
         if self.context.method == "all-gather":
-            found = Collective("all_gather", ranks, ranks * nbytes, dtype=self.dtype)
+            exchange = Collective("all_gather", ranks, ranks * nbytes, dtype=self.dtype)
             asks = step == 0
         else:
-            found = Collective("sendrecv", ranks, nbytes, dtype=self.dtype)
+            exchange = Collective("sendrecv", ranks, nbytes, dtype=self.dtype)
             asks = step < ranks - 1
-        return (Exchange(("context",), found, overlaps=True),) if asks else ()
+        return (Exchange(("context",), exchange, overlaps=True),) if asks else ()
 
     @property
     def _merge_s(self) -> float:
-        """Seconds in which a step's output joins the others': out - sigmoid(...) (out - new), in float32.
+        """Return the seconds that merge a step's output: out - sigmoid(...) (out - new), in float32.
 
-        A kernel each for the type, the difference, the product and the sum.
+        One kernel each for the cast, the difference, the product and the sum.
         """
         kernels = (self.roofline.itemsize + _FLOAT32, 3 * _FLOAT32, 2 * _FLOAT32, 3 * _FLOAT32)
         return self.query * sum(kernels) / self.roofline.bytes_per_s
 
     @property
     def _add_s(self) -> float:
-        """Seconds in which a step's gradients are added to those in float32."""
+        """Return the seconds that add a step's gradients to those in float32."""
         elements = self.query + 2 * self.key_value
         return elements * (self.roofline.itemsize + 2 * _FLOAT32) / self.roofline.bytes_per_s
 
     def _turned(self, tensors: tuple[int, ...]) -> Pass:
-        """All-to-alls between all heads of some tokens and all tokens of some heads, a tensor each."""
+        """Exchange all heads of some tokens for all tokens of some heads, one all-to-all per tensor."""
         return tuple(
             Exchange(
                 ("context",),

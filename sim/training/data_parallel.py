@@ -1,15 +1,15 @@
 """torch.nn.DataParallel: one process and a thread for each GPU of one machine, as GPU 0 sees it.
 
 As in torch/nn/parallel/{data_parallel,replicate,comm}.py and torch/csrc/cuda/comm.cpp (PyTorch 2.13). In
-every forward GPU 0 broadcasts all parameters and buffers in chunks of 10 MiB; Python makes the replicas
-anew, and threads pass them forward, one at a time as far as they hold the interpreter's lock; outputs are
-gathered on GPU 0. In backward all gradients are summed there, in chunks, when every replica has its own:
-that is one node of autograd's graph, so nothing of it runs beside backward. GPU 0 alone has an optimizer.
-Its own replica is made of the parameters themselves.
+every forward GPU 0 broadcasts all parameters and buffers in chunks of 10 MiB and Python makes new replicas.
+Threads pass them forward, one at a time while they hold the interpreter's lock. Outputs are gathered on
+GPU 0. In backward all gradients are summed there, in chunks, once every replica has its own: that is one node
+of autograd's graph, so none of it overlaps with backward. Only GPU 0 has an optimizer. Its own replica uses
+the parameters themselves.
 
-Models that end with a loss return it beside the logits, as transformers' do, so each replica makes its own,
-and logits are gathered. Other models' outputs and loss are taken to be small, as of an image's classes; so is
-the inputs' way to the GPUs.
+Models that end with a loss return it beside the logits, as transformers' do, so each replica computes its
+own, and logits are gathered. Outputs and loss of other models are treated as small, like the classes of an
+image; so are inputs copied to the GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ OUTPUTS = "outputs"
 
 
 class Replica:
-    """GPU 0's part in it, around the passes of a model's layers, whose logits have ``output_nbytes``."""
+    """GPU 0's part, around the passes of a model's layers, whose logits have ``output_nbytes``."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Replica:
             self._exchange("gather", self._outputs, "outputs")
 
     def before_backward(self, layer: int) -> None:
-        """Have room for the layer's gradients."""
+        """Allocate the layer's gradients."""
         self._rank.take(UNREDUCED, self._layers[layer].nbytes)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Sum all gradients behind the first layer."""
+        """Sum all gradients after the first layer."""
         if layer == 0:
             for nbytes, dtype in reduce_chunks(self._parameters):
                 self._copy(nbytes)
@@ -81,9 +81,9 @@ class Replica:
 
     def _replicate(self) -> None:
         """Broadcast everything, while Python sets attributes and calls layers in each replica."""
-        asked = len(self._group.ranks) * (len(self._parameters) + len(self._layers))
+        operators = len(self._group.ranks) * (len(self._parameters) + len(self._layers))
         if self._costs.operator_s:
-            work = Compute(asked * self._costs.operator_s)
+            work = Compute(operators * self._costs.operator_s)
             self._threads = self._rank.post(work, "threads under one lock", "host", None, self._rank.last())
         for tensors in (self._parameters, self._buffers):
             for nbytes, dtype in broadcast_chunks(tensors):
@@ -91,7 +91,7 @@ class Replica:
                 self._exchange("broadcast", nbytes, "parameters", dtype)
 
     def _exchange(self, kind: str, nbytes: int, what: str, dtype: str | None = None) -> None:
-        """A collective on the stream that also computes."""
+        """Run a collective on the stream that also computes."""
         if nbytes:
             one = Collective(kind, len(self._group.ranks), nbytes, dtype=dtype)
             self._rank.wait(self._rank.call(self._group, one, f"{kind} of {what}"))
@@ -101,9 +101,9 @@ class Replica:
 
 
 def broadcast_chunks(tensors: Sequence[Tensor]) -> Iterator[tuple[int, str]]:
-    """Bytes and type of each chunk that is broadcast.
+    """Return bytes and type of each chunk that is broadcast.
 
-    A chunk is closed when another tensor like its last would fill it (``take_tensors`` in
+    A chunk closes when another tensor like its last one would fill it (``take_tensors`` in
     torch/csrc/utils/tensor_flatten.cpp).
     """
     filled: dict[str, int] = {}
@@ -115,7 +115,7 @@ def broadcast_chunks(tensors: Sequence[Tensor]) -> Iterator[tuple[int, str]]:
 
 
 def reduce_chunks(tensors: Sequence[Tensor]) -> Iterator[tuple[int, str]]:
-    """Bytes and type of each chunk that is summed: closed before a tensor that would be too much.
+    """Return bytes and type of each chunk that is summed, closed before a tensor that would exceed the limit.
 
     As ``_take_tensors`` of torch/_utils.py.
     """

@@ -1,4 +1,4 @@
-"""How the ranks of a job carry out their collectives: by a function of time, or transfer by transfer."""
+"""How the ranks of a job run their collectives: by a function of time, or transfer by transfer."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -25,17 +25,17 @@ from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.placement import machines_of, stretches
 
 MAX_RANKS = 2**22
-"""Ranks of a training, each of which a step names: eight for each of the most machines of a topology."""
+"""The most ranks of a training, each of which a step names: eight on each machine of the largest topology."""
 
 Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
 
 
 class CollectiveTime(Protocol):
-    """How long one collective takes alone, in seconds: a tuner's belief, a closed form, a measured curve."""
+    """Seconds that one collective takes alone: a tuner's estimate, a closed form, a measured curve."""
 
     def __call__(self, collective: Collective, /) -> float:
-        """Seconds of this collective."""
+        """Return the seconds of this collective."""
         ...
 
 
@@ -44,30 +44,30 @@ class ProcessGroup(Protocol):
 
     @property
     def ranks(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         ...
 
     @property
     def workers(self) -> int:
-        """How many collectives run at once."""
+        """Number of collectives that run at once."""
         ...
 
     def bound(self, collective: Collective) -> float:
-        """Seconds below which this collective cannot be, whatever else goes on."""
+        """Return a lower bound of this collective's seconds, whatever runs beside it."""
         ...
 
     def carrier(self, env: Clock) -> Carry:
-        """What carries out collectives in one simulation; those that overlap share one network."""
+        """Return the function that runs collectives in one simulation; overlapping ones share one network."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TimedGroup:
-    """Collectives of which only the time is known: ``time(collective)`` seconds each.
+    """Collectives with a known time and no transfers: ``time(collective)`` seconds each.
 
-    With more than one worker those that overlap do not slow each other down, so ``time`` should then
-    be of collectives that share their links; unless there is a ``crowding``, the share of its pace that a
-    collective loses while a rank computes, for then they share what carries them.
+    With more than one worker, overlapping collectives do not slow each other down, so ``time`` should then
+    be of collectives that share their links. With a ``crowding``, the share of its pace that a
+    collective loses while a rank computes, they do share.
     """
 
     ranks: int
@@ -79,11 +79,11 @@ class TimedGroup:
         _check(self.ranks, self.workers)
 
     def bound(self, collective: Collective) -> float:
-        """The time itself."""
+        """Return the time itself."""
         return self.time(collective)
 
     def carrier(self, env: Clock) -> Carry:
-        """A wait of the collective's time."""
+        """Return a wait of the collective's time."""
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
             yield env.timeout(self.time(collective))
@@ -95,9 +95,10 @@ class TimedGroup:
 class SimulatedGroup:
     """Collectives whose every transfer is simulated, on a topology with one network for all of them.
 
-    ``algorithm`` ``auto`` is the library's own choice, with ``ideal`` the ring, which also does what
-    the named algorithm cannot (the broadcast of buffers by halving and doubling, say). ``gamma`` (s/byte)
-    and ``launch_s`` are `ringside.sim.parameters.Parameters`'; latencies and bandwidths are the graph's own.
+    ``algorithm`` ``auto`` is the library's own choice, with ``ideal`` the ring, which also replaces
+    a named algorithm that cannot do the collective (a broadcast of buffers by halving and doubling, say).
+    ``gamma`` (s/byte) and ``launch_s`` are `ringside.sim.parameters.Parameters`'; latencies and bandwidths
+    are the graph's own.
     """
 
     graph: Topology
@@ -131,13 +132,13 @@ class SimulatedGroup:
         return plan
 
     def bound(self, collective: Collective) -> float:
-        """What the busiest link needs for the collective's bytes, and the launch."""
+        """Return the busiest link's time for the collective's bytes, plus the launch."""
         plan = self.schedule(collective)
         consider(plan, self.graph)
         return self.launch_s + lower_bounds(plan, self.graph, self.routes).traffic
 
     def carrier(self, env: Clock) -> Carry:
-        """The SimPy engine on one network."""
+        """Return the SimPy engine on one network."""
         network = make_network(self.network, env, self.graph, self.routes)
 
         def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
@@ -156,7 +157,7 @@ class SimulatedGroup:
 
 
 def time_alone(group: ProcessGroup) -> CollectiveTime:
-    """What each collective takes in the group when it is the only one."""
+    """Return the time of each collective in the group when it runs alone."""
 
     @lru_cache(maxsize=4096)
     def time(collective: Collective, /) -> float:
@@ -182,7 +183,7 @@ def process_group(library: Library) -> ProcessGroup:
 
 
 def library_time(library: Library) -> CollectiveTime:
-    """What each collective takes by the library's own choice, launch included."""
+    """Return the time of each collective by the library's own choice, launch included."""
 
     @lru_cache(maxsize=4096)
     def time(collective: Collective, /) -> float:

@@ -1,9 +1,8 @@
-"""What one rank has of a model's layer, and what one micro-batch does with it.
+"""One rank's part of a model's layer, and the work of one micro-batch in it.
 
-A layer as it stands on one rank: its parameters and its work are what tensor, context and expert
-parallelism leave of it there; data parallelism has not dealt it out yet. How a model becomes such layers is
-the model's business, when and how often they are passed through is the schedule's, and what is gathered and
-reduced around them `ringside.sim.training.sharing`'s.
+A layer as it stands on one rank: its parameters and its work after tensor, context and expert
+parallelism, before data parallelism shards it. A model defines its layers, a schedule when and how often
+they are passed, and `ringside.sim.training.sharing` what is gathered and reduced around them.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from ringside.sim.workload.workload import Tensor
 
 
 class Work(NamedTuple):
-    """Computing, ``seconds`` long while nothing else wants the rank's units."""
+    """Compute that takes ``seconds`` while nothing else uses the rank's units."""
 
     seconds: float
 
@@ -22,8 +21,8 @@ class Work(NamedTuple):
 class Exchange(NamedTuple):
     """A collective along dimensions of the mesh (`ringside.sim.training.mesh`), which the pass waits for.
 
-    Where it ``overlaps``, the work that follows goes on beside it and only what comes after that waits; so
-    it does with several in a row.
+    If it ``overlaps``, the next work runs beside it and only later work waits; the same holds
+    for several in a row.
     """
 
     dimensions: tuple[str, ...]
@@ -32,7 +31,7 @@ class Exchange(NamedTuple):
 
 
 Pass = tuple[Work | Exchange, ...]
-"""What a micro-batch does in a layer, in order."""
+"""A micro-batch's operations in a layer, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +40,12 @@ class RankLayer:
 
     Backward is ``recomputed``, then ``backward``. Schedules that split it have ``recomputed`` and
     ``input_gradient`` first, ``weight_gradient`` later. ``kept_nbytes`` of activations stay from forward
-    to the end of backward, ``recomputed_nbytes`` more are there while backward runs, ``exchanged_nbytes``
+    to the end of backward, ``recomputed_nbytes`` more are held while backward runs, ``exchanged_nbytes``
     of others' activations in either pass. ``wrapped`` says that FSDP wraps it as a unit of its own; the
-    parameters of all others belong to the root. ``experts`` are parameters that expert-parallel ranks have
-    dealt out, of which each has its own. ``arrival`` are the names of parameters whose gradients backward
-    finishes together, in that order, each time with the share of its work that it has done since the time
-    before; those that nobody names come with the last, the last defined first.
+    parameters of all other layers belong to the root. ``experts`` are parameters that are sharded over
+    expert-parallel ranks. ``arrival`` lists groups of parameters whose gradients backward finishes
+    together, in that order, each with the share of backward's work done since the group
+    before; parameters in no group come with the last, in reverse order of definition.
     """
 
     name: str
@@ -65,7 +64,7 @@ class RankLayer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its parameters, those of experts too."""
+        """Bytes of its parameters, including experts."""
         return sum(tensor.nbytes for tensor in (*self.parameters, *self.experts))
 
     @property
@@ -75,5 +74,5 @@ class RankLayer:
 
     @property
     def undivided(self) -> "RankLayer":
-        """The layer where each rank has all experts: they are parameters as all others."""
+        """Return the layer with its experts as ordinary parameters, as each rank has all of them."""
         return replace(self, parameters=(*self.parameters, *self.experts), experts=())

@@ -1,4 +1,4 @@
-"""How a training is laid out over the ranks of a job: which of them do what kind of parallelism, and how."""
+"""The layout of a training over the ranks of a job: degrees of parallelism, strategy and schedule."""
 
 from dataclasses import dataclass
 
@@ -16,41 +16,41 @@ STRATEGIES = (
     *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
     *("distributed_optimizer", "zero_redundancy", "hybrid_zero"),
 )
-"""What data-parallel ranks do: each has all parameters, or deals them out; hsdp within machines alone.
+"""Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
 
-Of the others `ringside.sim.training.zero` and `ringside.sim.training.distributed_optimizer` say more.
+`ringside.sim.training.zero` and `ringside.sim.training.distributed_optimizer` describe the other ones.
 """
 
 FSDP = ("fsdp", "fsdp1", "hsdp")
-"""Those of torch that deal parameters out, and gather them for every pass."""
+"""torch's strategies that shard parameters, and gather them for every pass."""
 
 COPIES = ("ddp", "data_parallel", "zero_redundancy")
-"""Those in which each data-parallel rank has all parameters and gradients, as DistributedDataParallel has."""
+"""Strategies with all parameters and gradients on each data-parallel rank, as in DistributedDataParallel."""
 
 AT_ONCE = ("ddp", "data_parallel")
-"""Those whose whole batch passes at once unless told otherwise, where ranks share nothing but data."""
+"""Strategies that pass the whole batch at once by default, if ranks share nothing but data."""
 
 BUCKETS = ("ddp", "zero_redundancy")
-"""Those whose gradients go into DistributedDataParallel's buckets."""
+"""Strategies whose gradients go into DistributedDataParallel's buckets."""
 
 FUSING = ("distributed_optimizer", "hybrid_zero")
-"""Those of frameworks that compute products of one input as one, as Megatron-LM does."""
+"""Strategies of frameworks that fuse products of one input, as Megatron-LM does."""
 
 GROUPS = ("hsdp", "hybrid_zero")
-"""Those that deal out within groups of ``shard`` ranks."""
+"""Strategies that shard within groups of ``shard`` ranks."""
 
 _SCHEDULES = {
     "zero1": ("DeepSpeed", ("1f1b",)),
     "distributed_optimizer": ("Megatron-LM", ("1f1b", "interleaved1f1b")),
     "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
 }
-"""Schedules of a pipeline that whose frameworks have, where not all."""
+"""Pipeline schedules by framework, for frameworks that lack some."""
 
 SYNCING = ("ddp", "zero_redundancy", *FSDP)
-"""Those of torch that reduce gradients in every backward unless told otherwise (``no_sync``)."""
+"""torch's strategies that reduce gradients in every backward by default (``no_sync``)."""
 
 OFFLOADS = ("offload", "infinity")
-"""Words in the names of strategies that keep a part of it all in the host's memory or on its disks."""
+"""Words in the names of strategies that keep state in the host's memory or on its disks."""
 
 ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
 """Strategies whose ranks share sequences by all-to-alls and do nothing else, as DeepSpeed-Ulysses does.
@@ -62,45 +62,45 @@ CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *
 """Strategies whose ranks may share sequences."""
 
 CONTEXT_METHODS = {**dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"), "distributed_optimizer": "zigzag"}
-"""How ranks pass keys and values if nobody says: DeepSpeed's only way; Megatron-LM's ``p2p``."""
+"""Default exchange of keys and values: DeepSpeed's only method; Megatron-LM's ``p2p``."""
 
 TORCH_CONTEXT_METHOD = "all-gather"
-"""The same of torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
+"""The same for torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
 
 CLIPPING = ("distributed_optimizer",)
-"""Those of frameworks that clip gradients if nobody says: Megatron-LM's ``--clip-grad`` is 1.0."""
+"""Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
 
 FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
-"""Types in which FSDP may gather parameters, with torchao in the last too; it sums none in that."""
+"""Types in which FSDP may gather parameters, the last through torchao; it sums gradients in all but that."""
 
 EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
-"""Strategies whose ranks may deal experts out."""
+"""Strategies whose ranks may shard experts."""
 
 
 class LayoutError(ValueError):
-    """A layout that cannot be; the message says what would fit."""
+    """An invalid layout; the message says what would fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; data parallelism has all others.
+    """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; the rest is data parallelism.
 
     ``context`` ranks share each sequence, by ``context_method`` of `ringside.sim.training.context.METHODS`.
     ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
-    ``tensor_style`` is one of `STYLES`, the usual one where None (`style`).
+    ``tensor_style`` is one of `STYLES`, None the strategy's default (`style`).
 
-    ``shard`` ranks hold one copy of the parameters together under ``hsdp``: those of a machine where it is
-    None; under ``hybrid_zero`` they share an optimizer, all of them where it is None. Of ``schedule`` and
-    ``virtual``, stages a rank, `ringside.sim.training.pipeline` says more; they matter in a pipeline alone.
-    ``tables`` are one's own actions of its ranks, which ``schedule`` then is only a name for.
-    ``micro_batch`` samples pass at once, with 0 all. ``clips`` says that gradients are clipped by their
-    norm, of which all ranks have a part; ``no_sync`` that gradients are reduced
-    after the last micro-batch alone, which holds them whole until then (`syncs_each`).
+    ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
+    ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank,
+    only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks;
+    ``schedule`` is then only their name. ``micro_batch`` samples pass at once, 0 for all. ``clips`` says that
+    gradients are clipped by their norm over all ranks; ``no_sync`` that gradients are reduced only
+    after the last micro-batch, and held whole until then (`syncs_each`).
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
-    exchanges go bucket by bucket beside the passes, and not all at once before and after the optimizer.
-    ``expert`` neighbours among the data-parallel ranks deal experts out; of ``imbalance`` and ``capacity``
-    `ringside.sim.training.tensor.ExpertParallel` says more. FSDP gathers parameters in ``param_dtype`` and
-    sums gradients in ``reduce_dtype``: where None in the products' type, and in the parameters'.
+    exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer.
+    ``expert`` neighbours among the data-parallel ranks shard the experts;
+    `ringside.sim.training.tensor.ExpertParallel` defines ``imbalance`` and ``capacity``. FSDP gathers
+    parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
+    for the parameters'.
     """
 
     strategy: str = "ddp"
@@ -130,8 +130,8 @@ class Layout:
     def __post_init__(self) -> None:
         if any(word in self.strategy for word in OFFLOADS):
             raise LayoutError(
-                f"{self.strategy!r} keeps parameters or optimizers in the host's memory, and what goes there "
-                "and back is not simulated; write --strategy zero3 or fsdp, which deal everything out"
+                f"{self.strategy!r} offloads parameters or optimizers to the host, which is not simulated; "
+                "write --strategy zero3 or fsdp, which shard everything"
             )
         for what, word, known in (
             ("strategy", self.strategy, STRATEGIES),
@@ -153,7 +153,7 @@ class Layout:
                 raise LayoutError(f"{option} {count}; write 1 or more")
         if self.shard is not None and self.strategy not in GROUPS:
             raise LayoutError(
-                f"--shard is hsdp's and hybrid_zero's, and --strategy is {self.strategy}; leave it out"
+                f"--shard applies to hsdp and hybrid_zero, and --strategy is {self.strategy}; leave it out"
             )
         if self.strategy == "data_parallel" and (self.tensor, self.pipeline) != (1, 1):
             raise LayoutError(
@@ -167,13 +167,12 @@ class Layout:
                 "--sequence-parallel cuts tokens among tensor-parallel ranks, and there is one; add --tp 2"
             )
         if self.tensor_style and self.tensor == 1:
-            raise LayoutError("--tp-style is of tensor-parallel ranks; add --tp 2, or leave it out")
+            raise LayoutError("--tp-style needs tensor-parallel ranks; add --tp 2, or leave it out")
         if self.async_tensor and self.tensor_style == "megatron":
             raise LayoutError("--async-tp is torch's, and --tp-style is megatron; leave one of them out")
         if self.async_tensor and not self.sequence_parallel:
             raise LayoutError(
-                "--async-tp takes apart the gathers and scatters of sequence parallelism; add "
-                "--sequence-parallel"
+                "--async-tp splits the gathers and scatters of sequence parallelism; add --sequence-parallel"
             )
         ContextParallel(degree=self.context, method=self.context_method)
         self._check_context()
@@ -184,10 +183,10 @@ class Layout:
             )
 
     def _check_reducing(self) -> None:
-        """Refuse ways to reduce gradients that the strategy's framework does not have."""
+        """Raise LayoutError for ways to reduce gradients that the strategy's framework lacks."""
         if self.no_sync and self.strategy not in SYNCING:
             raise LayoutError(
-                f"--no-sync is what torch's DistributedDataParallel and FSDP have, and --strategy is "
+                f"--no-sync only applies to torch's DistributedDataParallel and FSDP, and --strategy is "
                 f"{self.strategy}; leave it out"
             )
         if self.no_sync and self.strategy == "fsdp1" and self.pipeline > 1:
@@ -197,21 +196,21 @@ class Layout:
             )
         for option, dtype in (("--param-dtype", self.param_dtype), ("--reduce-dtype", self.reduce_dtype)):
             if dtype is not None and self.strategy not in FSDP:
-                raise LayoutError(f"{option} is of FSDP; leave it out, or write --strategy {', '.join(FSDP)}")
+                raise LayoutError(f"{option} needs --strategy {' or '.join(FSDP)}; leave it out or write one")
         if self.strategy != "distributed_optimizer" and (
             self.overlap_grad_reduce or self.overlap_param_gather
         ):
             option = "--overlap-grad-reduce" if self.overlap_grad_reduce else "--overlap-param-gather"
             raise LayoutError(
-                f"{option} is of --strategy distributed_optimizer, and it is {self.strategy}; leave it out"
+                f"{option} needs --strategy distributed_optimizer, not {self.strategy}; leave it out"
             )
         if self.overlap_param_gather and not self.overlap_grad_reduce:
             raise LayoutError(
-                "Megatron-LM has --overlap-param-gather with --overlap-grad-reduce alone; add that"
+                "Megatron-LM allows --overlap-param-gather only with --overlap-grad-reduce; add that"
             )
 
     def _check_context(self) -> None:
-        """Refuse strategies whose ranks share no sequences, or not in this way."""
+        """Raise LayoutError for strategies whose ranks cannot share sequences, or not by this method."""
         if self.context == 1:
             return
         if self.strategy not in CONTEXT_STRATEGIES:
@@ -222,19 +221,19 @@ class Layout:
         whole = (self.tensor, self.pipeline) == (1, 1)
         if self.strategy in ULYSSES_STRATEGIES and not (self.context_method == "ulysses" and whole):
             raise LayoutError(
-                f"DeepSpeed, whose {self.strategy} is, has ranks share sequences by ulysses alone; write "
+                f"DeepSpeed ({self.strategy}) has ranks share sequences by ulysses alone; write "
                 "--cp-method ulysses and leave --tp and --pp out, or write --strategy fsdp"
             )
 
     def _check_framework(self) -> None:
-        """Refuse what the strategy's own framework refuses."""
+        """Raise LayoutError for what the strategy's own framework refuses."""
         if self.strategy in ("zero2", "zero3") and self.pipeline > 1:
             raise LayoutError(
                 f"DeepSpeed has no pipeline under {self.strategy}; write --strategy zero1, or leave --pp out"
             )
         if self.strategy == "zero_redundancy" and self.tensor > 1:
             raise LayoutError(
-                "ZeroRedundancyOptimizer broadcasts whole tensors and knows none that are cut; leave --tp "
+                "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave --tp "
                 "out, or write --strategy ddp, fsdp or distributed_optimizer"
             )
         if self.pipeline > 1 and self.strategy in _SCHEDULES:
@@ -249,8 +248,8 @@ class Layout:
     def syncs_each(self) -> bool:
         """Whether torch reduces gradients in every backward.
 
-        A pipeline's stages have DistributedDataParallel and FSDP2 do so once a step
-        (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync), and know nothing of FSDP1.
+        Pipeline stages under DistributedDataParallel and FSDP2 reduce once a step
+        (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync); that code does not handle FSDP1.
         """
         if self.pipeline > 1:
             return self.strategy == "fsdp1"
@@ -258,7 +257,7 @@ class Layout:
 
     @property
     def style(self) -> str:
-        """How products are computed: Megatron-LM's way where nothing else is said and ranks share layers."""
+        """The style of products: Megatron-LM's by default where ranks share layers."""
         if self.tensor_style:
             return self.tensor_style
         fuses = self.tensor > 1 or self.strategy in FUSING
@@ -266,12 +265,12 @@ class Layout:
 
     @property
     def stages(self) -> int:
-        """Stages of the pipeline."""
+        """Number of pipeline stages."""
         return self.pipeline * self.virtual
 
     @property
     def placement(self) -> Placement:
-        """Where the stages of the pipeline stand."""
+        """The ranks of the pipeline's stages."""
         if self.pipeline == 1:
             return Placement(1)
         if self.tables:
@@ -279,13 +278,13 @@ class Layout:
         return placement(self.schedule, self.pipeline, self.virtual)
 
     def actions(self, micro_batches: int) -> tuple[Table, ...]:
-        """What each rank of the pipeline does with so many micro-batches, in order."""
+        """Return each pipeline rank's actions for this number of micro-batches, in order."""
         if self.tables:
             return self.tables
         return tables(self.schedule, self.pipeline, self.virtual, micro_batches)
 
     def mesh(self, ranks: int, machine: int) -> Mesh:
-        """The mesh of so many ranks, ``machine`` of which are on each machine."""
+        """Return the mesh of ``ranks`` ranks, ``machine`` on each machine."""
         near = self.tensor * self.context
         data, rest = divmod(ranks, near * self.pipeline)
         if rest:
@@ -295,13 +294,13 @@ class Layout:
             )
         if machine % self.tensor and self.tensor % machine:
             raise LayoutError(
-                f"groups of --tp {self.tensor} ranks lie across machines of {machine}, each in another way; "
+                f"groups of --tp {self.tensor} ranks straddle machines of {machine} unevenly; "
                 f"write one of {_listed(_divisors(machine))}, or a multiple of {machine}"
             )
         if machine % near and near % machine:
             raise LayoutError(
-                f"groups of --tp {self.tensor} times --cp {self.context} ranks lie across machines of "
-                f"{machine}, each in another way; write degrees whose product is one of "
+                f"groups of --tp {self.tensor} times --cp {self.context} ranks straddle machines of "
+                f"{machine} unevenly; write degrees whose product is one of "
                 f"{_listed(_divisors(machine))}, or a multiple of {machine}"
             )
         if self.strategy == "data_parallel" and ranks > machine:
@@ -331,7 +330,7 @@ class Layout:
         )  # fmt: skip
 
     def _check_experts(self, data: int, machine: int) -> None:
-        """Refuse groups of expert-parallel ranks that cannot be, or that lie across machines unevenly."""
+        """Raise LayoutError for expert-parallel groups that do not divide, or straddle machines unevenly."""
         together = self.expert * self.tensor
         fitting = [
             count for count in _divisors(data)
@@ -345,13 +344,13 @@ class Layout:
             )
         if machine % together and together % machine:
             raise LayoutError(
-                f"groups of --ep {self.expert} times --tp {self.tensor} ranks lie across machines of "
-                f"{machine}, each in another way; write one of --ep {_listed(fitting)}"
+                f"groups of --ep {self.expert} times --tp {self.tensor} ranks straddle machines of "
+                f"{machine} unevenly; write one of --ep {_listed(fitting)}"
             )
 
     @property
     def degrees(self) -> str:
-        """The degrees that do not only share data, as options."""
+        """The degrees other than data parallelism, as options."""
         context = f"--cp {self.context} times " if self.context > 1 else ""
         return f"--tp {self.tensor} times {context}--pp {self.pipeline}"
 
@@ -365,18 +364,18 @@ class Layout:
             shard = machine // near if machine % near == 0 else 0
             if not (1 < shard < data and data % shard == 0):
                 raise LayoutError(
-                    f"hsdp deals parameters out among a machine's ranks, but {data} data-parallel ranks with "
-                    f"{machine} ranks a machine and --tp {self.tensor} leave no such groups; {words}"
+                    f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
+                    f"and --tp {self.tensor}; {words}"
                 )
         if data % shard or shard == data or shard == 1:
             raise LayoutError(
-                f"--shard {shard} makes no groups of {data} data-parallel ranks that are fewer than all and "
-                f"more than one; {words}"
+                f"--shard {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
+                f"all; {words}"
             )
         return shard
 
     def micro_batches(self, batch: int) -> int:
-        """How many of them ``batch`` samples of a replica make."""
+        """Return the number of micro-batches in ``batch`` samples of a replica."""
         count, rest = divmod(batch, self.micro_batch or batch)
         if rest or not count:
             fitting = _listed(_divisors(batch))

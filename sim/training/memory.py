@@ -1,4 +1,4 @@
-"""What one GPU must hold to train a model that every GPU holds whole."""
+"""Memory of one GPU in a training where every GPU holds the whole model."""
 
 from dataclasses import dataclass, fields
 
@@ -11,10 +11,10 @@ from ringside.topologies.words import one_of
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """An optimizer by what it keeps: ``states`` numbers for each parameter, of the parameter's dtype.
+    """An optimizer by its memory: ``states`` numbers per parameter, of the parameter's dtype.
 
-    ``again`` is how many more times a fused step goes over so many bytes than to read gradients and to
-    read and write parameters and state.
+    ``again`` is the number of further passes of a fused step over the parameters' bytes, beyond reading
+    gradients and reading and writing parameters and state.
     """
 
     name: str
@@ -22,15 +22,15 @@ class Optimizer:
     again: int = 0
 
     def nbytes(self, workload: Workload) -> int:
-        """Bytes of its state."""
+        """Return the bytes of its state."""
         return self.states * workload.nbytes
 
     def time_s(self, workload: Workload, memory_bandwidth: float) -> float:
-        """Seconds of one fused step; ``memory_bandwidth`` in bytes/s."""
+        """Return the seconds of one fused step; ``memory_bandwidth`` in bytes/s."""
         return self.seconds(workload.nbytes, memory_bandwidth)
 
     def seconds(self, nbytes: int, memory_bandwidth: float) -> float:
-        """Seconds of one fused step of so many bytes of parameters."""
+        """Return the seconds of one fused step on ``nbytes`` bytes of parameters."""
         return nbytes * (1 + 2 * (1 + self.states) + self.again) / memory_bandwidth
 
 
@@ -48,7 +48,7 @@ their norm first, writes updates, reads them and the parameters for two norms, a
 
 
 def find_optimizer(name: str) -> Optimizer:
-    """The optimizer of that name."""
+    """Return the optimizer of that name."""
     if name not in OPTIMIZERS:
         raise ValueError(f"{name!r} is no known optimizer; write {one_of(OPTIMIZERS, name)}")
     return OPTIMIZERS[name]
@@ -56,12 +56,12 @@ def find_optimizer(name: str) -> Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes that one GPU holds at the end of forward and during backward, by what they are for.
+    """Bytes that one GPU holds at the end of forward and during backward, by purpose.
 
     ``buckets`` are DistributedDataParallel's flat copies of the gradients, none where gradients are
-    views of them; ``compression`` is what PowerSGD keeps from step to step, its errors, P and Q, and needs
-    for the bucket that is on its way. The allocator's own losses, the CUDA context and workspaces are not
-    in it.
+    views of them; ``compression`` is PowerSGD's state between steps (errors, P and Q) and its memory
+    for the bucket being reduced. The allocator's own losses, the CUDA context and workspaces are not
+    included.
     """
 
     parameters: int
@@ -74,12 +74,12 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Their sum."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 
 def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memory:
-    """What one GPU holds of the workload."""
+    """Return the bytes that one GPU holds for the workload."""
     return Memory(
         parameters=workload.nbytes + workload.frozen_nbytes,
         gradients=workload.nbytes,
@@ -92,9 +92,9 @@ def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memor
 
 
 def compression_nbytes(workload: Workload, ddp: DataParallel) -> int:
-    """Bytes that PowerSGD keeps, and works with on its largest bucket; none without it."""
+    """Return the bytes of PowerSGD's state and of its largest bucket; 0 without PowerSGD."""
     if not ddp.compresses:
         return 0
     buckets = layout(workload, ddp.bucketing, ddp.settled)
-    found = [compression(bucket, workload.parameters, ddp.powersgd) for bucket in buckets]
-    return sum(one.kept_nbytes for one in found) + max(one.working_nbytes for one in found)
+    compressions = [compression(bucket, workload.parameters, ddp.powersgd) for bucket in buckets]
+    return sum(one.kept_nbytes for one in compressions) + max(one.working_nbytes for one in compressions)

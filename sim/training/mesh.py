@@ -1,6 +1,6 @@
-"""The ranks of a job, dealt out to kinds of parallelism, and who is in whose group.
+"""The ranks of a job along the dimensions of parallelism, and the members of each group.
 
-The order from near to far is that of Megatron-LM's ``tp-cp-dp-pp``: tensor-parallel ranks are neighbours, for
+The order from near to far is that of Megatron-LM's ``tp-cp-dp-pp``: tensor-parallel ranks are neighbours, as
 they exchange most; stages of a pipeline are farthest apart.
 """
 
@@ -10,23 +10,23 @@ from math import prod
 from ringside.sim.program import Group
 
 DIMENSIONS = ("tensor", "context", "shard", "replicate", "pipeline")
-"""From near to far. Data-parallel are ``shard``, which deals parameters out, and ``replicate``."""
+"""From near to far. Data parallelism is ``shard``, which shards parameters, and ``replicate``."""
 
 DATA = ("context", "shard", "replicate")
-"""Dimensions along which gradients are summed: those whose ranks see different tokens."""
+"""Dimensions along which gradients are summed: their ranks see different tokens."""
 
 FOLDS = ("expert", "expert_data")
-"""What data-parallel ranks are besides: near ones deal experts out, and the others have the same ones.
+"""Expert parallelism within data parallelism: near ranks shard experts, the others hold the same ones.
 
-Megatron-LM and torchtitan make the same groups: a fold of the data-parallel ranks, no dimension of its own.
+Megatron-LM and torchtitan make the same groups: a fold of the data-parallel ranks, not a dimension.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mesh:
-    """How many ranks there are along each dimension; ranks are numbered with the nearest one fastest.
+    """Number of ranks along each dimension; ranks are numbered with the nearest dimension fastest.
 
-    ``expert`` neighbours among the data-parallel ranks deal the experts of a mixture out (`FOLDS`).
+    ``expert`` neighbours among the data-parallel ranks shard the experts of a mixture (`FOLDS`).
     """
 
     tensor: int = 1
@@ -48,43 +48,43 @@ class Mesh:
 
     @property
     def expert_data(self) -> int:
-        """Data-parallel ranks that have the same experts."""
+        """Number of data-parallel ranks with the same experts."""
         return self.degree(*DATA) // self.expert
 
     def degree(self, *dimensions: str) -> int:
-        """Ranks along these dimensions together."""
+        """Return the number of ranks along these dimensions together."""
         return prod(getattr(self, name) for name in dimensions)
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """Number of all ranks."""
         return self.degree(*DIMENSIONS)
 
     def place(self, rank: int) -> dict[str, int]:
-        """Where a rank stands along each dimension."""
-        found = {}
+        """Return a rank's position along each dimension."""
+        place = {}
         for name in DIMENSIONS:
-            rank, found[name] = divmod(rank, self.degree(name))
-        return found
+            rank, place[name] = divmod(rank, self.degree(name))
+        return place
 
     def rank(self, place: dict[str, int]) -> int:
-        """The rank that stands there."""
+        """Return the rank at a position."""
         number = 0
         for name in reversed(DIMENSIONS):
             number = number * self.degree(name) + place[name]
         return number
 
     def together(self, rank: int, *dimensions: str) -> tuple[int, ...]:
-        """Ranks that differ from this one along these dimensions alone, in ascending order.
+        """Return the ranks that differ from this one along these dimensions alone, in ascending order.
 
-        Of `FOLDS` with tensor and pipeline alone.
+        `FOLDS` combine with tensor and pipeline only.
         """
         if set(FOLDS) & set(dimensions):
             folded = Mesh(
                 tensor=self.tensor, shard=self.expert, replicate=self.expert_data, pipeline=self.pipeline
             )
-            meant = {"expert": "shard", "expert_data": "replicate"}
-            return folded.together(rank, *(meant.get(name, name) for name in dimensions))
+            folds = {"expert": "shard", "expert_data": "replicate"}
+            return folded.together(rank, *(folds.get(name, name) for name in dimensions))
         own, stride = self.place(rank), 1
         base, steps = rank, [0]
         for name in DIMENSIONS:
@@ -111,7 +111,7 @@ class Communicators:
     _along: dict[tuple[int, tuple[str, ...], str], Group] = field(default_factory=dict)
 
     def along(self, rank: int, *dimensions: str, purpose: str = "") -> Group:
-        """The group of a rank along some dimensions, for a purpose if it is a second one."""
+        """Return a rank's group along some dimensions; a ``purpose`` makes it a second one."""
         key = rank, dimensions, purpose
         if key not in self._along:
             ranks = self.mesh.together(rank, *dimensions)
@@ -119,7 +119,7 @@ class Communicators:
         return self._along[key]
 
     def of(self, ranks: tuple[int, ...], purpose: str) -> Group:
-        """The group of these ranks for a purpose."""
+        """Return the group of these ranks for a purpose."""
         key = purpose, ranks
         if key not in self._made:
             self._made[key] = Group(f"{purpose} {ranks[0]}", ranks, self.library, self.workers)

@@ -1,4 +1,4 @@
-"""Layers cut into their modules: as DeepSpeed's stage 3 gathers them, and as their gradients come."""
+"""Layers cut into modules: as DeepSpeed's stage 3 gathers them, and as their gradients arrive."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +9,10 @@ from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 def arriving(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
-    """The layers, each as the modules whose gradients backward finishes one after another, in forward order.
+    """Cut the layers into modules whose gradients backward finishes one after another, in forward order.
 
-    Forward and what it keeps are the first module's, what backward does anew is the last one's. Gradients of
-    weights that a schedule leaves for later come all at once.
+    Forward and its activations belong to the first module, recomputation to the last one. Gradients of
+    weights that a schedule postpones arrive all at once.
     """
     return tuple(module for layer in layers for module in _arriving(layer))
 
@@ -25,7 +25,7 @@ def workload_of(
     batch: int = 1,
     sample: str = "sample",
 ) -> Workload:
-    """What DistributedDataParallel sees of the layers: all tensors, and gradients as they come."""
+    """Return the layers as DistributedDataParallel sees them: all tensors, and gradients in arrival order."""
     tensors = [replace(one, name=f"{layer.name}.{one.name}") for layer in layers for one in layer.parameters]
     place = {tensor.name: number for number, tensor in enumerate(tensors)}
     return Workload(
@@ -49,10 +49,10 @@ def workload_of(
 
 
 def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
-    """The layers, each as the modules that its parameters are of, in order.
+    """Cut the layers into the modules of their parameters, in order.
 
-    What a layer computes is a module's in proportion to its parameters; exchanges stay between the same work.
-    Backward comes to a layer's last module first. What forward keeps goes when backward has left the layer.
+    Each module has a share of the layer's compute in proportion to its parameters; exchanges stay between the
+    same work. Backward begins with a layer's last module, and frees activations when it leaves the layer.
     """
     return tuple(module for layer in layers for module in _modules(layer))
 
@@ -77,7 +77,7 @@ def _modules(layer: RankLayer) -> list[RankLayer]:
             backward=backward[place],
             input_gradient=inputs[place],
             weight_gradient=weights[place],
-            # all of it is made anew before any of it goes backward
+            # the whole layer is recomputed before any of it goes backward
             recomputed=layer.recomputed if place == last else (),
             kept_nbytes=0 if place else layer.kept_nbytes,
             recomputed_nbytes=0 if place else layer.recomputed_nbytes,
@@ -91,11 +91,11 @@ def _arriving(layer: RankLayer) -> list[RankLayer]:
         return [layer]
     pieces = _cut(layer.backward, [share for _, share in layer.arrival])
     left = {tensor.name: tensor for tensor in layer.parameters}
-    found: list[RankLayer] = []
+    modules: list[RankLayer] = []
     for (names, _), piece in zip(layer.arrival, pieces, strict=True):
-        is_first, is_last = not found, len(found) == len(pieces) - 1
+        is_first, is_last = not modules, len(modules) == len(pieces) - 1
         own = [left.pop(name) for name in names if name in left]
-        found.append(
+        modules.append(
             replace(
                 layer if is_last else RankLayer(name=layer.name, wrapped=layer.wrapped),
                 name=f"{layer.name} {names[0].rpartition('.')[0]}",
@@ -108,11 +108,11 @@ def _arriving(layer: RankLayer) -> list[RankLayer]:
                 arrival=(),
             )
         )
-    return found[::-1]
+    return modules[::-1]
 
 
 def _module(tensor: Tensor) -> str:
-    """``query`` of ``query.weight``."""
+    """Return ``query`` of ``query.weight``."""
     return tensor.name.rpartition(".")[0] or tensor.name
 
 
@@ -121,7 +121,7 @@ def _seconds(parts: Pass) -> float:
 
 
 def _cut(parts: Pass, shares: Sequence[float]) -> list[Pass]:
-    """A pass in pieces that have these shares of its work; all that overlaps an exchange stays beside it."""
+    """Cut a pass into pieces with these shares of its work; what overlaps an exchange stays beside it."""
     total = _seconds(parts)
     left = [share * total for share in shares]
     pieces: list[list[Work | Exchange]] = [[] for _ in shares]

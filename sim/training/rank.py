@@ -1,8 +1,8 @@
 """A rank's list of operations while strategies write it.
 
-What a rank computes stands on one stream. A collective is beside it in its group's queue: it begins no
-sooner than what the stream had come to when it was asked for, and the stream waits for it where told.
-A library that blocks, as Gloo does unless asked not to, has the stream wait at once.
+A rank's compute stands on one stream. A collective is beside it in its group's queue: it begins no
+earlier than the stream's operations before its call, and the stream waits for it on request.
+With a blocking library, as Gloo is by default, the stream waits at once.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, 
 from ringside.sim.training.mesh import Communicators
 
 STREAM = "compute"
-"""The lane of what is computed."""
+"""The lane of compute."""
 
 
 class RankList:
-    """What rank number ``rank`` of the communicators' mesh does, as far as it is written."""
+    """The operations of rank ``rank`` of the communicators' mesh, as written so far."""
 
     def __init__(self, rank: int, communicators: Communicators, *, blocks: bool = False) -> None:
         self.rank = rank
@@ -27,13 +27,13 @@ class RankList:
         self._taken: list[tuple[str, int]] = []
 
     def last(self, lane: str = STREAM) -> tuple[int, ...]:
-        """The latest operation of a lane, as others are ``after`` it; nothing before the first."""
+        """Return the latest operation of a lane as an ``after``; empty before the first."""
         return (self._last[lane],) if lane in self._last else ()
 
     def compute(
         self, seconds: float, name: str, kind: str, *, lane: str = STREAM, after: tuple[int, ...] = ()
     ) -> None:
-        """Compute on a lane; zero seconds of work for which nothing was taken are no operation."""
+        """Compute on a lane; zero seconds of work that take no memory write no operation."""
         if seconds or self._taken:
             self.post(Compute(seconds), name, kind, lane, after)
 
@@ -47,10 +47,10 @@ class RankList:
         after: tuple[int, ...] | None = None,
         beside: bool = False,
     ) -> int | None:
-        """Call a collective, after what the stream has come to if not told otherwise; return its place.
+        """Call a collective, by default after the stream's latest operation; return its place.
 
-        A group of one rank has nothing to exchange. ``beside`` other work it goes on where the library blocks
-        too: whoever asks for it waits for it.
+        A group of one rank has nothing to exchange. ``beside`` other work it does not block, even
+        with a blocking library: the caller waits for it.
         """
         if len(group.ranks) == 1:
             return None
@@ -63,7 +63,7 @@ class RankList:
     def exchange(
         self, parts: Sequence[Send | Recv], name: str, *, after: tuple[int, ...] | None = None
     ) -> int | None:
-        """Send and receive at once, after what the stream has come to; return the place, if there is any."""
+        """Send and receive at once, after the stream's latest operation; return the place, if any."""
         if not parts:
             return None
         action = parts[0] if len(parts) == 1 else Together(parts[0].group, tuple(parts))
@@ -75,19 +75,19 @@ class RankList:
             self.post(Wait(), f"wait for {self.operations[place].name}", "wait", lane, (place,))
 
     def hold(self, place: int) -> None:
-        """Have the host itself wait for an operation before it writes what follows."""
+        """Have the host wait for an operation before it writes later ones."""
         name = f"hold until {self.operations[place].name}"
         self.operations.append(Operation(Wait(), None, (place,), True, name, "wait"))
 
     def take(self, pool: str, nbytes: int) -> None:
-        """Have so many bytes of a pool from the beginning of the next operation on."""
+        """Allocate ``nbytes`` bytes of a pool from the beginning of the next operation on."""
         if nbytes:
             self._taken.append((pool, nbytes))
 
     def give(self, pool: str, nbytes: int, place: int = -1) -> None:
-        """Give so many bytes back at the end of an operation, of the latest if not told which.
+        """Free ``nbytes`` bytes of a pool at the end of an operation, by default the latest.
 
-        What was taken for an operation that there is not yet is given back at its end.
+        Bytes of an operation that is not written yet are freed at its end.
         """
         if not nbytes:
             return
@@ -98,7 +98,7 @@ class RankList:
             self.operations[place] = one._replace(memory=(*one.memory, (pool, -nbytes)))
 
     def post(self, action: Action, name: str, kind: str, lane: str | None, after: tuple[int, ...]) -> int:
-        """Write an operation down and return its place."""
+        """Append an operation and return its place."""
         self.operations.append(Operation(action, lane, after, False, name, kind, memory=tuple(self._taken)))
         self._taken.clear()
         place = len(self.operations) - 1

@@ -1,8 +1,8 @@
-"""Whether a GPU holds what a training allocates: it fits, it is tight, or it does not fit.
+"""Whether a GPU holds a training's allocations: they fit, are tight, or do not fit.
 
-A GPU has less room than memory. The CUDA context is there before anything else, NCCL takes buffers for each
-communicator, the allocator loses what falls between its blocks, and a training holds more than is counted
-here, such as workspaces. The reserve is for all of these; an allocation that reaches into it may run or not.
+Not all memory is available. The CUDA context is allocated first, NCCL allocates buffers for each
+communicator, the allocator loses bytes between its blocks, and a training allocates more than is counted
+here, such as workspaces. The reserve covers all of these; an allocation that reaches into it may run or not.
 """
 
 from dataclasses import dataclass
@@ -28,45 +28,45 @@ BESIDE = {
     **dict.fromkeys(("a100", "a100-40gb"), SOME_COMMUNICATORS),
     **dict.fromkeys(("h100", "h100-96gb", "h200", "b200", "mi300x"), ALL_CHANNELS),
 }
-"""What the context and NCCL take, by GPU; `ONE_COMMUNICATOR` of all others."""
+"""Bytes of context and NCCL by GPU; `ONE_COMMUNICATOR` for all others."""
 
 SLACK = 0.075
-"""What the allocator holds over what is allocated, at most: 0.7 to 7.5 %, 2.9 in the median, of 48 ranks of
+"""The allocator's overhead over allocated bytes, at most: 0.7 to 7.5 %, 2.9 in the median, of 48 ranks of
 six trainings on 8 B200 (max_memory_reserved over max_memory_allocated; MooreThreads/SimuMax)."""
 
 UNCOUNTED = 0.12
-"""What is allocated over what is counted here, at most: 2.9 % in the median of the four dense ones of these
+"""Allocated bytes over those counted here, at most: 2.9 % in the median of the four dense ones of these
 trainings, 12 % in the worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a training has of a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
+    """A training's share of a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
 
     memory: int
     reserve: int
 
     @property
     def usable(self) -> int:
-        """Bytes up to which an allocation surely fits."""
+        """Bytes up to which an allocation certainly fits."""
         return self.memory - self.reserve
 
     def margin(self, nbytes: int) -> int:
-        """Bytes that are left beside an allocation and the reserve, below 0 where there are too few."""
+        """Return the bytes left beside an allocation and the reserve, negative if there are too few."""
         return self.usable - nbytes
 
     def verdict(self, nbytes: int) -> str:
-        """`FITS`, `TIGHT` where the reserve would be needed, or `TOO_LARGE` where even that is too little."""
+        """Return `FITS`, `TIGHT` if the reserve is needed, or `TOO_LARGE` if even that is too little."""
         if nbytes <= self.usable:
             return FITS
         return TIGHT if nbytes <= self.memory - min(CONTEXT, self.reserve) else TOO_LARGE
 
 
 def room_of(gpu: Device, reserve: int | None = None) -> Room:
-    """The room of a GPU; without a ``reserve`` what its driver, NCCL and the allocator are known to need."""
+    """Return the room of a GPU; the default ``reserve`` is its driver's, NCCL's and the allocator's need."""
     if reserve is None:
         allocated = gpu.memory - BESIDE.get(gpu.name, ONE_COMMUNICATOR)
         reserve = gpu.memory - int(allocated / ((1 + SLACK) * (1 + UNCOUNTED)))
     if not 0 <= reserve < gpu.memory:
-        raise ValueError(f"a reserve of {reserve} of a GPU's {gpu.memory} bytes; write fewer")
+        raise ValueError(f"a reserve of {reserve} bytes on a GPU of {gpu.memory} bytes; write fewer")
     return Room(gpu.memory, reserve)

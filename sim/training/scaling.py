@@ -1,4 +1,4 @@
-"""What is to be said of the same training with other buckets, or on more ranks."""
+"""Bucket sizes to recommend, and samples per rank when a batch is shared."""
 
 from collections.abc import Mapping
 from math import log
@@ -7,13 +7,13 @@ from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB
 from ringside.sim.training.step import TrainingStep
 
 AS_GOOD = 0.01
-"""Bucket sizes whose steps differ by no more than this share of the quickest are held to be equally good."""
+"""Bucket sizes whose steps differ by no more than this share of the fastest count as equally good."""
 
 
 def recommended_cap(sweep: Mapping[float, TrainingStep]) -> float:
-    """The ``bucket_cap_mb`` (MiB) to use: of those as good as the quickest the one nearest to PyTorch's.
+    """Return the ``bucket_cap_mb`` (MiB) to use: of those as good as the fastest, the nearest to PyTorch's.
 
-    What gains nothing is not worth a change, so near is by ratio to the default of 25 MiB.
+    A change without gain is not worth it, so distance is the ratio to the default of 25 MiB.
     """
     if not sweep:
         raise ValueError("no bucket sizes to choose from; write for example 1, 5, 25, 100")
@@ -23,7 +23,7 @@ def recommended_cap(sweep: Mapping[float, TrainingStep]) -> float:
 
 
 def share_of(batch: int, ranks: int, accumulation: int) -> int:
-    """Samples of a rank and pass where all ranks share so many in a step."""
+    """Return samples per rank and pass if all ranks share ``batch`` samples in a step."""
     share, rest = divmod(batch, ranks * accumulation)
     if rest or share < 1:
         raise ValueError(

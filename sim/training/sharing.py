@@ -1,4 +1,4 @@
-"""What data-parallel ranks do about the parameters that they share, around a stage's passes."""
+"""Data-parallel ranks' work on the parameters that they share, around a stage's passes."""
 
 from typing import Protocol, runtime_checkable
 
@@ -8,52 +8,52 @@ from ringside.sim.training.memory import Optimizer
 class Sharing(Protocol):
     """One rank's part in it, for the layers of one stage, which have numbers in forward order.
 
-    It writes into the rank's list: what must be there before a layer computes, what may go afterwards, how
-    gradients are summed. ``last`` says that this is the stage's last backward of the step, after which
+    It writes into the rank's list: gathers before a layer computes, frees afterwards, sums of
+    gradients. ``last`` says that this is the stage's last backward of the step, after which
     gradients are whole.
     """
 
     def before_forward(self, layer: int) -> None:
-        """Have the layer's parameters."""
+        """Wait for the layer's parameters."""
         ...
 
     def after_forward(self, layer: int) -> None:
-        """The layer has been passed forward."""
+        """Act after the layer's forward."""
         ...
 
     def before_backward(self, layer: int) -> None:
-        """Have the layer's parameters, and begin to gather those of the next in backward."""
+        """Wait for the layer's parameters, and begin to gather those of the next in backward."""
         ...
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """The layer's gradients are there: those of its weights too."""
+        """Act on the layer's gradients, those of its weights included."""
         ...
 
     def after_step(self) -> None:
-        """All passes of the step are over: have all gradients summed before the optimizer."""
+        """Sum all gradients after the step's passes, before the optimizer."""
         ...
 
 
 @runtime_checkable
 class Updating(Sharing, Protocol):
-    """A `Sharing` with a part of the optimizer: it takes what the rank holds, and what follows is its own."""
+    """A `Sharing` with a part of the optimizer: it counts the rank's memory, and runs its own update."""
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters that the rank's optimizer steps on."""
+        """Bytes of the parameters that the rank's optimizer updates."""
         ...
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have what the rank holds all the time from the next operation on."""
+        """Hold the constant part of the rank's memory from the next operation on."""
         ...
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step of so many seconds, and what brings the parameters to all ranks."""
+        """Run the optimizer's step of ``seconds``, and bring the parameters to all ranks."""
         ...
 
 
 class Unshared:
-    """One rank alone has the parameters: there is nothing to do."""
+    """A rank that alone has the parameters: there is nothing to do."""
 
     def before_forward(self, layer: int) -> None:
         """Nothing."""
@@ -72,39 +72,39 @@ class Unshared:
 
 
 class Apart:
-    """Layers of which some ranks share the experts and others all else, which comes first."""
+    """Layers whose experts some ranks share, and others all else, which comes first."""
 
     def __init__(self, *parts: Sharing) -> None:
         self._parts = parts
 
     def before_forward(self, layer: int) -> None:
-        """Have the layer's parameters."""
+        """Wait for the layer's parameters."""
         for part in self._parts:
             part.before_forward(layer)
 
     def after_forward(self, layer: int) -> None:
-        """The layer has been passed forward."""
+        """Act after the layer's forward."""
         for part in self._parts:
             part.after_forward(layer)
 
     def before_backward(self, layer: int) -> None:
-        """Have the layer's parameters."""
+        """Wait for the layer's parameters."""
         for part in self._parts:
             part.before_backward(layer)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """The layer's gradients are there."""
+        """Act on the layer's gradients."""
         for part in self._parts:
             part.after_backward(layer, last=last)
 
     def after_step(self) -> None:
-        """Have all gradients summed."""
+        """Sum all gradients."""
         for part in self._parts:
             part.after_step()
 
 
 class UpdatingApart(Apart):
-    """`Apart` where both parts have a part of the optimizer, which steps on both at once."""
+    """`Apart` with a part of the optimizer in both, which runs on both at once."""
 
     def __init__(self, *parts: Updating) -> None:
         super().__init__(*parts)
@@ -112,16 +112,16 @@ class UpdatingApart(Apart):
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters that the rank's optimizer steps on."""
+        """Bytes of the parameters that the rank's optimizer updates."""
         return sum(part.updated_nbytes for part in self._updating)
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have what both parts hold."""
+        """Hold the constant memory of both parts."""
         for part in self._updating:
             part.hold(optimizer)
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step over both, and what brings the parameters to all ranks."""
+        """Run the optimizer's step over both, and bring the parameters to all ranks."""
         first, *others = self._updating
         first.update(seconds)
         for part in others:

@@ -1,4 +1,4 @@
-"""A stage of a model on one rank: some of its layers in a row, and how a micro-batch passes them."""
+"""A stage of a model on one rank: some consecutive layers, and a micro-batch's passes through them."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.sharing import Sharing
 
 ACTIVATIONS = "activations"
-"""The pool of what forward leaves for backward."""
+"""The pool of activations that forward keeps for backward."""
 
 
 class Stage:
     """Writes passes into a rank's list; a whole model on one rank is one stage.
 
-    A pass waits for nothing but what its own exchanges bring: who receives a micro-batch has the stream wait
+    A pass only waits for its own exchanges: the receiver of a micro-batch has the stream wait
     for it first.
     """
 
@@ -24,7 +24,7 @@ class Stage:
         self._name = f"{name} " if name else ""
 
     def pass_all(self, micro_batches: int) -> None:
-        """Pass so many micro-batches forward and backward, one after another: no pipeline."""
+        """Pass all micro-batches forward and backward, one after another: no pipeline."""
         for number in range(micro_batches):
             self.forward(number)
             self.backward(number, last=number == micro_batches - 1)
@@ -47,14 +47,14 @@ class Stage:
             self._end(number, last=last)
 
     def input_gradient(self, micro_batch: int) -> None:
-        """Pass gradients of the inputs backward, and leave those of the weights for later."""
+        """Pass gradients of the inputs backward, and postpone those of the weights."""
         for number, layer in reversed(list(enumerate(self.layers))):
             self._recompute(number, micro_batch)
             self._pass(layer.input_gradient, layer, "input gradient", micro_batch)
             self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
 
     def weight_gradient(self, micro_batch: int, *, last: bool) -> None:
-        """Make the gradients of the weights that were left."""
+        """Make the postponed gradients of the weights."""
         for number, layer in reversed(list(enumerate(self.layers))):
             self._pass(layer.weight_gradient, layer, "weight gradient", micro_batch)
             self._end(number, last=last)
@@ -67,7 +67,7 @@ class Stage:
 
     def _end(self, number: int, *, last: bool) -> None:
         layer = self.layers[number]
-        # a pass that takes no time is no operation: what came before it on the stream is over then
+        # a pass without duration writes no operation: earlier work on the stream is over then
         *_, place = (-1, *self.rank.last())
         self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes, place)
         self.sharing.after_backward(number, last=last)

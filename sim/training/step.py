@@ -1,4 +1,4 @@
-"""One simulated training step: its times, what was hidden and what stayed exposed, and its trace."""
+"""One simulated training step: its times, hidden and exposed communication, and its trace."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from ringside.sim.trace import name_event, span_event
 
 
 class Span(NamedTuple):
-    """What a rank did from ``start`` to ``end``, in seconds: forward, backward, copy, wait or optimizer."""
+    """A rank's activity from ``start`` to ``end``, in seconds: forward, backward, copy, wait or optimizer."""
 
     start: float
     end: float
@@ -19,19 +19,19 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Ranks that compute at one pace, ``slowdown`` times slower than the workload says, and what they did."""
+    """Ranks of one compute pace, ``slowdown`` times slower than the workload says, and their spans."""
 
     ranks: tuple[int, ...]
     slowdown: float
     spans: tuple[Span, ...]
 
     def total(self, kind: str) -> float:
-        """Seconds spent on one kind of work, what contention adds included."""
+        """Return the seconds spent on one kind of work, contention included."""
         return sum(span.end - span.start for span in self.spans if span.kind == kind)
 
     @property
     def label(self) -> str:
-        """The ranks in words: ``rank 3``, ``ranks 0-2, 4-7 alike``."""
+        """The ranks as text: ``rank 3``, ``ranks 0-2, 4-7 alike``."""
         runs: list[list[int]] = []
         for rank in self.ranks:
             if runs and rank == runs[-1][1] + 1:
@@ -46,9 +46,9 @@ class Pace:
 class Reduction:
     """One collective of a step, times in seconds from the step's start.
 
-    ``ready_s`` is when the last rank has what it is about, ``launch_s`` when the last rank has asked
-    for it, ``start_s`` and ``end_s`` when its first byte may move and its last has arrived,
-    ``finish_s`` when a comm hook has cast it back. ``nbytes`` is what is reduced, after such a hook.
+    ``ready_s`` is when the last rank has its input, ``launch_s`` when the last rank has launched
+    it, ``start_s`` and ``end_s`` when its first byte may move and its last has arrived,
+    ``finish_s`` when a comm hook has cast it back. ``nbytes`` are the reduced bytes, after such a hook.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Reduction:
 class TrainingStep:
     """One training step on ``ranks`` ranks, ``samples`` samples in all; all times in seconds.
 
-    Compute is the slowest rank's: ``compute_s`` as if it were alone, ``contention_s`` what collectives
-    made it longer, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` as the clock saw
-    them. ``communication_s`` is the time in which some collective was under way, ``exposed_s`` the part
-    of that in which the slowest rank did nothing but wait. ``overhead_s`` adds up every stated
+    Compute is the slowest rank's: ``compute_s`` without contention, ``contention_s`` what collectives
+    add to it, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` by the clock.
+    ``communication_s`` is the time in which some collective is under way, ``exposed_s`` the part
+    of that in which the slowest rank only waits. ``overhead_s`` adds up every stated
     overhead, hidden or not.
     """
 
@@ -91,12 +91,12 @@ class TrainingStep:
 
     @property
     def lower_s(self) -> float:
-        """The step if everything overlapped: the larger of compute and communication."""
+        """The step if everything overlaps: the larger of compute and communication."""
         return max(self.compute_s, self.communication_s)
 
     @property
     def upper_s(self) -> float:
-        """The step if nothing overlapped: compute and communication and overheads one after another."""
+        """The step if nothing overlaps: compute, communication and overheads one after another."""
         return self.compute_s + self.communication_s + self.overhead_s
 
     @property
@@ -110,9 +110,9 @@ class TrainingStep:
         return self.samples / self.step_s
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The Chrome trace format that ui.perfetto.dev opens: a process for each pace, two tracks or more.
+        """Return a Chrome trace, as ui.perfetto.dev opens it: a process per pace, two tracks or more.
 
-        Track 0 of a process is compute, the next are collectives, one track for each that runs at once.
+        Track 0 of a process is compute; each further track holds one of the collectives that run at once.
         """
         return {
             "displayTimeUnit": "ms",
@@ -121,7 +121,7 @@ class TrainingStep:
         }
 
     def dumps(self) -> str:
-        """The trace as JSON text, the same for the same step."""
+        """Return the trace as JSON text, the same for the same step."""
         return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
 
     def _events(self, number: int) -> Iterator[dict[str, Any]]:
@@ -148,12 +148,12 @@ class TrainingStep:
 
 
 def busy(runs: Iterable[Reduction]) -> float:
-    """Seconds in which at least one of the collectives was under way."""
+    """Return the seconds in which at least one of the collectives is under way."""
     return sum(end - start for start, end in _under_way(runs))
 
 
 def exposed(spans: Iterable[Span], runs: Iterable[Reduction]) -> float:
-    """Seconds in which a rank waited while at least one of the collectives was under way."""
+    """Return the seconds in which a rank waits while at least one of the collectives is under way."""
     under_way = list(_under_way(runs))
     return sum(
         max(0.0, min(span.end, end) - max(span.start, start))
@@ -164,7 +164,7 @@ def exposed(spans: Iterable[Span], runs: Iterable[Reduction]) -> float:
 
 
 def _under_way(runs: Iterable[Reduction]) -> Iterator[tuple[float, float]]:
-    """The stretches of time in which at least one of the collectives was under way."""
+    """Yield the stretches of time in which at least one of the collectives is under way."""
     until = 0.0
     for run in sorted(runs, key=lambda run: run.start_s):
         if run.end_s > until:

@@ -1,4 +1,4 @@
-"""How well a training uses its GPUs, as publications state it."""
+"""A training's utilization of its GPUs, as publications state it."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ringside.sim.workload.decoder import Decoder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilization:
-    """``samples`` sequences a step of ``step_s`` seconds on ``gpus`` GPUs of ``peak`` FLOP/s each.
+    """``samples`` sequences per step of ``step_s`` seconds on ``gpus`` GPUs of ``peak`` FLOP/s each.
 
     FLOPs are the decoder's (`ringside.sim.workload.decoder`): those of the whole square of scores unless
     ``causal``.
@@ -23,27 +23,27 @@ class Utilization:
 
     @property
     def samples_per_s(self) -> float:
-        """Sequences a second, of all GPUs together."""
+        """Sequences per second, of all GPUs together."""
         return self.samples / self.step_s
 
     @property
     def tokens_per_s(self) -> float:
-        """Tokens a second, of all GPUs together."""
+        """Tokens per second, of all GPUs together."""
         return self.samples_per_s * self.decoder.sequence
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilization: the share of the peak that forward and backward alone make up."""
+        """Model FLOPs utilization: forward's and backward's share of the peak."""
         return self._share(self.decoder.training_flops(causal=self.causal))
 
     @property
     def hfu(self) -> float:
-        """Hardware FLOPs utilization: the share with what checkpointing does anew."""
-        anew = self.decoder.recomputed_flops(self.checkpointing, causal=self.causal)
-        return self._share(self.decoder.training_flops(causal=self.causal) + anew)
+        """Hardware FLOPs utilization: the share including checkpointing's recomputation."""
+        recomputed = self.decoder.recomputed_flops(self.checkpointing, causal=self.causal)
+        return self._share(self.decoder.training_flops(causal=self.causal) + recomputed)
 
     def gpu_hours(self, tokens: float) -> float:
-        """GPU-hours that so many tokens take."""
+        """Return the GPU-hours for ``tokens`` tokens."""
         return tokens / self.tokens_per_s * self.gpus / 3600
 
     def _share(self, flops: float) -> float:

@@ -6,12 +6,12 @@ as long as the slower of its arithmetic and its memory traffic,
     forward = max(flops / (peak x efficiency), bytes / (memory bandwidth x efficiency))
 
 and backward, which does the work of forward once for the gradient of the input and once for that of
-the weights, twice as long: less where gradients are not asked for, more where forward is done anew. Only
+the weights, twice as long: less without some gradients, more with recomputation. Only
 matrix products and convolutions count as flops (a multiply-add is two); everything else is memory traffic,
-in the compute precision. Launch overheads, the optimizer and the input pipeline are not in it, so small
-batches are faster here than in life. With the efficiencies below NVIDIA's published one-GPU throughputs of
-ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25 of what was measured
-(tests/sim/test_models.py): where the scale matters, measure one GPU and set the efficiency by it.
+in the compute precision. Launch overheads, the optimizer and the input pipeline are not included, so small
+batches are faster here than in reality. With the efficiencies below NVIDIA's published one-GPU throughputs of
+ResNet-50 and BERT (V100 and A100, large batches) are predicted at 0.56 to 1.25 of the measured ones
+(tests/sim/test_models.py): if the scale matters, measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Block:
     ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are
     read and written; ``kept``, those that stay for backward; ``gradients``, positions in
     `Architecture.parameters` in the order in which backward finishes them. ``backward`` is its time
-    over forward's: 1 for each gradient, the input's and the weights', and 1 where forward is done anew.
+    over forward's: 1 for each gradient, the input's and the weights', and 1 for recomputation.
     ``convolves`` says that its flops are a convolution's.
     """
 
@@ -45,8 +45,8 @@ class Block:
 class Architecture:
     """A model: parameters in definition order, buffers, and blocks in forward order.
 
-    ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is that of a pass where
-    nobody asks for another; ``mixed`` says that it is then trained under torch.autocast. ``reentrant`` is
+    ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is the default batch of a pass;
+    ``mixed`` says that it is then trained under torch.autocast. ``reentrant`` is
     `ringside.sim.workload.workload.Workload`'s.
     """
 
@@ -73,7 +73,7 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A layer while an architecture is put together: a `Block` that still holds its tensors.
+    """A layer of an unfinished architecture: a `Block` that still holds its tensors.
 
     ``parameters`` stand in definition order; backward finishes the last one first where
     ``reversed_arrival``, as autograd does for a linear layer's weight and bias, else the first one.
@@ -93,9 +93,9 @@ class Module:
 def assemble(
     name: str, sample: str, modules: Sequence[Module], definition: Sequence[str] = (), *, mixed: bool = False
 ) -> Architecture:
-    """An architecture of modules in forward order; ``mixed`` is `Architecture`'s.
+    """Return an architecture of modules in forward order; ``mixed`` is `Architecture`'s.
 
-    Their tensors are defined in that order too, unless ``definition`` names all modules that have any
+    Tensors are defined in that order too, unless ``definition`` names all modules with tensors
     in another one.
     """
     by_name = {module.name: module for module in modules}
@@ -135,11 +135,11 @@ def workload(
     compute_efficiency: float | None = None,
     memory_efficiency: float | None = None,
 ) -> Workload:
-    """One training step of ``batch`` samples on ``device``.
+    """Return one training step of ``batch`` samples on ``device``.
 
-    ``precision`` is what products are computed in: without one torch's own float32, in which convolutions
-    are tfloat32 where there is that, or what torch.autocast takes where the model is usually trained so.
-    ``dtype`` is what parameters and gradients are stored in, each in its own where none is given:
+    Products are computed in ``precision``: by default torch's own float32, in which convolutions
+    are tfloat32 on GPUs that have it, or torch.autocast's type for models that are usually trained so.
+    Parameters and gradients are stored in ``dtype``, by default each in its own type:
     bfloat16 and bfloat16 is a model cast as a whole. Efficiencies are shares of the device's peaks.
     """
     precision = usual_precision(architecture, device) if precision is None else precision
@@ -170,7 +170,7 @@ def workload(
 
 
 def products_s(architecture: Architecture, device: Device, precision: str) -> float:
-    """Seconds of a sample's products, forward and backward, at the device's peak: nothing trains quicker."""
+    """Return the seconds of a sample's products, forward and backward, at the device's peak."""
     convolving = _convolves_in(precision, device)
     return sum(
         block.flops * (1 + block.backward) / device.peak(convolving if block.convolves else precision)
@@ -179,10 +179,10 @@ def products_s(architecture: Architecture, device: Device, precision: str) -> fl
 
 
 def _convolves_in(precision: str, device: Device) -> str:
-    """What torch computes convolutions in where products are in ``precision``."""
+    """Return torch's type of convolutions if products are in ``precision``."""
     return "tfloat32" if precision == "float32" and "tfloat32" in device.flops_per_s else precision
 
 
 def usual_precision(architecture: Architecture, device: Device) -> str:
-    """What the model's products are computed in where nobody says."""
+    """Return the model's default precision of products."""
     return device.mixed if architecture.mixed else "float32"

@@ -11,15 +11,15 @@ from typing import Any
 from ringside.topologies.words import one_of
 
 CHECKPOINTING = ("none", "selective", "full")
-"""What is made anew in backward: nothing, attention proper, or all but layers' inputs."""
+"""Recomputation in backward: nothing, attention proper, or everything but layers' inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """A mixture of experts: ``count`` gated networks of width ``hidden``, of which a token passes ``active``.
+    """A mixture of experts: ``count`` gated networks of width ``hidden``; a token passes ``active`` of them.
 
     All tokens pass ``shared`` more. The first ``dense_layers`` layers have a feed-forward network instead.
-    ``biased`` says that the router has a bias an expert, which evens out their loads and has no gradient.
+    ``biased`` says that the router has a bias per expert, which balances loads and has no gradient.
     """
 
     count: int
@@ -36,9 +36,9 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention: queries, and keys with values, come of narrow vectors.
+    """Multi-head latent attention: queries, and keys with values, are projected from narrow vectors.
 
-    A head's query and key have ``plain`` elements of its own and ``rotary`` ones, which of keys all heads
+    A head's query and key have ``plain`` elements of its own and ``rotary`` ones, which all heads' keys
     share; its value has ``value``. ``query_rank`` and ``key_value_rank`` are the narrow vectors' widths
     (DeepSeek-AI, arXiv:2405.04434, section 2.1).
     """
@@ -55,11 +55,11 @@ class Latent:
         return self.query_rank + self.key_value_rank
 
     def inputs(self, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Inputs and outputs of the two products that make the narrow vectors."""
+        """Return inputs and outputs of the two products that make the narrow vectors."""
         return (width, self.query_rank), (width, self.key_value_rank + self.rotary)
 
     def widened(self, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Inputs and outputs of the two products that make queries, and keys and values, of so many heads."""
+        """Return inputs and outputs of the two products that make the heads' queries, and keys and values."""
         return (
             (self.query_rank, heads * (self.plain + self.rotary)),
             (self.key_value_rank, heads * (self.plain + self.value)),
@@ -71,11 +71,11 @@ class Decoder:
     """A decoder-only transformer.
 
     ``width`` is that of a token's vector, ``hidden`` that of the feed-forward network, which is ``gated``
-    where it has a second input product (SwiGLU). ``heads`` ask, ``key_value_heads`` answer. ``norm`` is
-    ``rms`` or ``layer``; ``biases`` says that products and layer norms have one. ``positions`` are those that
-    it has learned vectors of, none with rotary embedding; ``tied`` says that its output product uses the
-    embedding. ``sequence`` is how many tokens a sample has, ``longest`` how many it may have. Of ``experts``
-    and ``latent`` attention there may be none; with the latter heads are not the width's parts.
+    if it has a second input product (SwiGLU). ``heads`` are query heads. ``norm`` is
+    ``rms`` or ``layer``; ``biases`` says that products and layer norms have one. ``positions`` is the number
+    of learned position vectors, 0 with rotary embedding; ``tied`` says that the output product uses the
+    embedding. ``sequence`` is the number of tokens per sample, ``longest`` its maximum. ``experts``
+    and ``latent`` attention are optional; with the latter heads are not parts of the width.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Decoder:
 
     @property
     def sample(self) -> str:
-        """A sample in words."""
+        """The kind of sample as text."""
         return f"sequence of {self.sequence} tokens"
 
     @property
@@ -133,17 +133,17 @@ class Decoder:
 
     @property
     def scored(self) -> int:
-        """Width of a query and of a value, all heads together: what a score costs to make and to use."""
+        """Width of a query and of a value, all heads together: the cost of making and using a score."""
         if not self.latent:
             return 2 * self.width
         return self.heads * (self.latent.plain + self.latent.rotary + self.latent.value)
 
     def has_experts(self, layer: int) -> bool:
-        """Whether the layer of this number is a mixture of experts."""
+        """Return whether the layer of this number is a mixture of experts."""
         return self.experts is not None and layer >= self.experts.dense_layers
 
     def feed_forward_products(self, layer: int, *, active: bool = False) -> int:
-        """Weights of a layer's products beside attention; of ``active`` ones, those that a token passes."""
+        """Return weights of a layer's products beside attention; ``active``: those that a token passes."""
         inputs = 2 if self.gated else 1
         if self.experts is None or not self.has_experts(layer):
             return (inputs + 1) * self.width * self.hidden
@@ -152,7 +152,7 @@ class Decoder:
         return self.width * (experts.count + (inputs + 1) * passed * experts.hidden)
 
     def layer_parameters(self, layer: int, *, active: bool = False) -> int:
-        """Parameters of a layer; of ``active`` ones, those that a token passes."""
+        """Return parameters of a layer; with ``active`` those that a token passes."""
         inputs = 2 if self.gated else 1
         biases = 3 * self.width + 2 * self.key_value + inputs * self.hidden if self.biases else 0
         if self.experts and self.experts.biased and self.has_experts(layer):
@@ -161,7 +161,7 @@ class Decoder:
         return products + biases + 2 * self.norm_parameters + (self.latent.norms if self.latent else 0)
 
     def parameters(self, *, active: bool = False) -> int:
-        """All parameters; a tied output product has none. Of ``active`` ones, those that a token passes."""
+        """Return all parameters; a tied output product has none. ``active``: those that a token passes."""
         tables = self.vocabulary * (1 if self.tied else 2) + self.positions
         layers = (self.layer_parameters(layer, active=active) for layer in range(self.layers))
         return tables * self.width + sum(layers) + self.norm_parameters
@@ -183,11 +183,11 @@ class Decoder:
         return sum(self.layer_flops(layer, causal=causal) for layer in range(self.layers)) + head
 
     def training_flops(self, *, causal: bool = False) -> float:
-        """FLOPs that training on one sequence takes, without any that are done anew: model FLOPs."""
+        """Return model FLOPs: those of training on one sequence, without recomputation."""
         return 3 * self.flops(causal=causal)
 
     def recomputed_flops(self, checkpointing: str, *, causal: bool = False) -> float:
-        """FLOPs done anew on one sequence with one of `CHECKPOINTING` of the layers.
+        """Return recomputed FLOPs on one sequence with one of `CHECKPOINTING` of the layers.
 
         With model FLOPs they are hardware FLOPs.
         """
@@ -248,8 +248,8 @@ DECODERS = {
         _llama("llama3.1-8b", 32, 4096, 32, 8, 14336),
         _llama("llama3.1-70b", 80, 8192, 64, 8, 28672),
         _llama("llama3.1-405b", 126, 16384, 128, 8, 53248),
-        # Brown et al., arXiv:2005.14165, table 2.1, with 16 heads of 128 where it prints 24, which its width
-        # of 2048 is not, and with a width of 5120 where it prints 5140, which 40 heads of 128 are not
+        # Brown et al., arXiv:2005.14165, table 2.1, with 16 heads of 128 (it prints 24, which contradicts its
+        # width of 2048), and a width of 5120 (it prints 5140, which contradicts its 40 heads of 128)
         _gpt("gpt3-125m", 12, 768, 12, 2048),
         _gpt("gpt3-350m", 24, 1024, 16, 2048),
         _gpt("gpt3-760m", 24, 1536, 16, 2048),
@@ -285,25 +285,25 @@ DECODERS = {
 
 
 SHAPE = ("layers", "width", "heads", "key_value_heads", "hidden", "vocabulary", "positions", "longest")
-"""What of a decoder may be another number."""
+"""Parts of a decoder's shape that may be set."""
 
 
 MOST, MOST_ELSE = {"layers": 5_000}, 10**9
-"""What a number of a shape may be. More layers would take minutes to simulate."""
+"""The largest value of a part of a shape. More layers would take minutes to simulate."""
 
 
 def decoder(text: str) -> Decoder:
-    """The decoder that ``llama3-8b`` names; ``llama3-8b:4096,layers=16`` has other tokens, or another shape.
+    """Parse ``llama3-8b``, or ``llama3-8b:4096,layers=16`` with another sequence or another shape.
 
-    Heads that were one each for queries and keys stay so, a network four times as wide as a token's vector
-    too, and as many positions may be used as have been learned.
+    One key-value head per query head stays so, a network four times as wide as a token's vector
+    too, and all learned positions may be used.
     """
-    name, _, said = text.partition(":")
+    name, _, settings = text.partition(":")
     if name not in DECODERS:
         raise ValueError(f"{name!r} is no known decoder; write {one_of(DECODERS, name)}")
     known = DECODERS[name]
     numbers: dict[str, Any] = {}
-    for word in said.split(",") if text != name else ():
+    for word in settings.split(",") if text != name else ():
         key, given, number = word.rpartition("=")
         key = key if given else "sequence"
         if key not in ("sequence", *SHAPE):

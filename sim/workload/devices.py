@@ -1,7 +1,7 @@
 """GPUs as a roofline sees them: peak rates and sizes, from their data sheets.
 
-Rates are dense (without 2:4 sparsity) and those of the tensor cores where there are any for the
-precision. ``tfloat32`` is what PyTorch uses unasked for convolutions of float32 tensors on A100 and later
+Rates are dense (without 2:4 sparsity) and those of the tensor cores if there are any for the
+precision. ``tfloat32`` is PyTorch's default for convolutions of float32 tensors on A100 and later
 (``torch.backends.cudnn.allow_tf32``), and for matrix products after
 ``torch.set_float32_matmul_precision("high")``.
 """
@@ -17,23 +17,23 @@ from ringside.topologies.words import one_of
 GIB, MIB = 2**30, 2**20
 
 STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
-"""The type in which activations are kept, by the precision that one computes in."""
+"""The type in which activations are kept, by compute precision."""
 
 SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
-"""Other words for precisions and types."""
+"""Aliases of precisions and types."""
 
 
 def full_name(text: str | None) -> str | None:
-    """The precision or type that ``bf16``, ``bfloat16`` or nothing names."""
+    """Return the full name of a precision or type: ``bf16``, ``bfloat16`` or None."""
     return None if text is None else SHORT.get(text, text)
 
 
 GRADIENTS = ("float32", "float64", "float16", "bfloat16")
-"""The types that a model is stored in as a whole."""
+"""Types in which a whole model may be stored."""
 
 
 def stored(text: str | None) -> str | None:
-    """The type of parameters and gradients that ``bf16``, ``bfloat16`` or nothing names."""
+    """Parse the type of parameters and gradients: ``bf16``, ``bfloat16`` or None."""
     name = full_name(text)
     if name is not None and name not in GRADIENTS:
         raise ValueError(f"{name!r} is no type of gradients; write {one_of(GRADIENTS, name)}")
@@ -50,7 +50,7 @@ MEMORY_EFFICIENCY = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What one GPU reaches in one precision: FLOP/s of products, bytes/s of reading and writing.
+    """One GPU's rates in one precision: FLOP/s of products, bytes/s of reading and writing.
 
     ``itemsize`` are the bytes of an element as the precision keeps it.
     """
@@ -60,16 +60,16 @@ class Roofline:
     itemsize: int
 
     def seconds(self, flops: float = 0.0, elements: float = 0.0) -> float:
-        """Time of so many FLOPs on so many elements, read or written: the slower of the two."""
+        """Return the time of ``flops`` on ``elements`` read or written: the slower of the two."""
         return max(flops / self.flops_per_s, elements * self.itemsize / self.bytes_per_s)
 
 
 LEAST_SHARE = 1e-6
-"""Of a peak: nothing that trains reaches less."""
+"""Share of a peak that every training exceeds."""
 
 
 def check_share(what: str, share: float, most: float = 1.0) -> None:
-    """Refuse what is no share of a peak."""
+    """Raise ValueError for an invalid share of a peak."""
     if not LEAST_SHARE <= share <= most:
         raise ValueError(f"{what} of {share}; write a share from {LEAST_SHARE:g} to {most:g}")
 
@@ -78,10 +78,10 @@ def check_share(what: str, share: float, most: float = 1.0) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is what its driver offers; of that `ringside.sim.training.room` leaves something free. The
-    efficiencies are the shares of both that training usually reaches; ``wide_efficiency`` is that of the wide
-    products of decoders, where it is known. Products in 8 bits reach ``narrower`` times the peaks of others,
-    a share of which may so be above 1.
+    The size is what its driver offers; `ringside.sim.training.room` keeps some of it free. The
+    efficiencies are the usual shares of both in training; ``wide_efficiency`` is that of the wide
+    products of decoders, if known. Products in 8 bits reach ``narrower`` times the peaks of others,
+    whose share may therefore exceed 1.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Device:
     narrower: float = 1.0
 
     def peak(self, precision: str) -> float:
-        """FLOP/s in ``precision``."""
+        """Return the FLOP/s in ``precision``."""
         if precision not in self.flops_per_s:
             raise ValueError(
                 f"{self.name} has no peak for {precision!r}; write {one_of(self.flops_per_s, precision)}"
@@ -103,12 +103,12 @@ class Device:
         return self.flops_per_s[precision]
 
     def check_efficiency(self, what: str, share: float) -> None:
-        """Refuse what is no share of its peak that ``what`` could reach."""
+        """Raise ValueError for an invalid share of a peak."""
         check_share(f"{what} efficiency", share, self.narrower)
 
     @property
     def mixed(self) -> str:
-        """What torch.autocast is told to compute in on it."""
+        """The type in which torch.autocast computes on it."""
         return next(name for name in ("bfloat16", "float16", "float32") if name in self.flops_per_s)
 
     def roofline(
@@ -117,7 +117,7 @@ class Device:
         compute_efficiency: float | None = None,
         memory_efficiency: float | None = None,
     ) -> Roofline:
-        """What it reaches in ``precision`` with these shares of its peaks, or the usual ones."""
+        """Return the rates in ``precision`` with these shares of the peaks, or the usual ones."""
         computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
         streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
         self.check_efficiency("a compute", computes)
@@ -128,7 +128,7 @@ class Device:
 
     @property
     def streaming(self) -> float:
-        """Bytes/s that kernels reach which do nothing but read and write."""
+        """Bytes/s of kernels that only read and write."""
         return self.memory_bandwidth * self.memory_efficiency
 
 
@@ -140,18 +140,18 @@ _A100 = _rates(fp32=19.5, tf32=156, bf16=312, fp16=312)
 _HOPPER = _rates(fp32=67, tf32=494.5, bf16=989.5, fp16=989.5)
 
 _AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
-"""The median of what llm-foundry's steps on one machine imply for models of a billion parameters and more
-(validation/published/training/llm_foundry.py; tests/validation/test_published_training.py asks it again)."""
+"""The median efficiency that llm-foundry's steps on one machine imply for models of a billion parameters and
+more (validation/published/training/llm_foundry.py; tests/validation/test_published_training.py checks it)."""
 
-# what H100 reached of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, which
-# waits for memory, and 301 to 311 sequences/s of BERT-large, which computes, where the usual shares would
-# have made 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
+# H100's shares of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, bound
+# by memory, and 301 to 311 sequences/s of BERT-large, bound by compute, where the usual shares
+# give 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
 _HOPPER_COMPUTES, _HOPPER_STREAMS = 0.33, 0.49
 _HOPPER_SHARES = _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE, 2.0
 
-# memory is what nvidia-smi prints, in MiB: of A100, A10, H100, L40S and T4 as modal-labs/modal-client#2797
+# memory is nvidia-smi's, in MiB: of A100, A10, H100, L40S and T4 as modal-labs/modal-client#2797
 # lists it, of the others as logs show it (P40 with ECC; TITAN RTX by
-# lambdal/lambda-tensorflow-benchmark#11, H100 of 96 GB in proportion to 80); of MI300X what rocm-smi prints
+# lambdal/lambda-tensorflow-benchmark#11, H100 of 96 GB in proportion to 80); of MI300X rocm-smi's
 DEVICES = {
     device.name: device
     for device in (
@@ -195,23 +195,23 @@ DEVICES = {
 
 _BY_CAPABILITY = {60: "p100", 61: "p40", 70: "v100", 75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090",
                   90: "h100", 94: "mi300x", 100: "b200"}  # fmt: skip
-"""The usual GPU of a compute capability, where a topology tells no more."""
+"""The usual GPU of a compute capability, for topologies that only state that."""
 
 
 def device(name: str) -> Device:
-    """The GPU of that name."""
+    """Return the GPU of that name."""
     if name not in DEVICES:
         raise ValueError(f"{name!r} is no known GPU; write {one_of(DEVICES, name)}")
     return DEVICES[name]
 
 
 def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
-    """The GPU that a cluster's machines have; plain networks, which have none, are given A100."""
+    """Return the GPU of a cluster's machines; plain networks, which have none, get A100."""
     name, _ = split(cluster)
     graph = make(name, 1) if name in MAKERS else load(cluster, values)
     facts = graph.graph
     capability = facts.get("compute_capability")
-    found = facts.get("device") or (_BY_CAPABILITY.get(capability, "") if capability else "a100")
-    if found not in DEVICES:
+    named = facts.get("device") or (_BY_CAPABILITY.get(capability, "") if capability else "a100")
+    if named not in DEVICES:
         raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
-    return str(found)
+    return str(named)

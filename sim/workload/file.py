@@ -59,7 +59,7 @@ class _File(_Strict):
 
 
 def read(path: Path) -> Workload:
-    """The workload in the file; raise `WorkloadError` with every complaint at once."""
+    """Return the workload in the file; raise `WorkloadError` with all errors at once."""
     try:
         content = strict_yaml.loads(regular(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -79,12 +79,12 @@ def read(path: Path) -> Workload:
 
 
 def write(workload: Workload, path: Path) -> None:
-    """Write the workload so that `read` gives an equal one back."""
+    """Write the workload so that `read` returns an equal one."""
     write_file(path, dumps(workload))
 
 
 def dumps(workload: Workload) -> str:
-    """The YAML text of a workload."""
+    """Return the YAML text of a workload."""
     content: dict[str, Any] = {
         "name": workload.name,
         "batch": workload.batch,

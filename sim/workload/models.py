@@ -1,4 +1,4 @@
-"""Well-known models by name: what ``--model NAME[:SIZE]`` means."""
+"""Well-known models by name: the values of ``--model NAME[:SIZE]``."""
 
 from collections.abc import Callable
 
@@ -23,20 +23,20 @@ MODELS: dict[str, Callable[..., Architecture]] = {
 
 
 def find_model(text: str) -> Architecture | Decoder:
-    """The model that ``gpt2-xl``, ``gpt2-xl:512`` or ``resnet50:160`` names, with samples of that size."""
+    """Parse ``gpt2-xl``, ``gpt2-xl:512`` or ``resnet50:160``: a model, with samples of that size."""
     name = text.partition(":")[0]
     if name in DECODERS:
         return decoder(text)
     if name not in MODELS:
         also = ", FILE.py:NAME, or a file of timed layers (.yaml) or of measured steps (.json)"
-        # a hub puts whose it is before a slash
+        # a hub puts the owner before a slash
         known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
         raise ValueError(f"{name!r} is no known model; write {known}")
     return architecture(text)
 
 
 def architecture(text: str) -> Architecture:
-    """The model that ``resnet50`` or ``bert-large:512`` names, with samples of that size."""
+    """Parse ``resnet50`` or ``bert-large:512``: a model, with samples of that size."""
     name, _, size = text.partition(":")
     if size and not size.isdecimal():
         raise ValueError(f"{text!r}: {size!r} is not a sample's size; write for example {name}:256")

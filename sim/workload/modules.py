@@ -1,7 +1,7 @@
-"""The layers that networks are made of, each with its tensors and the work of one sample.
+"""The layers of networks, each with its tensors and the work of one sample.
 
-Names and order of tensors are those of the ``torch.nn`` module of the same name. ``positions`` is how
-many vectors of the layer's width one sample holds: the tokens of a sequence, the pixels of an image.
+Names and order of tensors are those of the ``torch.nn`` module of the same name. ``positions`` is the number
+of vectors of the layer's width in one sample: the tokens of a sequence, the pixels of an image.
 Traffic counts each elementwise step as a kernel of its own that reads its inputs and writes its output
 (one read more for the statistics of a batch norm), and attention as one fused kernel that never
 writes the scores, as torch's scaled_dot_product_attention (Dao et al., arXiv:2205.14135).
@@ -19,7 +19,7 @@ def linear(
     bias: bool = True,
     shares_input: bool = False,
 ) -> Module:
-    """A matrix product: 2 x inputs x outputs FLOPs a position; keeps its input unless another one does."""
+    """Return a matrix product: 2 x inputs x outputs FLOPs a position; it keeps its input unless shared."""
     weight = (Tensor(f"{name}.weight", inputs * outputs, rows=outputs),)
     return Module(
         name,
@@ -32,7 +32,7 @@ def linear(
 
 
 def tied_linear(name: str, inputs: int, outputs: int, positions: int, bias: Tensor | None = None) -> Module:
-    """A matrix product with a weight that another module owns."""
+    """Return a matrix product with a weight that another module owns."""
     untied = linear(name, inputs, outputs, positions)
     return Module(name, () if bias is None else (bias,), (), untied.flops, untied.traffic, untied.kept)
 
@@ -40,7 +40,7 @@ def tied_linear(name: str, inputs: int, outputs: int, positions: int, bias: Tens
 def conv2d(
     name: str, inputs: int, outputs: int, kernel: int, side: int, stride: int = 1, bias: bool = False
 ) -> Module:
-    """A convolution with ``side`` x ``side`` output pixels: 2 x inputs x kernel^2 x outputs FLOPs each."""
+    """Return a convolution of ``side`` x ``side`` output pixels: 2 inputs kernel^2 outputs FLOPs each."""
     weight = (Tensor(f"{name}.weight", inputs * outputs * kernel**2, rows=outputs),)
     read = inputs * (side * stride) ** 2
     return Module(
@@ -54,7 +54,7 @@ def conv2d(
 
 
 def batch_norm(name: str, channels: int, side: int) -> Module:
-    """Batch normalisation: reads its input twice, writes once, keeps the input."""
+    """Return batch normalisation: it reads its input twice, writes once, keeps the input."""
     elements = channels * side**2
     return Module(
         name,
@@ -70,7 +70,7 @@ def batch_norm(name: str, channels: int, side: int) -> Module:
 
 
 def layer_norm(name: str, width: int, positions: int) -> Module:
-    """Layer normalisation in one kernel."""
+    """Return layer normalisation in one kernel."""
     return Module(
         name,
         parameters=(Tensor(f"{name}.weight", width), Tensor(f"{name}.bias", width)),
@@ -80,13 +80,13 @@ def layer_norm(name: str, width: int, positions: int) -> Module:
 
 
 def embedding(name: str, entries: int, width: int, positions: int) -> Module:
-    """A table that each position reads one row of."""
+    """Return a table with one row read per position."""
     table = Tensor(f"{name}.weight", entries * width, rows=entries)
     return Module(name, parameters=(table,), traffic=2 * width * positions)
 
 
 def attention(name: str, width: int, positions: int) -> Module:
-    """Scaled dot-product attention of every position to every position: 4 x positions^2 x width FLOPs.
+    """Return scaled dot-product attention of all positions to all: 4 x positions^2 x width FLOPs.
 
     The whole square is counted for causal models too, as published FLOP counts do
     (Megatron-LM, arXiv:2104.04473, equation 3).
@@ -100,8 +100,8 @@ def attention(name: str, width: int, positions: int) -> Module:
 
 
 def elementwise(name: str, elements: int, inputs: int = 1, keeps: int = 0) -> Module:
-    """A kernel of its own that reads ``inputs`` tensors and writes one: an activation, a sum.
+    """Return a kernel that reads ``inputs`` tensors and writes one: an activation, a sum.
 
-    It keeps ``keeps`` tensors beside what the layers around it keep anyway.
+    It keeps ``keeps`` tensors beside those that the layers around it keep.
     """
     return Module(name, traffic=(inputs + 1) * elements, kept=keeps * elements)

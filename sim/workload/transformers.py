@@ -26,11 +26,11 @@ def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architectur
 
 
 def bert_encoder(sequence: int = 512) -> Architecture:
-    """BERT-base without its pre-training heads, as models that embed sentences are."""
-    found = bert("bert-encoder", 12, 768, sequence)
-    blocks = (one for one in found.blocks if not one.name.startswith(("cls.", "loss")))
-    parameters = (one for one in found.parameters if not one.name.startswith("cls."))
-    return replace(found, blocks=tuple(blocks), parameters=tuple(parameters))
+    """Return BERT-base without its pre-training heads, as in sentence embedding models."""
+    model = bert("bert-encoder", 12, 768, sequence)
+    blocks = (one for one in model.blocks if not one.name.startswith(("cls.", "loss")))
+    parameters = (one for one in model.parameters if not one.name.startswith("cls."))
+    return replace(model, blocks=tuple(blocks), parameters=tuple(parameters))
 
 
 bert_base = partial(bert, "bert-base", 12, 768)

@@ -1,7 +1,7 @@
 """Vision transformers for images of ``side`` x ``side`` pixels and 1000 classes, without dropout.
 
-Tensors have the names and the order that torchvision gives them. An image is cut into patches, each of which
-is a token; one more stands for the whole image and is what is classified.
+Tensors have the names and the order that torchvision gives them. An image is cut into patches, one token
+each; one more token stands for the whole image and is classified.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ringside.sim.workload.workload import Tensor
 
 
 def vit(name: str, patch: int, layers: int, width: int, hidden: int, side: int = 224) -> Architecture:
-    """A vision transformer with patches of ``patch`` x ``patch`` pixels.
+    """Return a vision transformer with patches of ``patch`` x ``patch`` pixels.
 
     Dosovitskiy et al., arXiv:2010.11929, table 1; parameters as on torchvision's pages of the models
     (ViT_B_16_Weights.IMAGENET1K_V1: 86,567,656).

@@ -1,7 +1,7 @@
-"""A workload: what one rank computes in a training step, and the tensors that it must share.
+"""A workload: one rank's compute in a training step, and the tensors that it shares.
 
-Nothing here knows a network or a library. Times are seconds of one rank on its own; which gradient
-is ready when follows from them.
+Networks and libraries are unknown here. Times are seconds of one rank on its own; they determine when each
+gradient is ready.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.units import MAX_DURATION, MAX_SIZE, shown
 
 MOST = MAX_SIZE
-"""Elements, bytes or samples: none of them is more on one rank."""
+"""The most elements, bytes or samples on one rank."""
 
 
 class WorkloadError(ValueError):
-    """A workload that contradicts itself; the message lists every complaint, one a line."""
+    """A workload that contradicts itself; the message lists every error, one per line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Tensor:
 
     ``sparse`` says of a parameter that its gradient is a sparse tensor (an embedding made with
     ``sparse=True``), which data parallelism cannot put into a bucket with others. ``rows`` is its length
-    along dimension 0, in which FSDP deals it out; without it that of one dimension, which is ``count``.
+    along dimension 0, in which FSDP shards it; by default ``count``, as of a tensor of one dimension.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A stretch of the model that is computed as one: forward in ``forward_s``, backward in ``backward_s``.
+    """A stretch of the model computed as one: forward in ``forward_s``, backward in ``backward_s``.
 
     ``gradients`` are positions in `Workload.parameters`, in the order in which backward finishes
-    them; they are taken to be ready when the layer's backward ends. A parameter that several layers
-    use belongs to the one whose backward comes last. ``activation_nbytes`` is what forward keeps
+    them; they are treated as ready when the layer's backward ends. A parameter that several layers
+    use belongs to the one whose backward comes last. ``activation_nbytes`` are the bytes that forward keeps
     for backward.
     """
 
@@ -62,10 +62,10 @@ class Layer:
 class Workload:
     """One training step of one rank, on ``batch`` samples (of kind ``sample``: an image, a sequence).
 
-    ``parameters`` are those that are trained, in definition order, which is how DistributedDataParallel
-    counts them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
+    ``parameters`` are the trained ones, in definition order, by which DistributedDataParallel
+    numbers them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
     ``frozen_nbytes`` are parameters that are held and not trained. ``reentrant`` says that checkpoints
-    enter backward anew inside backward.
+    enter backward again inside backward.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Workload:
 
     @property
     def num_parameters(self) -> int:
-        """Elements of all parameters: what a model card calls its size."""
+        """Elements of all parameters: the size in a model card."""
         return sum(tensor.count for tensor in self.parameters)
 
     @property
@@ -118,7 +118,7 @@ class Workload:
 
     @property
     def forward_s(self) -> float:
-        """Seconds of the forward pass, added in the order in which a clock would."""
+        """Seconds of the forward pass, added in the order of a clock."""
         return reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0)
 
     @property
@@ -133,9 +133,9 @@ class Workload:
 
 
 def rebatched(workload: Workload, batch: int) -> Workload:
-    """The workload with another batch, compute and activations in proportion to it.
+    """Return the workload with another batch, compute and activations in proportion to it.
 
-    True where layers keep the device busy: a small batch leaves it idle, which this does not know.
+    This holds while layers keep the device busy: the idle time of a small batch is not modelled.
     """
     factor = batch / workload.batch
     return replace(
@@ -181,18 +181,18 @@ def _layer_complaints(layer: Layer, parameters: int) -> list[str]:
 
 
 def _excesses(layers: Sequence[Layer], batch: int) -> list[str]:
-    """What layers have too much of, told of the one that has most: one batch makes many too large at once."""
+    """Return one error per exceeded limit, for the worst layer: a large batch affects many at once."""
     worst: dict[str, tuple[float, str]] = {}
     for layer in layers:
         for what, number, unit, most in _quantities(layer):
             if number > most and number > worst.get(what, (0, ""))[0]:
-                said = f"layer {layer.name!r} {what} {shown(number)} {unit} with a batch of {shown(batch)}"
-                worst[what] = number, f"{said}; write 0 to {most:.16g}, or a smaller batch"
+                excess = f"layer {layer.name!r} {what} {shown(number)} {unit} with a batch of {shown(batch)}"
+                worst[what] = number, f"{excess}; write 0 to {most:.16g}, or a smaller batch"
     return [text for _, text in worst.values()]
 
 
 def _quantities(layer: Layer) -> tuple[tuple[str, float, str, float], ...]:
-    """What a layer has of bounded things: words, number, unit, the most."""
+    """Return a layer's limited quantities: text, number, unit, limit."""
     return (
         ("has a forward of", layer.forward_s, "s", MAX_DURATION),
         ("has a backward of", layer.backward_s, "s", MAX_DURATION),

@@ -82,7 +82,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (4, {"strategy": "hsdp", "shard": 0}, "--shard 0; write 1 or more"),
         (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
         (2, {"schedule": "zbv"}, "--schedule is a pipeline's, of which there is none; add --pp 2"),
-        (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 on each rank and not 3"),
+        (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
         (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),

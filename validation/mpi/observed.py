@@ -49,7 +49,7 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
         nodes = record.num_nodes or record.ranks
         if record.ranks % nodes:
             raise RecordError(
-                f"{record.ranks} ranks on {nodes} nodes; MPI's model wants as many on every node"
+                f"{record.ranks} ranks on {nodes} nodes; MPI's model needs equally many on every node"
             )
         shape = nodes, record.ranks // nodes
         if shape not in ports:

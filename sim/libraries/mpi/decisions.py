@@ -1,9 +1,9 @@
-"""Which algorithm Open MPI takes of its own accord, by ranks and bytes: the rules fixed in ``coll/tuned``.
+"""Open MPI's own choice of algorithm by ranks and bytes: the fixed rules of ``coll/tuned``.
 
-As in ompi/mca/coll/tuned/coll_tuned_decision_fixed.c of 4.1 and 5.0, which average what several sites had
-measured, for reductions that commute. A line says below how many ranks it holds, then algorithms, each up to
-the bytes that follow it. Bytes are those of a rank's buffer; of one block, where a rank has a block for or
-from every other; of all blocks for reduce_scatter.
+From ompi/mca/coll/tuned/coll_tuned_decision_fixed.c of 4.1 and 5.0, which average measurements of several
+sites, for reductions that commute. Each line begins with its exclusive upper limit of ranks, then algorithms,
+each up to the bytes that follow it. Bytes are those of a rank's buffer; of one block, if a rank has a block
+for or from every other; of all blocks for reduce_scatter.
 """
 
 import math
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from ringside.sim.collective import Collective
 
 OF_A_BLOCK = ("all_gather", "all_to_all", "gather", "scatter")
-"""Collectives whose rules go by one rank's block."""
+"""Collectives whose rules count one rank's block."""
 
 _RULES = {
     "all_reduce": """
@@ -102,14 +102,14 @@ _RULES = {
         inf binomial 512 linear_nb""",
     "sendrecv": "inf ring",
 }
-"""Some of Open MPI's names are written as what they do here: ``segmented_ring``, a ring where no segments
-are asked for; ``pipeline``, a chain; ``linear_sync`` of all_to_all, linear; ``in-order_binary``, binary."""
+"""Some of Open MPI's names stand here under what they do: ``segmented_ring`` without segments is a ring,
+``pipeline`` a chain, all_to_all's ``linear_sync`` linear, ``in-order_binary`` binary."""
 
 Rules = tuple[tuple[float, tuple[float, ...], tuple[str, ...]], ...]
 
 
 def _read(text: str) -> Rules:
-    """Rows: below how many ranks it holds, up to which bytes each algorithm but the last, algorithms."""
+    """Parse rows: the limit of ranks, the bytes up to which each algorithm but the last holds, algorithms."""
     rows: list[list[str]] = []
     for line in text.splitlines() or [text]:
         words = line.split()
@@ -124,11 +124,11 @@ DECISIONS: dict[str, Rules] = {kind: _read(text) for kind, text in _RULES.items(
 
 
 def decide(collective: Collective) -> str:
-    """The algorithm that Open MPI takes."""
+    """Return Open MPI's choice of algorithm."""
     kind, ranks, nbytes = collective.kind, collective.ranks, collective.nbytes
-    asked = nbytes / ranks if kind in OF_A_BLOCK else float(nbytes)
+    counted = nbytes / ranks if kind in OF_A_BLOCK else float(nbytes)
     limits, algorithms = next(row[1:] for row in DECISIONS[kind] if ranks < row[0] or row[0] == math.inf)
-    found = algorithms[bisect_right(limits, asked)]
-    if kind == "all_reduce" and found == "ring" and nbytes // collective.itemsize < ranks:
+    algorithm = algorithms[bisect_right(limits, counted)]
+    if kind == "all_reduce" and algorithm == "ring" and nbytes // collective.itemsize < ranks:
         return "recursive_doubling"  # a ring needs an element a rank
-    return found
+    return algorithm

@@ -1,9 +1,9 @@
 """How long rounds of messages take: MPI's point-to-point protocols, in closed form.
 
-A message costs the software's overhead and the network's latency, which grows with every doubling of the
-distance in ranks. Eager, its bytes are copied on both sides and cross the wire; rendezvous, sender and
-receiver first agree in a round trip, then the wire takes them from buffer to buffer. The library takes what
-is quicker, so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995;
+A message costs software overhead and the network's latency, which grows with every doubling of the
+distance in ranks. Eager: bytes are copied on both sides and cross the wire. Rendezvous: sender and
+receiver first agree in a round trip, then the wire takes bytes from buffer to buffer. The library takes the
+faster, so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995;
 the protocols: Open UCX, documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
 """
 
@@ -27,14 +27,14 @@ MAPPED = 32 * MIB
 """Blocks above which malloc asks the system at every call (glibc, DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 FARTHEST = 5.0
-"""Doublings of distance after which latency grows no more: no pair of nodes has more hops than a diameter."""
+"""Doublings of distance beyond which latency stays: no pair of nodes has more hops than a diameter."""
 
 PROTOCOLS = ("auto", "eager", "rendezvous")
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What ranks are attached by.
+    """The attachment of ranks to the network.
 
     ``rate`` is what one rank's card carries, ``node_rate`` all cards of its node, in GB/s; ``latency_us`` is
     from node to node. ``per_node`` ranks share a node.
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
-    """Tasks as arrays: a column for each round, with the task it belongs to, and a figure for each task."""
+    """Tasks as arrays: a column per round, with the task it belongs to, and a figure per task."""
 
     task: NDArray[np.int64]
     nbytes: Floats
@@ -86,9 +86,9 @@ class Work:
 
 
 def work_of(tasks: Sequence[Task]) -> Work:
-    """The tasks as arrays."""
-    found = [_rounds(task.collective, task.algorithm) for task in tasks]
-    rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, found, strict=True))
+    """Return the tasks as arrays."""
+    forms = [_rounds(task.collective, task.algorithm) for task in tasks]
+    rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, forms, strict=True))
               for one in parts.rounds]  # fmt: skip
     across = np.array([_across(one.distance, one.exchange, port) for _, port, one in rounds])
 
@@ -111,13 +111,13 @@ def work_of(tasks: Sequence[Task]) -> Work:
         column(rates) * 1e-3,
         column([port.latency_us for _, port, _ in rounds]),
         column([task.collective.nbytes for task in tasks]),
-        column([parts.copied for parts in found]),
-        column([parts.scratch.largest for parts in found]),
-        column([parts.scratch.total for parts in found]),
-        column([parts.scratch.touched for parts in found]),
+        column([parts.copied for parts in forms]),
+        column([parts.scratch.largest for parts in forms]),
+        column([parts.scratch.total for parts in forms]),
+        column([parts.scratch.touched for parts in forms]),
         column([task.collective.ranks for task in tasks]),
         column([task.port.per_node for task in tasks]),
-        column([max((one.nbytes for one in parts.rounds), default=0.0) for parts in found]),
+        column([max((one.nbytes for one in parts.rounds), default=0.0) for parts in forms]),
         tuple(
             (task.collective.kind, task.algorithm, "shared" if task.port.per_node > 1 else "alone")
             for task in tasks
@@ -126,26 +126,26 @@ def work_of(tasks: Sequence[Task]) -> Work:
 
 
 def _rounds(collective: Collective, algorithm: str) -> Rounds:
-    """One rank has nobody to send to."""
+    """Return the rounds; a single rank has none."""
     return ROUNDS[collective.kind][algorithm](collective) if collective.ranks > 1 else Rounds(())
 
 
 def _far(one: Round, port: Port) -> float:
-    """Doublings of the distance in nodes; where rounds follow in a row, waiting for it overlaps."""
+    """Return doublings of the distance in nodes; waits of consecutive rounds overlap."""
     if one.times > 1 or one.distance <= port.per_node:
         return 0.0
     return min(math.log2(one.distance / port.per_node), FARTHEST)
 
 
 def _across(distance: int, exchange: bool, port: Port) -> float:
-    """Which part of a node's ranks has its partner on another node, ranks lying in order."""
+    """Return the share of a node's ranks with a partner on another node, ranks lying in order."""
     if exchange:
         return float(distance >= port.per_node)
     return min(distance / port.per_node, 1.0)
 
 
 def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
-    """Microseconds of each task, by one of `PROTOCOLS`."""
+    """Return the microseconds of each task, by one of `PROTOCOLS`."""
 
     def summed(figures: Floats) -> Floats:
         return np.bincount(work.task, figures * work.times, minlength=len(work)).astype(np.float64)
@@ -153,17 +153,17 @@ def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
     cold = 1 / (1 + (values["cache_MiB"] * MIB / np.maximum(work.size, 1.0)) ** 2)
     slowest = np.maximum(1 / values["cold_GBps"], work.per_node / values["memory_GBps"])
     a_byte = ((1 - cold) / values["warm_GBps"] + cold * slowest) * 1e-3
-    anew = (work.largest > MAPPED) | (
+    allocated = (work.largest > MAPPED) | (
         (work.total > 1.9 * work.largest) & (work.largest >= values["kept_MiB"] * MIB)
     )
-    fresh = np.where(anew, work.touched, 0.0) / values["fresh_GBps"] * 1e-3
+    fresh = np.where(allocated, work.touched, 0.0) / values["fresh_GBps"] * 1e-3
     messages = summed(messages_us(work, values, protocol))
-    found: Floats = values["call_us"] + messages + (summed(work.added) + work.copied) * a_byte + fresh
-    return found
+    total: Floats = values["call_us"] + messages + (summed(work.added) + work.copied) * a_byte + fresh
+    return total
 
 
 def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
-    """Microseconds of each round, once."""
+    """Return the microseconds of each round, once."""
     far = work.far * values["far_us"]
     outside = values["overhead_us"] + work.latency + far
     latency = work.across * outside + (1 - work.across) * values["inside_us"]
@@ -175,9 +175,9 @@ def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
     agreed = wire + values["handshake_us"] * np.where(work.exchange, 1.0, values["wait"])
     turns = np.maximum(work.nbytes - values["turns_MiB"] * MIB, 0.0) * work.wire / values["turns"]
     agreed = agreed + np.where(work.exchange & (work.across > 0), turns, 0.0)
-    quicker = np.minimum(copied, agreed)
-    one = {"auto": quicker, "eager": copied, "rendezvous": agreed}[protocol]
+    faster = np.minimum(copied, agreed)
+    one = {"auto": faster, "eager": copied, "rendezvous": agreed}[protocol]
     a_peer = np.where(work.inward, values["take_us"], values["gap_us"])
-    each = np.where(work.queued, quicker, wire)
-    found: Floats = latency + one + more * (a_peer + each)
-    return found
+    each = np.where(work.queued, faster, wire)
+    total: Floats = latency + one + more * (a_peer + each)
+    return total

@@ -1,4 +1,4 @@
-"""MPI as a library: Open MPI's algorithms by name, its choice among them, and how long each takes."""
+"""MPI as a library: Open MPI's algorithms by name, its choice among them, and their times."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 
 class Mpi(Scheduled):
-    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its machine's, with its words.
+    """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its model and description.
 
-    What was measured is ``before``, where the machine has other figures since
+    ``before`` is the measured machine if the figures have changed since
     (`ringside.sim.libraries.scaling`).
     """
 
@@ -55,12 +55,12 @@ class Mpi(Scheduled):
         super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
         self.measurements = measured[1] if measured else ""
         if protocol not in PROTOCOLS:
-            raise ValueError(f"{protocol!r} is no protocol of MPI's; write {one_of(PROTOCOLS, protocol)}")
+            raise ValueError(f"{protocol!r} is no protocol of MPI; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
         if min(self.placed) < max(self.placed):
             raise ValueError(
-                f"{in_words(self.placed)}; MPI's model wants as many on every node; write --ranks so, or "
+                f"{in_words(self.placed)}; MPI needs equally many on every node; write --ranks so, or "
                 "--library ideal"
             )
         self.port = port_of(self.graph, self.routes, self.placed)
@@ -68,10 +68,10 @@ class Mpi(Scheduled):
         self._busiest: dict[tuple[Collective, str], float] = {}
 
     def on(self, graph: Topology, candidate: Candidate) -> Self:
-        """One of its ways where links have other figures."""
-        found = super().on(graph, candidate)
-        found._busiest = {}
-        return found
+        """Return one of its ways on links with other figures."""
+        changed = super().on(graph, candidate)
+        changed._busiest = {}
+        return changed
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
         """What the times rest on."""
@@ -82,7 +82,7 @@ class Mpi(Scheduled):
         return "time_s is by closed form with figures that are usual; it is not calibrated"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Every algorithm that Open MPI has for it, or of those asked for: ``ring,linear``, ``^ring``."""
+        """Return every algorithm of Open MPI for it, or the requested ones: ``ring,linear``, ``^ring``."""
         check_supported(collective)
         names = list(ROUNDS[collective.kind])
         if self.algorithm == "auto":
@@ -100,7 +100,7 @@ class Mpi(Scheduled):
         return [Candidate(name, self.protocol) for name in taken]
 
     def choose(self, collective: Collective) -> Candidate:
-        """What Open MPI's fixed rules take, or the quickest of the algorithms asked for."""
+        """Return the choice of Open MPI's fixed rules, or the fastest of the requested algorithms."""
         first, *others = candidates = self.candidates(collective)
         ruled = Candidate(decide(collective), self.protocol)
         if not others or ruled in candidates:
@@ -108,13 +108,13 @@ class Mpi(Scheduled):
         return min(candidates, key=lambda one: self.time(collective, one).time_s)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """The algorithm's schedule, which is proved; refuses by name what has none."""
+        """Return the algorithm's schedule, which is proved; raise ValueError if it has none."""
         return schedule_of(collective, candidate.algorithm)
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds that the busiest cable between nodes needs for the algorithm's own messages.
+        """Return the seconds that the busiest cable between nodes needs for the algorithm's own messages.
 
-        Where these are too many to count, what the cards of a node must carry, whatever MPI does.
+        If these are too many to count, those that the cards of a node need, whatever MPI does.
         """
         key = collective, candidate.algorithm
         if key not in self._busiest:
@@ -123,7 +123,7 @@ class Mpi(Scheduled):
         return self._busiest[key]
 
     def _crossing(self, collective: Collective) -> float:
-        """Seconds that the cards of a node need for what must cross them."""
+        """Return the seconds that the cards of a node need for the bytes that must cross them."""
         port, nodes = self.port, -(-collective.ranks // self.port.per_node)
         if nodes == 1:
             return 0.0
@@ -137,7 +137,7 @@ class Mpi(Scheduled):
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
-        """As measured, or by closed form; ``simpy`` and ``fast`` play the schedule over the links instead."""
+        """Return the time as measured or by closed form; ``simpy`` and ``fast`` play the schedule."""
         check_engine(engine)
         check_ranks(self, collective)
         check_supported(collective)
@@ -160,20 +160,20 @@ class Mpi(Scheduled):
         seconds = float(time_us(work_of([task]), values, candidate.protocol)[0]) * 1e-6
         return self._held(collective, candidate, Estimate(seconds, seconds, seconds, "model", task.algorithm))
 
-    def _held(self, collective: Collective, candidate: Candidate, found: Estimate) -> Estimate:
-        """No less than its traffic needs; the upper end stays as far above the time as it was."""
+    def _held(self, collective: Collective, candidate: Candidate, estimate: Estimate) -> Estimate:
+        """Raise a time to its traffic's; the upper end keeps its distance."""
         least = self.bound(collective, candidate)
-        time_s = max(found.time_s, least)
-        high = found.time_hi_s * (time_s / found.time_s) if found.time_s else time_s
-        said = found.caveat
-        if time_s > found.time_s:
-            said = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
+        time_s = max(estimate.time_s, least)
+        high = estimate.time_hi_s * (time_s / estimate.time_s) if estimate.time_s else time_s
+        caveat = estimate.caveat
+        if time_s > estimate.time_s:
+            caveat = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
         return replace(
-            found, time_s=time_s, time_lo_s=max(found.time_lo_s, least), time_hi_s=high, caveat=said
+            estimate, time_s=time_s, time_lo_s=max(estimate.time_lo_s, least), time_hi_s=high, caveat=caveat
         )
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
-        """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""
+        """Return the relative uncertainty of two algorithms' ratio; ``None`` without measurements."""
         if not self.measured:
             return None
         tasks = [Task(collective, pair[0], self.port) for pair in (one, other)]
@@ -184,25 +184,25 @@ class Mpi(Scheduled):
     def _figures(
         self, collective: Collective, candidate: Candidate
     ) -> tuple[Parameters, Topology, tuple[float, float]]:
-        """For the engines: a message's overhead and latency, the rate of adding; no protocol, no cache."""
+        """Return the engines' figures: a message's overhead and latency, the rate of adding."""
         values = self.measured[0].values if self.measured else expected()
-        found = replace(
+        figures = replace(
             self._preset,
             alpha=self._preset.alpha + values["overhead_us"] * 1e-6,
             beta=self._preset.beta / values["link"],
             gamma=1e-9 / values["warm_GBps"],
             launch=values["call_us"] * 1e-6,
         )
-        if found not in self._scaled:
-            self._scaled[found] = found.on(self.graph, self.routes)
-        return found, self._scaled[found], (1.0, 1.0)
+        if figures not in self._scaled:
+            self._scaled[figures] = figures.on(self.graph, self.routes)
+        return figures, self._scaled[figures], (1.0, 1.0)
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return "played over the links with MPI's overhead, without its protocols, caches and copies"
 
 
 def schedule_of(collective: Collective, algorithm: str) -> Schedule:
-    """The schedule of an algorithm of Open MPI's; refuses by name what has none."""
+    """Return the schedule of one of Open MPI's algorithms; raise ValueError if it has none."""
     check_supported(collective)
     way = collective.kind, algorithm
     if way in WITHOUT:
@@ -214,7 +214,7 @@ def schedule_of(collective: Collective, algorithm: str) -> Schedule:
 
 
 def check_supported(collective: Collective) -> None:
-    """Refuse by name what torch.distributed does not do over MPI."""
+    """Raise ValueError for what torch.distributed does not do over MPI."""
     if collective.dtype is not None and collective.dtype not in TYPES:
         raise ValueError(
             f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
@@ -230,7 +230,7 @@ def check_supported(collective: Collective) -> None:
 
 
 def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
-    """What ranks, ``placed`` so many on each node, are attached by.
+    """Return the attachment of ranks, ``placed`` per node.
 
     That is the narrowest link between two nodes, and its latency.
     """

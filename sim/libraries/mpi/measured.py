@@ -1,8 +1,8 @@
-"""A calibrated machine: how long MPI's algorithms take on it, and between which times four of five lie.
+"""A calibrated machine: times of MPI's algorithms on it, with 80 % intervals.
 
-Values of the form's parameters, and what the form leaves of the rows that were fitted: a Gaussian process
-in log time, alike where one algorithm sends largest messages of about one size. An algorithm that was not
-measured has the form alone, and so much more doubt.
+Values of the form's parameters, and a Gaussian process of the fitted rows' residuals
+in log time, correlated if one algorithm's largest messages are of similar size. An algorithm without
+measurements has the form alone, and more uncertainty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from ringside.sim.libraries.scaling import scaled
 Floats = NDArray[np.float64]
 
 CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
-"""What the form leaves of an algorithm in log time: at all sizes alike, and by size over so many octaves."""
+"""Residuals of an algorithm in log time: equal at all sizes, and by size over this number of octaves."""
 
 PER_DOUBLING = 0.23
 """Standard deviation in log time that each doubling beyond the measured nodes, or tasks a node, adds.
@@ -32,7 +32,7 @@ Place = tuple[tuple[Way, ...], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a parameter before any measurement: ``sigma`` in natural logarithms."""
+    """The prior of a parameter: ``sigma`` in natural logarithms."""
 
     value: float
     sigma: float
@@ -54,23 +54,23 @@ EXPECTED: dict[str, Expected] = {
     "warm_GBps": Expected(20.0, 0.3, "at which a rank adds or copies in its cache"),
     "cold_GBps": Expected(8.0, 0.3, "the same out of its cache"),
     "cache_MiB": Expected(24.0, 0.3, "of a collective, where half is out of the cache"),
-    "fresh_GBps": Expected(2.2, 0.4, "at which memory comes that a call asks for anew"),
+    "fresh_GBps": Expected(2.2, 0.4, "at which a call's newly allocated memory arrives"),
     "inside_us": Expected(0.4, 0.4, "of a message inside a node"),
     "inside_GBps": Expected(8.0, 0.4, "of a message inside a node"),
     "memory_GBps": Expected(60.0, 0.4, "at which all ranks of a node add or copy out of their caches"),
 }
-"""Every parameter that is fitted; microseconds and GB/s."""
+"""Every fitted parameter; microseconds and GB/s."""
 
 PARAMETERS = tuple(EXPECTED)
 
 KEPT_MIB = (32.0, 0.5)
-"""From which size on two equal blocks of scratch memory may go back to the system after every call: where
-malloc trims soon, as it is set by default, and where it does not."""
+"""The size from which two equal blocks of scratch memory may return to the system after every call: if
+malloc trims early, as by default, and if it does not."""
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Rows that were fitted: way, base-2 logarithm of the largest message, what was left, how sure."""
+    """Fitted rows: way, base-2 logarithm of the largest message, residual, uncertainty."""
 
     way: tuple[Way, ...]
     message: Floats
@@ -78,7 +78,7 @@ class Correction:
     sigma: Floats
 
     def predict(self, work: Work) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of log time, a figure a task."""
+        """Return mean and standard deviation of log time, one per task."""
         most = CONSTANT**2 + VARYING**2
         if not self.way:
             return np.zeros(len(work)), np.full(len(work), np.sqrt(most))
@@ -90,12 +90,12 @@ class Correction:
     @cached_property
     def _inverse(self) -> Floats:
         place = self.way, self.message
-        found: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
-        return found
+        inverse: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
+        return inverse
 
 
 def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
-    """The correction for what the form ``left`` of each row; rows far off the others count less."""
+    """Return the correction for the form's residuals ``left``; rows far off the others count less."""
     place = _place(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
@@ -107,15 +107,15 @@ def _place(work: Work) -> Place:
 def _alike(a: Place, b: Place) -> Floats:
     same = np.array([[one == other for other in b[0]] for one in a[0]], dtype=np.float64)
     apart = (a[1][:, None] - b[1][None, :]) / OCTAVES
-    found: Floats = same.reshape(apart.shape) * (CONSTANT**2 + VARYING**2 * np.exp(-0.5 * apart**2))
-    return found
+    covariance: Floats = same.reshape(apart.shape) * (CONSTANT**2 + VARYING**2 * np.exp(-0.5 * apart**2))
+    return covariance
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """What was fitted to one machine.
+    """The fit to one machine.
 
-    ``noise`` is the log spread that is left; ``nodes`` and ``tasks`` a node were measured.
+    ``noise`` is the remaining log spread; ``nodes`` and ``tasks`` per node were measured.
     """
 
     values: Mapping[str, float]
@@ -125,18 +125,18 @@ class Measured:
     tasks: tuple[int, ...]
 
     def log_us(self, work: Work, protocol: str = "auto") -> tuple[Floats, Floats]:
-        """Log of microseconds, and its standard deviation."""
+        """Return the log of microseconds, and its standard deviation."""
         mean, uncertain = self.correction.predict(work)
         sigma = np.sqrt(uncertain**2 + self.noise**2 + (PER_DOUBLING * self.beyond(work)) ** 2)
         return np.log(time_us(work, self.values, protocol)) + mean, sigma
 
     def beyond(self, work: Work) -> Floats:
-        """Doublings of nodes and of tasks a node by which each task lies outside what was measured."""
+        """Return doublings of nodes and of tasks per node by which each task exceeds the measured range."""
         nodes = work.ranks / work.per_node
         return _outside(nodes, self.nodes) + _outside(work.per_node, self.tasks)
 
     def seconds(self, tasks: Sequence[Task], protocol: str = "auto") -> tuple[Floats, Floats, Floats]:
-        """Seconds of each task, and the ends within which four of five lie."""
+        """Return the seconds of each task, and the ends of its 80 % interval."""
         mean, sigma = self.log_us(work_of(tasks), protocol)
         middle = np.exp(mean) * 1e-6
         factor = np.exp(EIGHTY * sigma)
@@ -145,28 +145,28 @@ class Measured:
     def scaled_seconds(
         self, tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto"
     ) -> tuple[Floats, Floats, Floats]:
-        """The same of tasks on machines with other figures than ``before``, which were measured."""
+        """Return the same for machines whose figures differ from those measured ``before``."""
         if tasks == before:
             return self.seconds(tasks, protocol)
         rows = zip(*self.seconds(before, protocol), changes(tasks, before, protocol), strict=True)
-        found = np.array([scaled(*map(float, row)) for row in rows])
-        return found[:, 0], found[:, 1], found[:, 2]
+        scaled_rows = np.array([scaled(*map(float, row)) for row in rows])
+        return scaled_rows[:, 0], scaled_rows[:, 1], scaled_rows[:, 2]
 
     def doubt(self, one: Task, other: Task) -> float:
-        """By which fraction the ratio of two tasks' times may be off, four times of five."""
+        """Return the relative uncertainty of the ratio of two tasks' times, as an 80 % interval."""
         _, uncertain = self.correction.predict(work_of([one, other]))
         return float(np.expm1(EIGHTY * np.sqrt(np.sum(uncertain**2) + 2 * self.noise**2)))
 
 
 def changes(tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto") -> Floats:
-    """How many times as long each task takes as the one before it, with figures that are usual."""
+    """Return each task's time over that of the task ``before``, with prior figures."""
     now, was = (time_us(work_of(some), expected(), protocol) for some in (tasks, before))
-    found: Floats = now / was
-    return found
+    ratios: Floats = now / was
+    return ratios
 
 
 def _outside(count: Floats, measured: Sequence[int]) -> Floats:
-    """Doublings by which each count lies above the largest measured one, or below the smallest."""
+    """Return doublings by which each count exceeds the largest measured one, or falls below the smallest."""
     doublings: Floats = np.log2(
         np.maximum(count / max(measured), 1.0) * np.maximum(min(measured) / count, 1.0)
     )
@@ -174,5 +174,5 @@ def _outside(count: Floats, measured: Sequence[int]) -> Floats:
 
 
 def expected() -> dict[str, float]:
-    """Values of a machine that nobody measured; distance costs what its topology says."""
+    """Return prior values for a machine without measurements; distance costs what its topology says."""
     return {name: one.value for name, one in EXPECTED.items()} | {"far_us": 0.0, "kept_MiB": KEPT_MIB[0]}

@@ -1,4 +1,4 @@
-"""Words and numbers: types that go over MPI, and by which variables Open MPI takes one of its algorithms.
+"""MPI's names and numbers: types, and the variables that select one of Open MPI's algorithms.
 
 The numbers are those of ``ompi_info --param coll tuned --level 9``.
 """
@@ -6,7 +6,7 @@ The numbers are those of ``ompi_info --param coll tuned --level 9``.
 from collections.abc import Mapping
 
 TYPES = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64")
-"""What torch.distributed hands to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
+"""Types that torch.distributed passes to MPI (torch 2.13, csrc/distributed/c10d/ProcessGroupMPI.cpp)."""
 
 CALLS = {
     "all_reduce": "allreduce",
@@ -18,7 +18,7 @@ CALLS = {
     "gather": "gather",
     "scatter": "scatter",
 }
-"""What the variables call a collective."""
+"""The variables' names of collectives."""
 
 NUMBERED = {
     "all_reduce": (
@@ -44,7 +44,7 @@ NUMBERED = {
 
 
 def variables(kind: str, algorithm: str) -> dict[str, str]:
-    """The variables that make Open MPI take an algorithm."""
+    """Return the variables that make Open MPI use an algorithm."""
     number = NUMBERED[kind].index(algorithm) + 1
     return {
         "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
@@ -53,12 +53,12 @@ def variables(kind: str, algorithm: str) -> dict[str, str]:
 
 
 def forced(kind: str, environment: Mapping[str, str]) -> str:
-    """The algorithm that variables force, ``auto`` where they leave the choice to the library."""
+    """Return the algorithm that variables force, ``auto`` if they leave the choice to the library."""
     if kind not in CALLS or environment.get("OMPI_MCA_coll_tuned_use_dynamic_rules") not in ("1", "true"):
         return "auto"
-    found = environment.get(f"OMPI_MCA_coll_tuned_{CALLS[kind]}_algorithm", "0")
+    number = environment.get(f"OMPI_MCA_coll_tuned_{CALLS[kind]}_algorithm", "0")
     names = ("auto", *NUMBERED[kind])
-    return names[int(found)] if found.isdecimal() and int(found) < len(names) else found
+    return names[int(number)] if number.isdecimal() and int(number) < len(names) else number
 
 
 SCHEDULES = {
@@ -71,10 +71,10 @@ SCHEDULES = {
     ("scatter", "linear_nb"): "direct",
     ("sendrecv", "ring"): "direct",
 }
-"""What the schedules call an algorithm of Open MPI's, where that is another word."""
+"""The schedules' names of Open MPI's algorithms, where they differ."""
 
 WITHOUT = (
     ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
     ("broadcast", "binary"), ("reduce", "binary"),
 )  # fmt: skip
-"""What has rounds and no schedule."""
+"""Algorithms with rounds and without a schedule."""

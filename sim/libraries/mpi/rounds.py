@@ -1,6 +1,6 @@
-"""Open MPI's algorithms as rounds: what the rank that ends last sends, receives and adds, one after another.
+"""Open MPI's algorithms as rounds: sends, receives and additions of the rank that ends last, in order.
 
-A schedule says who sends what to whom; its rounds are the few numbers of it that a time hangs on, in
+A schedule says who sends what to whom; its rounds are the few numbers that determine its time, in
 closed form, so that 2,048 ranks cost no more than two. The algorithms are those of Open MPI's ``coll/base``
 (Pjesivac-Grbovic et al., "Performance analysis of MPI collective operations", 2007; Thakur, Rabenseifner and
 Gropp, "Optimization of collective communication operations in MPICH", 2005). Sizes are `Collective`'s.
@@ -14,11 +14,11 @@ from ringside.sim.collective import Collective
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages that leave together, ``times`` in a row.
+    """Messages that leave together, ``times`` times.
 
     Each has ``nbytes`` and goes ``distance`` ranks far; the busiest rank sends ``peers`` at once, ``queued``
-    one after another, or ``inward`` receives them. ``exchange`` says that a rank sends to whom it receives
-    from. ``added`` bytes are reduced afterwards.
+    one after another, or ``inward`` receives them. ``exchange`` says that a rank sends to the
+    rank it receives from. ``added`` bytes are reduced afterwards.
     """
 
     nbytes: float
@@ -33,7 +33,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that every call asks for anew: the largest block, all blocks, and what of them is written to."""
+    """Memory that every call allocates: the largest block, all blocks, and the part that is written."""
 
     largest: float = 0.0
     total: float = 0.0
@@ -42,7 +42,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """An algorithm as it is timed: its rounds, what each rank copies beside them, and its scratch memory."""
+    """An algorithm as it is timed: its rounds, the bytes each rank copies, and its scratch memory."""
 
     rounds: tuple[Round, ...]
     copied: float = 0.0
@@ -50,17 +50,17 @@ class Rounds:
 
 
 def _levels(ranks: int) -> int:
-    """Rounds in which something doubled reaches all ranks."""
+    """Return the rounds in which doubling reaches all ranks."""
     return (ranks - 1).bit_length()
 
 
 def _floor(ranks: int) -> int:
-    """The largest power of two that is not above ``ranks``."""
+    """Return the largest power of two that is at most ``ranks``."""
     return 1 << (ranks.bit_length() - 1)
 
 
 def _halves(nbytes: float, ranks: int) -> Iterator[tuple[int, float]]:
-    """Distance and bytes of each round of recursive halving over a power of two of ranks."""
+    """Yield distance and bytes of each round of recursive halving over a power of two of ranks."""
     distance = ranks // 2
     while distance:
         yield distance, nbytes * distance / ranks
@@ -70,23 +70,23 @@ def _halves(nbytes: float, ranks: int) -> Iterator[tuple[int, float]]:
 def _doubling_all_reduce(c: Collective) -> Rounds:
     base, size = _floor(c.ranks), float(c.nbytes)
     folded = [Round(size, added=size)] if base < c.ranks else []
-    told = [Round(size)] if base < c.ranks else []
+    extra = [Round(size)] if base < c.ranks else []
     main = [Round(size, d, exchange=True, added=size) for d, _ in _halves(size, base)][::-1]
-    return Rounds((*folded, *main, *told), size)
+    return Rounds((*folded, *main, *extra), size)
 
 
 def _rabenseifner_all_reduce(c: Collective) -> Rounds:
     base, size = _floor(c.ranks), float(c.nbytes)
     uneven = base < c.ranks
     folded = [Round(size / 2, exchange=True, added=size / 2), Round(size / 2)] if uneven else []
-    told = [Round(size)] if uneven else []
+    extra = [Round(size)] if uneven else []
     halves = list(_halves(size, base))[::-1]
     down = [
         Round(part, d, exchange=True, added=part)
         for (d, _), (_, part) in zip(halves, halves[::-1], strict=True)
     ]
     up = [Round(r.nbytes, r.distance, exchange=True) for r in reversed(down)]
-    return Rounds((*folded, *down, *up, *told), size)
+    return Rounds((*folded, *down, *up, *extra), size)
 
 
 def _ring_all_reduce(c: Collective) -> Rounds:
@@ -151,9 +151,9 @@ def _halving_reduce_scatter(c: Collective) -> Rounds:
     base, size = _floor(c.ranks), float(c.nbytes)
     uneven = base < c.ranks
     folded = [Round(size, added=size)] if uneven else []
-    told = [Round(size / c.ranks)] if uneven else []
+    extra = [Round(size / c.ranks)] if uneven else []
     main = [Round(part, d, exchange=True, added=part) for d, part in _halves(size, base)]
-    return Rounds((*folded, *main, *told), size, Scratch(size, 2 * size, 1.5 * size))
+    return Rounds((*folded, *main, *extra), size, Scratch(size, 2 * size, 1.5 * size))
 
 
 def _butterfly_reduce_scatter(c: Collective) -> Rounds:
@@ -199,7 +199,7 @@ def _binomial_broadcast(c: Collective) -> Rounds:
 
 
 def _knomial_broadcast(c: Collective) -> Rounds:
-    """Radix 4, each level's children served together."""
+    """Return radix 4, each level's children served together."""
     masks = [4**level for level in range(16) if 4**level < c.ranks]
     children = [min(3, -(-c.ranks // mask) - 1) for mask in masks]
     return Rounds(
@@ -222,7 +222,7 @@ def _split_binary_broadcast(c: Collective) -> Rounds:
 
 
 def _binary_levels(c: Collective, nbytes: float) -> Iterator[Round]:
-    """Levels of a tree in which every rank has two children, where there are ranks left."""
+    """Return the levels of a tree in which every rank has two children, while there are ranks left."""
     placed, width, left = 1, 2, c.ranks - 1
     while left > 0:
         yield Round(nbytes, placed, peers=min(2, left))
@@ -310,8 +310,8 @@ def _linear_sync_gather(c: Collective) -> Rounds:
 
 
 def _binomial_scatter(c: Collective) -> Rounds:
-    found = _binomial_gather(c)
-    return Rounds(found.rounds[::-1], found.copied, found.scratch)
+    gather = _binomial_gather(c)
+    return Rounds(gather.rounds[::-1], gather.copied, gather.scratch)
 
 
 def _linear_scatter(c: Collective) -> Rounds:
@@ -327,12 +327,12 @@ def _ring_sendrecv(c: Collective) -> Rounds:
 
 
 def _middle(c: Collective) -> int:
-    """How far partners are that are everybody."""
+    """Return the mean distance of partners if every rank is one."""
     return max(c.ranks // 2, 1)
 
 
-def _in_place(found: Rounds) -> Rounds:
-    return Rounds(found.rounds)
+def _in_place(rounds: Rounds) -> Rounds:
+    return Rounds(rounds.rounds)
 
 
 def _joined(*parts: Rounds) -> Rounds:

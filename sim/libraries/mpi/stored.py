@@ -1,4 +1,4 @@
-"""A measured machine's MPI as a calibration file holds it: figures that people read, and a table as text."""
+"""A measured machine's MPI in a calibration file: readable figures, and a table as text."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,9 +13,9 @@ from ringside.sim.libraries.mpi.rounds import ROUNDS
 class StoredMpi:
     """A `Measured` in numbers and text.
 
-    ``correction`` has a line for each row fitted: collective, algorithm, ``alone`` on its node or ``shared``,
-    base-2 logarithm of the largest message, what the form left and how sure that is. ``rows`` of ``versions``
-    of MPI were fitted, on ``nodes`` with ``tasks`` each; the errors are of the rows fitted, and ``worst``
+    ``correction`` has a line per fitted row: collective, algorithm, ``alone`` on its node or ``shared``,
+    base-2 logarithm of the largest message, residual and uncertainty. ``rows`` of ``versions``
+    of MPI were fitted, on ``nodes`` with ``tasks`` each; the errors are of the fitted rows, and ``worst``
     names the worst.
     """
 
@@ -35,7 +35,7 @@ class StoredMpi:
     def __post_init__(self) -> None:
         if set(self.parameters) != set(PARAMETERS):
             odd = sorted(set(self.parameters) ^ set(PARAMETERS))
-            raise ValueError(f"parameters: {odd[0]} is missing or unknown; make the file anew with calibrate")
+            raise ValueError(f"parameters: {odd[0]} is missing or unknown; run calibrate again to write it")
         for name, value in {**self.parameters, "noise": self.noise, "kept_MiB": self.kept_MiB}.items():
             if not 0 < value < np.inf:
                 raise ValueError(f"{name} is {value}; write a number above 0")
@@ -46,13 +46,13 @@ class StoredMpi:
 
     @property
     def described(self) -> str:
-        """In words, for whoever reads an answer that rests on it."""
+        """A description, for notes of answers that rest on it."""
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         return f"{self.machine}: {self.rows} rows of {', '.join(self.versions)} on {nodes}"
 
     @cached_property
     def model(self) -> Measured:
-        """The model that predicts; what it has worked out once it keeps."""
+        """The model that predicts; it caches its results."""
         values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
         return Measured(values, self._correction(), self.noise, self.nodes, self.tasks)
 
@@ -62,17 +62,17 @@ class StoredMpi:
             ways = tuple((line[0], line[1], line[2]) for line in lines)
             figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 3)
         except (ValueError, IndexError):
-            raise ValueError("correction cannot be read; make the file anew with calibrate") from None
+            raise ValueError("correction cannot be read; run calibrate again to write it") from None
         for kind, algorithm, place in ways:
             if place not in ("alone", "shared") or algorithm not in ROUNDS.get(kind, {}):
                 raise ValueError(f"correction: {kind} {algorithm} {place} is no way of MPI's; leave it out")
         if not np.all(np.isfinite(figures)) or np.any(figures[:, 2] <= 0):
-            raise ValueError("correction has a figure that is none; make the file anew with calibrate")
+            raise ValueError("correction has an invalid figure; run calibrate again to write it")
         return Correction(ways, *figures.T)
 
 
 def correction_lines(correction: Correction) -> str:
-    """The table of a correction."""
+    """Return the table of a correction."""
     columns = correction.way, correction.message, correction.left, correction.sigma
     return "".join(
         f"{' '.join(way)} {message:.4f} {left:.4f} {sigma:.4g}\n"

@@ -1,6 +1,6 @@
-"""How long links between nodes are busy with what an algorithm of MPI's sends over them.
+"""How long links between nodes are busy with the messages of an MPI algorithm.
 
-The messages are those of the algorithm's schedule, each on its route. Where that is too many routes, and the
+The messages are those of the algorithm's schedule, each on its route. If there are too many routes, and the
 topology's structure does not give them at once, there is no count.
 """
 
@@ -24,14 +24,14 @@ Floats = NDArray[np.float64]
 Sent = tuple[Ints, Ints, Floats]
 
 MAX_ROUTES = 20_000
-"""As many pairs of ranks are routed one by one, a fraction of a second's work."""
+"""The most pairs of ranks that are routed one by one, a fraction of a second's work."""
 
 MAX_WAYS = 20_000_000
-"""As many are followed where the topology's structure has them at once, some seconds' work and 300 MB."""
+"""The most if the topology's structure gives all routes at once, some seconds' work and 300 MB."""
 
 
 def busiest_s(collective: Collective, algorithm: str, graph: Topology, routes: Routes) -> float:
-    """Seconds that the busiest cable of a switch needs for the algorithm's bytes; 0 where nobody counts."""
+    """Return the seconds of the busiest cable of a switch for the algorithm's bytes; 0 if uncounted."""
     structure, pairs = graph.graph.get("structure"), collective.ranks**2
     few, load = isinstance(structure, Structure) and pairs <= MAX_WAYS, dict[Hop, float]()
     if _is_everywhere(collective, algorithm) and not few and pairs > MAX_ROUTES:
@@ -44,7 +44,7 @@ def busiest_s(collective: Collective, algorithm: str, graph: Topology, routes: R
 
 
 def messages(collective: Collective, algorithm: str) -> Iterator[Sent]:
-    """Who sends how many bytes to whom, some at a time; none of two algorithms that have rounds alone."""
+    """Yield who sends how many bytes to whom; nothing for the two algorithms without a schedule."""
     rank, kind = np.arange(collective.ranks), collective.kind
     parts = [(kind, SCHEDULES.get((kind, algorithm), algorithm))]
     if (kind, algorithm) == ("reduce_scatter", "nonoverlapping"):
@@ -74,12 +74,12 @@ def messages(collective: Collective, algorithm: str) -> Iterator[Sent]:
 
 
 def _is_everywhere(collective: Collective, algorithm: str) -> bool:
-    """Whether each rank sends to each other."""
+    """Return whether each rank sends to each other."""
     return collective.kind == "all_to_all" and algorithm != "modified_bruck"
 
 
 def _by_routes(graph: Topology, routes: Routes, collective: Collective, algorithm: str) -> dict[Hop, float]:
-    """The bytes of a switch's cables by the route of each pair; none where there are too many pairs."""
+    """Return the bytes of a switch's cables by each pair's route; none if there are too many pairs."""
     pairs: Counter[int] = Counter()
     for src, dst, nbytes in messages(collective, algorithm):
         used, at = np.unique(src * collective.ranks + dst, return_inverse=True)

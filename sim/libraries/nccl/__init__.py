@@ -1,8 +1,7 @@
-"""What NCCL decides before it moves a byte: graphs, algorithm, protocol, channels, chunks.
+"""NCCL's decisions before it moves a byte: graphs, algorithm, protocol, channels, chunks.
 
-Written from NCCL's behaviour (v2.8 to v2.30) and checked against tables that NCCL's own compiled
-code printed. NCCL's times are its beliefs, in microseconds: good enough for NCCL to choose by, and
-not measurements.
+Written from NCCL's behaviour (v2.8 to v2.30) and checked against tables printed by NCCL's own compiled
+code. NCCL's times are its estimates, in microseconds: good enough for NCCL's choice, not measurements.
 """
 
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings, communicator

@@ -1,4 +1,4 @@
-"""What ``--cluster`` means to NCCL: a machine that it knows, how many, and which figures are changed."""
+"""The machine that ``--cluster`` names, for NCCL: its facts, its count, and changed figures."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,7 +39,7 @@ MAX_RANKS_PER_GPU = 64
 
 
 def is_machine(cluster: "str | Topology") -> bool:
-    """Whether NCCL's model knows the machines: by name, or by what a file or a graph tells of them."""
+    """Return whether NCCL's model knows the machines: by name, or by the facts of a file or a graph."""
     if not isinstance(cluster, str):
         return _named(cluster) is not None or _is_derived(cluster)
     name = split(cluster)[0]
@@ -52,7 +52,7 @@ def is_machine(cluster: "str | Topology") -> bool:
 
 
 def _is_derived(graph: Topology) -> bool:
-    """Whether a topology tells all that NCCL goes by: NVIDIA's GPUs, as many on each machine."""
+    """Return whether a topology states all of NCCL's inputs: NVIDIA GPUs, equally many on each machine."""
     try:
         system_of_graph(graph)
     except ValueError:
@@ -61,7 +61,7 @@ def _is_derived(graph: Topology) -> bool:
 
 
 def _is_drawn(name: str) -> bool:
-    """Whether a file is in YAML, by its ending or because nothing that NCCL or nvidia-smi writes is in it."""
+    """Return whether a file is YAML, by its ending or as nothing of NCCL's or nvidia-smi's is in it."""
     if name.endswith((".yaml", ".yml")):
         return True
     with suppress(ValueError):
@@ -71,7 +71,7 @@ def _is_drawn(name: str) -> bool:
 
 
 def _is_shown(path: Path) -> bool:
-    """Whether NCCL or nvidia-smi wrote the file; what cannot be read is refused where it has to be."""
+    """Return whether NCCL or nvidia-smi wrote the file; unreadable files raise elsewhere."""
     try:
         return _is_of_nvidia(_text(path))
     except ValueError:
@@ -85,7 +85,7 @@ def _is_of_nvidia(text: str) -> bool:
 def system_in_use(
     cluster: "str | Topology", values: Mapping[str, Any], measured: Mapping[str, Any] | None = None
 ) -> System:
-    """What one machine of the cluster is, with the rates that it was ``measured`` with if given."""
+    """Return one machine of the cluster, with the rates that it was ``measured`` with if given."""
     return _machines(cluster, values, measured=measured)[1]
 
 
@@ -96,7 +96,7 @@ def as_measured(
     measured: Mapping[str, Any],
     graph_file: Path | None = None,
 ) -> Communicator:
-    """A cluster's communicator with the rates that its machines were ``measured`` with."""
+    """Return a cluster's communicator with the rates that its machines were ``measured`` with."""
     system = _machines(cluster, values, comm.ranks, measured)[1]
     if replace(system, name=comm.system.name) == comm.system:  # however its rates are spelled
         return comm
@@ -112,10 +112,10 @@ def communicator_of(
     *,
     packed: bool = False,
 ) -> Communicator | None:
-    """The communicator of a cluster, ``None`` where a single rank is left alone.
+    """Return the communicator of a cluster, ``None`` for a single rank.
 
-    ``ranks``, all by default, are spread evenly over the machines that the cluster's name counts, or
-    over as few as hold them where it counts none or they are ``packed``. A ``graph_file`` is
+    ``ranks``, all by default, are spread evenly over the number of machines in the cluster's name, or
+    over as few as hold them if it has none or they are ``packed``. A ``graph_file`` is
     NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log.
     """
     name, system, nodes, graph = _machines(cluster, values, ranks)
@@ -130,15 +130,15 @@ def communicator_of(
         )
     if nodes * gpus == 1:
         return None
-    found = _with_graphs(system, nodes, gpus, settings, graph_file)
+    comm = _with_graphs(system, nodes, gpus, settings, graph_file)
     if graph is None and isinstance(cluster, str) and "fabric" in values and parted(values)[0]:
         graph = _on_fabric(cluster, counted, values)
     drawn = graph is not None and isinstance(graph.graph.get("structure"), Machines)
-    return replace(found, network=graph) if drawn else found
+    return replace(comm, network=graph) if drawn else comm
 
 
 def _on_fabric(cluster: str, nodes: int, values: Mapping[str, Any]) -> Topology:
-    """The topology of machines on a fabric, of which NCCL knows no more than the machine."""
+    """Return the topology of machines on a fabric, which NCCL does not see."""
     name = split(cluster)[0]
     known = settings_of(name) if name in MAKERS else ()
     fabric, of_fabric, of_machine = parted(values)
@@ -149,7 +149,7 @@ def _on_fabric(cluster: str, nodes: int, values: Mapping[str, Any]) -> Topology:
 def _with_graphs(
     system: System, nodes: int, gpus: int, settings: Settings, graph_file: Path | None
 ) -> Communicator:
-    """The communicator with the graphs of a file, or those that NCCL's search finds."""
+    """Return the communicator with the graphs of a file, or those that NCCL's search finds."""
     if graph_file is None:
         return communicator(system, nodes, gpus, settings=settings)
     text = _text(graph_file)
@@ -163,29 +163,29 @@ def _with_graphs(
 
 
 def _of_log(text: str, path: Path, system: System, nodes: int, gpus: int, settings: Settings) -> Communicator:
-    """The log's communicator of this shape; one whose nodes it does not tell may have this shape."""
+    """Return the log's communicator of this shape; one without a number of nodes may have it."""
     log, ranks = parse_log(text), nodes * gpus
-    told = [logged for logged in log.communicators if logged.ranks]
-    for logged in told:
+    complete = [logged for logged in log.communicators if logged.ranks]
+    for logged in complete:
         if logged.ranks == ranks and logged.nodes in (0, nodes):
             if not logged.nodes:
                 logged = replace(logged, nodes=nodes, gpus=gpus)
             garbled = f"garbled lines of the log that were passed over: {log.skipped}" if log.skipped else ""
             noted = replace(system, note="; ".join(filter(None, (system.note, garbled))))
             return logged_communicator(logged, noted, settings)
-    if not told:
+    if not complete:
         return logged_communicator(LoggedCommunicator(version=log.version), system, settings)
-    shapes = dict.fromkeys(f"{logged.ranks} ranks on {logged.nodes or '?'} nodes" for logged in told)
+    shapes = dict.fromkeys(f"{logged.ranks} ranks on {logged.nodes or '?'} nodes" for logged in complete)
     raise ValueError(
         f"{path}: no communicator of {ranks} ranks on {nodes} nodes in this log, but of {', '.join(shapes)}"
     )
 
 
 def machine(name: str, values: Mapping[str, Any]) -> System:
-    """The machine of a name, or of a topology file or table, with the figures that ``values`` change.
+    """Return the machine of a name, or of a topology file or table, with ``values`` changed.
 
-    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the machine of the catalogue
-    whose GPUs a topology file without them is completed with; ``ranks_per_gpu`` ranks share each GPU.
+    ``nvlink``, ``pcie``, ``nic`` and ``socket`` are rates; ``gpus`` names the catalogue machine
+    whose GPUs complete a topology file without them; ``ranks_per_gpu`` ranks share each GPU.
     """
     path, rest = Path(name), dict(values)
     if path.is_file():
@@ -195,7 +195,7 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
 
 
 def _changed(system: System, values: Mapping[str, Any]) -> System:
-    """A machine with other figures, and several ranks on a GPU."""
+    """Return a machine with other figures, or several ranks per GPU."""
     rates = {key: str(value) for key, value in values.items()}
     system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu", "1")))
     unknown = [key for key in rates if key not in RATES]
@@ -220,7 +220,7 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
 
 
 def _with_rates(values: Mapping[str, Any], rates: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The values, with these rates in place of all of theirs where any are given."""
+    """Return the values, with these rates replacing all of theirs if any are given."""
     if rates is None:
         return dict(values)
     others = {key: value for key, value in values.items() if key not in RATES}
@@ -228,7 +228,7 @@ def _with_rates(values: Mapping[str, Any], rates: Mapping[str, Any] | None) -> d
 
 
 def _of_text(text: str, name: str, source: str, gpus: str) -> System:
-    """The machine that NCCL or nvidia-smi wrote of; errors name the ``source``."""
+    """Parse a machine from NCCL's or nvidia-smi's text; errors name the ``source``."""
     kind = file_kind(text)
     match kind:
         case "topology":
@@ -259,9 +259,9 @@ def _machines(
     ranks: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> "tuple[str, System, int | None, Topology | None]":
-    """What they are called, what one is, how many there are where that is said, and their graph if read.
+    """Return the machines' name, one machine, their number if stated, and their graph if read.
 
-    Rates that they were ``measured`` with stand in place of all that are set, in a file's recipe too.
+    Rates that they were ``measured`` with replace all set ones, in a file's recipe too.
     """
     if not isinstance(cluster, str):
         return _of_graph(cluster, measured)
@@ -280,7 +280,7 @@ def _machines(
 def _of_graph(
     graph: Topology, measured: Mapping[str, Any] | None = None
 ) -> tuple[str, System, int, Topology]:
-    """The same of a topology; of what is still a machine by name or from a file NCCL's model knows more."""
+    """Return the same of a topology; NCCL's model knows more of an unchanged named machine or file."""
     if named := _named(graph):
         system, values = named[0], _with_rates(named[1], measured)
         system = _changed(system, parted(values)[2] if "fabric" in values else values)
@@ -290,7 +290,7 @@ def _of_graph(
 
 
 def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
-    """The machine, and the settings beside it, that a topology was made of, if it is still such a one."""
+    """Return the machine, and the settings beside it, from which a topology was made unchanged."""
     recipe = dict(recipe_of(graph))
     if recipe.get("maker") in SYSTEMS and original(graph) is None:
         recipe |= _drawn_rates(graph, str(recipe["maker"]))
@@ -307,7 +307,7 @@ def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
 
 
 def _drawn_rates(graph: Topology, name: str) -> dict[str, str]:
-    """The rates of a named machine as somebody has drawn them since; nothing where that tells no machine."""
+    """Return changed rates of a named machine's topology; nothing if they fit no machine."""
     with suppress(ValueError):
         system = system_of_graph(graph)
         rates = {key: getattr(system, key) for key in RATES if key in settings_of(name)}

@@ -1,4 +1,4 @@
-"""The communicator: which ranks there are, on which machines, and how NCCL is set up."""
+"""The communicator: its ranks, their machines, and NCCL's settings."""
 
 from dataclasses import dataclass, field
 
@@ -14,17 +14,17 @@ from ringside.topologies import Topology
 MAX_CHANNELS = 64
 
 _SHARED_GPUS_SINCE = "2.30"
-"""The release from which NCCL takes several ranks on one GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1."""
+"""The first release with several ranks on one GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1."""
 
 FEW_AND_FAST = 45 * GB
-"""Above so many bytes/s fewer than 16 channels are doubled once more on Hopper and newer."""
+"""Bytes/s above which fewer than 16 channels are doubled again on Hopper and newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The release of NCCL, and the variables that change what it chooses; defaults are NCCL's.
+    """The release of NCCL, and the variables that change its choice; defaults are NCCL's.
 
-    ``version`` is any version: where its release is not modelled, the nearest older one stands for it.
+    ``version`` is any version: if its release is not modelled, the nearest older one stands for it.
     ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE,
     ``nvls`` NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it,
     ``min_ctas`` and ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
@@ -53,9 +53,9 @@ class Communicator:
     """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus.
 
     They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`). ``network``
-    is the cluster's topology where its machines hang on a fabric, of which NCCL knows nothing; otherwise what
-    joins them is never the bottleneck. ``machines`` are the numbers that the nodes have there, all from the
-    first one on by default.
+    is the cluster's topology if its machines hang on a fabric, which NCCL does not see; otherwise the network
+    is never the bottleneck. ``machines`` are the nodes' numbers there, by default the first
+    ones.
     """
 
     system: System
@@ -68,12 +68,12 @@ class Communicator:
 
     @property
     def ranks(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         return self.nodes * self.gpus
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken on trust, in sentences: facts of the machine, a release that stands for another."""
+        """Assumptions, in sentences: facts of the machine, a release that stands for another."""
         return tuple(filter(None, (self.system.note, stand_in(self.settings.version))))
 
     @property
@@ -97,7 +97,7 @@ class Communicator:
         return self.settings.collnet and self.nodes >= max(2, self.settings.collnet_node_threshold)
 
     def graph(self, algorithm: str) -> Graph | None:
-        """The graph on which ``algorithm`` runs; ``None`` where the machine or the settings rule it out."""
+        """Return the graph of ``algorithm``; ``None`` if the machine or the settings rule it out."""
         match algorithm:
             case "ring":
                 return self.graphs.ring
@@ -124,28 +124,28 @@ class Communicator:
 
     @property
     def channel_counts(self) -> list[tuple[int, str]]:
-        """How the channels of rings and trees become so many: counts, each with its reason.
+        """The number of channels of rings and trees, step by step: counts, each with its reason.
 
         The search's own; two for each of those, one for each tree of the pair; twice that on Hopper
-        and newer where the search ended with few fast channels; half as many again for CollNet
-        whose inside is faster than its network; the user's limits (src/graph/connect.cc, v2.30.7).
+        and newer if the search ended with few fast channels; half as many again for CollNet
+        whose intra-node links are faster than its network; the user's limits (src/graph/connect.cc, v2.30.7).
         """
         ring, chain = self.graphs.ring, self.graphs.collnet_chain
-        found = [(ring.channels, f"NCCL's search finds {ring.channels} of {self._speeds()}")]
+        counts = [(ring.channels, f"NCCL's search finds {ring.channels} of {self._speeds()}")]
         count = min(2 * ring.channels, MAX_CHANNELS)
-        found.append((count, "each is used twice, once for each of the two trees"))
+        counts.append((count, "each is used twice, once for each of the two trees"))
         fast = ring.bw_intra > FEW_AND_FAST and count < 16
         if self.system.compute_capability >= 90 and self.nodes > 1 and fast:
             count *= 2
-            found.append((count, f"and twice again: few channels of over 45 GB/s on {self.nodes} nodes"))
+            counts.append((count, f"and twice again: few channels of over 45 GB/s on {self.nodes} nodes"))
         if self.collnet and chain and chain.bw_intra > chain.bw_inter and self.gpus > 1:
             count += count // 2
-            found.append((count, "half as many more for CollNet, whose inside is faster than its network"))
+            counts.append((count, "half as many again for CollNet, faster inside nodes than between"))
         clamped = self._clamped(count)
         if clamped != count:
             limit = "NCCL_MAX_CTAS" if clamped < count else "NCCL_MIN_CTAS"
-            found.append((clamped, f"{limit} is {clamped}"))
-        return found
+            counts.append((clamped, f"{limit} is {clamped}"))
+        return counts
 
     @property
     def nvls_channels(self) -> int:
@@ -157,7 +157,7 @@ class Communicator:
         return self._clamped(24 if self.nodes == 1 else 32)
 
     def _speeds(self) -> str:
-        """What a search channel of the rings takes, and of how much."""
+        """Describe the bandwidth of the rings' search channels, and its limit."""
         ring, system = self.graphs.ring, self.system
         if self.nodes > 1:
             speed, room, what = ring.bw_inter, system.nics * system.nic_path, "a node's cards"
@@ -180,9 +180,9 @@ def communicator(
     graphs: Graphs | None = None,
     settings: Settings | None = None,
 ) -> Communicator:
-    """A communicator over ``nodes`` machines, with ranks on all their GPUs or ``gpus`` ranks on each.
+    """Return a communicator over ``nodes`` machines, with ranks on all their GPUs or ``gpus`` ranks on each.
 
-    ``graphs`` are those of a dump or a log; otherwise NCCL's search finds them.
+    ``graphs`` are those of a dump or a log; by default NCCL's search finds them.
     """
     system = find_system(system) if isinstance(system, str) else system
     gpus = system.ranks if gpus is None else gpus
@@ -199,19 +199,19 @@ def communicator(
             f"NCCL {settings.version} refuses several ranks on one GPU; write version {_SHARED_GPUS_SINCE}"
         )
     if nodes * gpus == 1:
-        raise ValueError("1 rank has nobody to talk to, so NCCL chooses nothing; ask for 2 ranks or more")
-    found = known_graphs(system, nodes, gpus, settings.version) if graphs is None else graphs
-    for channel in found.ring.order:
+        raise ValueError("1 rank has no peers, so NCCL chooses nothing; write 2 ranks or more")
+    known = known_graphs(system, nodes, gpus, settings.version) if graphs is None else graphs
+    for channel in known.ring.order:
         if sorted(channel.gpus) != list(range(gpus)):
             raise ValueError(
                 f"the graphs given order {len(channel.gpus)} GPUs a node, but {gpus} are in use; "
                 "take graphs that were found for this many"
             )
-    return Communicator(system, nodes, gpus, found, settings)
+    return Communicator(system, nodes, gpus, known, settings)
 
 
 def find_system(name: str) -> System:
-    """The machine of that name."""
+    """Return the machine of that name."""
     if name not in SYSTEMS:
         raise ValueError(
             f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "

@@ -1,6 +1,6 @@
-"""The tables in NCCL's tuner (src/graph/tuning.cc) and of its search (src/graph/search.cc), v2.30.7.
+"""The tables of NCCL's tuner (src/graph/tuning.cc) and of its search (src/graph/search.cc), v2.30.7.
 
-What other releases have in their place, and what they lack, is in `ringside.sim.libraries.nccl.releases`.
+`ringside.sim.libraries.nccl.releases` has other releases' values.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Row = tuple[float, float, float]
 """Figures of LL, LL128, Simple; or at 1, 2 and more nodes."""
 
 Table = tuple[Row, Row, Row, Row]
-"""One row a GPU generation: Volta and older, Ampere, Hopper, Blackwell."""
+"""One row per GPU generation: Volta and older, Ampere, Hopper, Blackwell."""
 
 BASE_US: dict[str, Row] = {
     "tree": (6.8, 14.0, 8.4),
@@ -67,7 +67,7 @@ TREE_CORRECTION: dict[str, tuple[float, ...]] = {
         *(0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
     ),
 }
-"""What trees reach of their bandwidth from 64 B on, a factor a power of two."""
+"""Trees' share of their bandwidth from 64 B on, one factor per power of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,16 @@ class Constants:
     """One release: its tables, and which of the tuner's rules it has.
 
     Caps are GB/s, of all channels or of one. ``base_us``, ``hop_us`` and ``correction`` are as the tables
-    above. ``nvls_efficiency`` is what a switch reduction leaves of NVLink's bandwidth per generation,
-    empty where the release does not reckon so. ``inside`` and ``between`` are the speeds in GB/s that
-    its search tries, by the first compute capability each list is for; ``nvlink_gbps`` what
-    it reckons for one NVLink where that is not 2.30's.
+    above. ``nvls_efficiency`` is a switch reduction's share of NVLink's bandwidth per generation,
+    empty if the release does not use one. ``inside`` and ``between`` are the speeds in GB/s that
+    its search tries, by the first compute capability of each list; ``nvlink_gbps`` is
+    its rate of one NVLink if that differs from 2.30's.
 
-    ``ring_ll`` is the part of its bandwidth that a ring has left with LL; ``ring_ll128_alone`` the same with
-    LL128 and one GPU a node. ``ll_inside`` multiplies the latency of LL inside nodes where there are
+    ``ring_ll`` is the share of its bandwidth that a ring keeps with LL; ``ring_ll128_alone`` the same with
+    LL128 and one GPU per node. ``ll_inside`` multiplies the latency of LL inside nodes if there are
     several. ``plateau_by_ranks`` and ``plateau`` say when, and by how much, large Simple rings wait
-    longer. ``crossings`` is by how many nodes the network hops of a ring are counted too high.
-    ``dealt_in_cells`` says whether small data are dealt to few channels, ``tree_by_depth`` whether a Simple
+    longer. ``crossings`` is the number of nodes by which a ring's network hops are overcounted.
+    ``dealt_in_cells`` says whether small data go to few channels, ``tree_by_depth`` whether a Simple
     tree's chunks shrink with the data.
     """
 

@@ -1,10 +1,10 @@
-"""NCCL as a library: what it chooses for one collective, and how long that takes.
+"""NCCL as a library: its choice for one collective, and how long that takes.
 
     time = what NCCL's tuner, or the engine, says + `LAUNCH_S`
 
-The tuner's time is NCCL's belief, by which it chooses; the engine's is the pipeline over the tuner's
-latencies and the search's bandwidths, after the tuner's base latency. Where the machine was measured, the
-time is the measured model's in their place, and the choice stays the tuner's.
+The tuner's time is NCCL's estimate, by which it chooses; the engine's is the pipeline over the tuner's
+latencies and the search's bandwidths, after the tuner's base latency. For a measured machine the
+measured model's time replaces them, and the choice stays the tuner's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from ringside.topologies.units import format_duration
 Seconds = float
 
 LAUNCH_S: Seconds = 2e-6
-"""What the host adds to a collective that runs back to back with others, in seconds.
+"""The host's time for a collective that runs back to back with others, in seconds.
 
 ABCI 2.0's nccl-tests of 8 B on 8 and on 4 A100 take 17.0 and 11.9 us (github.com/aistabci/
 abci2.0benchmark, NCCL 2.8.4), where the tuner says 15.0 and 10.2. Other clusters lie between 2 us
@@ -48,15 +48,15 @@ under the tuner and 20 us above: a default until a calibration knows better.
 """
 
 CLOCKS = ("tuner", "pipeline")
-"""What ``auto`` goes by: NCCL's belief; or the closed forms, within 5 % of the engine's."""
+"""Sources of ``auto``: NCCL's estimate; or the closed forms, within 5 % of the engine's."""
 
 ALONE = Candidate("none", "none", 0, 0.0)
-"""One rank talks to nobody: NCCL copies the buffer, if it does anything."""
+"""NCCL's time on one rank: it copies the buffer, if it does anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A measured model in use, and ``name``, what answers call it."""
+    """A measured model in use, and ``name``, its name in answers."""
 
     model: Measured
     name: str
@@ -65,13 +65,13 @@ class Calibrated:
 class Nccl(Library):
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
-    By the ``pipeline`` clock the candidates are those alone that have a closed form, rings and trees above
-    all: two models in one ranking decide nothing. What it chooses of its own accord is the tuner's by
-    either clock. ``calibrated`` takes the clock's place for every pair that it has a form of, and then
-    they alone are candidates; ``uncalibrated`` says why there is none. What was measured is ``before``, where
-    the machine has other rates since, and is scaled by what the tuner says of these. ``launch`` is how the
-    host starts it, to which only the measured model pays heed. ``network`` is what the engine plays
-    schedules on.
+    By the ``pipeline`` clock only pairs with a closed form are candidates, rings and trees above
+    all: two models in one ranking decide nothing. The choice is the tuner's by
+    either clock. ``calibrated`` replaces the clock for every pair that it has a form of, and then
+    only these are candidates; ``uncalibrated`` says why there is none. ``before`` is the measured machine if
+    the rates have changed since; its times are scaled by the tuner's ratio. ``launch`` is how the
+    host starts it, which only the measured model uses. ``network`` is how the engine serves
+    messages.
     """
 
     name = "nccl"
@@ -109,11 +109,11 @@ class Nccl(Library):
         self._before = Nccl(before, calibrated=calibrated, launch=launch) if is_changed else None
 
     def standing(self, network: Topology, machines: Sequence[int]) -> Self:
-        """The same on other machines of a fabric, by their numbers there."""
-        found = copy(self)
+        """Return the same on other machines of a fabric, by their numbers there."""
+        moved = copy(self)
         if self.comm and isinstance(network.graph.get("structure"), Machines):
-            found.comm = replace(self.comm, network=network, machines=tuple(machines))
-        return found
+            moved.comm = replace(self.comm, network=network, machines=tuple(machines))
+        return moved
 
     @property
     def basis(self) -> str:
@@ -135,13 +135,13 @@ class Nccl(Library):
         check_function(kind)
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Every pair that the tuner weighs, in its order; the one way of sends and receives."""
+        """Return every pair that the tuner weighs, in its order; the one way of sends and receives."""
         check_ranks(self, collective)
         if self.comm is None or collective.kind in POINT_TO_POINT:
             return [self.choose(collective)]
         table = _table(self.comm, collective)
         times = table.times_us(collective.nbytes)
-        found = [
+        candidates = [
             Candidate(
                 algorithm,
                 protocol,
@@ -153,10 +153,10 @@ class Nccl(Library):
             if table.rate(algorithm, protocol)
             and (self.clock == "tuner" or has_closed_form(self.comm, collective.kind, algorithm))
         ]
-        return [one for one in found if self.is_measured(collective, one)] or found
+        return [one for one in candidates if self.is_measured(collective, one)] or candidates
 
     def choose(self, collective: Collective) -> Candidate:
-        """What the tuner takes."""
+        """Return the tuner's choice."""
         check_ranks(self, collective)
         if self.comm is None:
             return ALONE
@@ -167,20 +167,20 @@ class Nccl(Library):
         return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """All channels of an algorithm, or all sends and receives."""
+        """Return all channels of an algorithm, or all sends and receives."""
         if self.comm is None:
-            raise ValueError("1 rank talks to nobody, so there is no schedule; write 2 ranks or more")
+            raise ValueError("1 rank has no peers, so there is no schedule; write 2 ranks or more")
         if collective.kind in POINT_TO_POINT:
             return p2p_schedule(self.comm, collective)
         return schedule(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def bound(self, collective: Collective, candidate: Candidate) -> Seconds:
-        """What the candidate's own busiest link needs for its bytes; and the clock's launch."""
+        """Return the time of the candidate's busiest link for its bytes, plus the clock's launch."""
         busy = self.busy(collective, candidate)
         return self._launch_s(collective, candidate) + max(busy.values(), default=0.0)
 
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, Seconds]:
-        """For how long the busiest of each kind of link carries the candidate's bytes, by its name."""
+        """Return how long the busiest of each kind of link carries the candidate's bytes, by its name."""
         if self.comm is None:
             return {}
         return traffic(self.comm, collective, candidate.algorithm, candidate.protocol)
@@ -195,37 +195,37 @@ class Nccl(Library):
         return self.busy(collective, Candidate(algorithm, "simple"))
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
-        """By which fraction the ratio of two pairs' measured times may be off; ``None`` if one has none."""
+        """Return the relative uncertainty of two pairs' measured ratio; ``None`` if one has none."""
         pairs = one, other
         if not (self.calibrated and self.comm and all(has_form(collective.kind, pair) for pair in pairs)):
             return None
         if self._before:
-            found = self._before.doubt(collective, one, other)
+            doubt = self._before.doubt(collective, one, other)
             first, second = (self.change(collective, Candidate(*pair)) for pair in pairs)
-            return widened(1 + (found or 0.0), first / second) - 1 if first and second else None
+            return widened(1 + (doubt or 0.0), first / second) - 1 if first and second else None
         tasks = (Task(self.comm, collective.kind, collective.nbytes, pair, self.launch) for pair in pairs)
         return self.calibrated.model.doubt(*tasks)
 
     def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
-        """Whether the measured model answers for this candidate."""
+        """Return whether the measured model answers for this candidate."""
         pair = candidate.algorithm, candidate.protocol
         known = self.calibrated is not None and has_form(collective.kind, pair)
         return known and self.change(collective, candidate) is not None
 
     def change(self, collective: Collective, candidate: Candidate) -> float | None:
-        """How many times as long the candidate takes as on the machine that was measured, by the tuner."""
+        """Return the candidate's time over that on the measured machine, by the tuner."""
         if not (self._before and self._before.comm and self.comm):
             return 1.0
-        asked = replace(candidate, belief_us=None)  # of this machine alone
+        bare = replace(candidate, belief_us=None)  # of this machine alone
         times = [
-            _after_launch(_believed_us(comm, collective, asked)) for comm in (self.comm, self._before.comm)
+            _after_launch(_believed_us(comm, collective, bare)) for comm in (self.comm, self._before.comm)
         ]
         return changed(self.comm.system, self._before.comm.system, *times)
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
-        """As measured, or by the clock where nothing was or ``model`` is asked for, or by the engine.
+        """Return the time as measured, by the clock without measurements or for ``model``, or by the engine.
 
         The engine's timeline is the slowest channel's.
         """
@@ -240,8 +240,8 @@ class Nccl(Library):
             )
         pair = candidate.algorithm, candidate.protocol
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
-            found = self._measured(self.calibrated.model, self.comm, collective, candidate)
-            return self._held(collective, candidate, found)
+            estimate = self._measured(self.calibrated.model, self.comm, collective, candidate)
+            return self._held(collective, candidate, estimate)
         channels, timeline, played = candidate.channels, None, engine in ("simpy", "fast")
         if self.comm is None:
             seconds = LAUNCH_S
@@ -258,15 +258,15 @@ class Nccl(Library):
             seconds = _after_launch(_believed_us(self.comm, collective, candidate))
         taken = "model" if engine == "auto" else engine
         beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
-        found = Estimate(
+        estimate = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
-        return self._held(collective, candidate, found, played=played or self.clock == "pipeline")
+        return self._held(collective, candidate, estimate, played=played or self.clock == "pipeline")
 
     def _measured(
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
     ) -> Estimate:
-        """By the measured model; four of five lie between the ends."""
+        """Return the measured model's time and 80 % interval."""
         if self._before and self._before.comm and (ratio := self.change(collective, candidate)):
             was = self._before._measured(model, self._before.comm, collective, candidate)
             ends = scaled(was.time_s, was.time_lo_s, was.time_hi_s, ratio)
@@ -277,33 +277,33 @@ class Nccl(Library):
         return Estimate(*ends, "measured", candidate.algorithm, candidate.channels)
 
     def _held(
-        self, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+        self, collective: Collective, candidate: Candidate, estimate: Estimate, *, played: bool = False
     ) -> Estimate:
-        """A time of the machines on their fabric, and no less than the links need for its own traffic.
+        """Return the time of the machines on their fabric, raised to the links' time for its own traffic.
 
-        What the machines' links carry cuts the band off below. A fabric is farther from what was measured:
-        with it the band stays as wide, and its ends rise alike where a cable raises the lower one.
+        The machines' links cut the band off below. A fabric is farther from the measurements:
+        with it the band stays as wide, and both ends rise alike if a cable raises the lower one.
         """
         if self.comm is None:
-            return found
+            return estimate
         busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
         inside = launch_s + max(busy.get(part, 0.0) for part in AT_A_NODE)
-        time_s = max(found.time_s, inside)
-        high = found.time_hi_s * (time_s / found.time_s)
-        cut = replace(found, time_s=time_s, time_lo_s=max(found.time_lo_s, inside), time_hi_s=high)
+        time_s = max(estimate.time_s, inside)
+        high = estimate.time_hi_s * (time_s / estimate.time_s)
+        cut = replace(estimate, time_s=time_s, time_lo_s=max(estimate.time_lo_s, inside), time_hi_s=high)
         joined = on_fabric(self.comm, collective, candidate, cut, played=played)
         least = self.bound(collective, candidate)
         time_s, low = max(joined.time_s, least), max(joined.time_lo_s, least)
         high = max(joined.time_hi_s * (low / joined.time_lo_s), time_s)
-        said = ""
-        if time_s > joined.time_s or cut.time_s > found.time_s:
+        note = ""
+        if time_s > joined.time_s or cut.time_s > estimate.time_s:
             part = max(busy, key=lambda one: busy[one])
-            said = f"time raised to its traffic's, {format_duration(busy[part], 4)} on {part}"
-        caveat = "; ".join(filter(None, (joined.caveat, said)))
+            note = f"time raised to its traffic's, {format_duration(busy[part], 4)} on {part}"
+        caveat = "; ".join(filter(None, (joined.caveat, note)))
         return replace(joined, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
 
     def _launch_s(self, collective: Collective, candidate: Candidate) -> Seconds:
-        """What the clock adds for the host; measured times have it in them."""
+        """Return the clock's time of the host; measured times include it."""
         return 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
 
 
@@ -317,14 +317,14 @@ def simulated(
     traced: bool = False,
     network: str = "fifo",
 ) -> tuple[Seconds, str, Timeline | None]:
-    """The seconds and the timeline of the channel that takes longest: as long as all data take.
+    """Return the seconds, the engine and the timeline of the channel that takes longest.
 
-    Between them is the engine taken: ``fast`` only where that played all channels.
+    The engine is ``fast`` only if that played all channels.
 
-    It lasts from the first byte sent to the last received; what comes before, the tuner's base
-    latency and the launch, is not in it.
+    It lasts from the first byte sent to the last received; the tuner's base
+    latency and the launch before are not included.
     """
-    nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside what the links say of themselves
+    nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside the links' own figures
     runs = [
         evaluate(
             played.schedule,
@@ -343,9 +343,9 @@ def simulated(
 
 
 def overhead_s(comm: Communicator, algorithm: str, protocol: str) -> Seconds:
-    """What passes before the first byte moves: the launch, and the tuner's base latency.
+    """Return the seconds before the first byte moves: the launch, and the tuner's base latency.
 
-    That of sends and receives, which pass no tuner, is taken to be a ring's.
+    Sends and receives, which the tuner does not handle, have a ring's.
     """
     algorithm = "ring" if algorithm == "p2p" else algorithm
     return _after_launch(comm.constants.base_us[algorithm][list(PROTOCOLS).index(protocol)])
@@ -360,7 +360,7 @@ def _table(comm: Communicator, collective: Collective) -> CostTable:
 
 
 def _believed_us(comm: Communicator, collective: Collective, candidate: Candidate) -> float:
-    """The belief that the candidate carries, or the tuner's own of a pair that somebody else wrote."""
+    """Return the candidate's estimate, or the tuner's for a pair from elsewhere."""
     if candidate.belief_us is not None:
         return candidate.belief_us
     times = _table(comm, collective).times_us(collective.nbytes)

@@ -1,4 +1,4 @@
-"""NCCL's words and Ringside's for the same things, in NCCL's order, which breaks its ties."""
+"""NCCL's names and Ringside's for the same things, in NCCL's order, which breaks its ties."""
 
 FUNCTIONS = {
     "broadcast": "Broadcast",
@@ -7,7 +7,7 @@ FUNCTIONS = {
     "reduce_scatter": "ReduceScatter",
     "all_reduce": "AllReduce",
 }
-"""The collectives that NCCL's tuner knows; point-to-point operations never pass it."""
+"""The collectives that NCCL's tuner knows; point-to-point operations bypass it."""
 
 ALGORITHMS = {
     "tree": "Tree",
@@ -28,7 +28,7 @@ ALGORITHMS_OF = {
     "reduce_scatter": ("ring", "collnet_direct", "nvls", "pat"),
     "all_reduce": ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree"),
 }
-"""Which algorithms NCCL has kernels of, per collective (src/graph/tuning.cc, v2.30.7)."""
+"""Algorithms with kernels in NCCL, by collective (src/graph/tuning.cc, v2.30.7)."""
 
 PROTOCOLS_OF = {name: tuple(PROTOCOLS) if name in ("tree", "ring") else ("simple",) for name in ALGORITHMS}
 """Only trees and rings have the low-latency protocols."""

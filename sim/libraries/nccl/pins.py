@@ -1,8 +1,8 @@
-"""What a user allows NCCL to choose from: the variables NCCL_ALGO and NCCL_PROTO.
+"""A user's limits of NCCL's choice: the variables NCCL_ALGO and NCCL_PROTO.
 
-``list`` or ``function:list``, several joined by ``;``, of which only the first may leave out its
-function and then speaks for all functions. A list is names joined by commas; ``^`` before it means
-all but these. A later group replaces what an earlier one said of its function.
+``list`` or ``function:list``, several joined by ``;``. Only the first may omit its
+function and then applies to all functions. A list is names joined by commas; ``^`` before it means
+all but these. A later group replaces an earlier one of its function.
 
     >>> Pins(algorithm="ring;allreduce:tree").algorithms("all_reduce")
     frozenset({'tree'})
@@ -32,15 +32,15 @@ class Pins:
         _parse("NCCL_PROTO", self.protocol, PROTOCOLS)
 
     def algorithms(self, kind: str) -> frozenset[str]:
-        """The algorithms allowed for one collective."""
+        """Return the algorithms allowed for one collective."""
         return _parse("NCCL_ALGO", self.algorithm, ALGORITHMS).get(kind, frozenset(ALGORITHMS))
 
     def protocols(self, kind: str) -> frozenset[str] | None:
-        """The protocols allowed for one collective; ``None`` where unset: LL128 then where it is safe."""
+        """Return the protocols allowed for one collective; ``None`` if unset: LL128 only where it is safe."""
         return _parse("NCCL_PROTO", self.protocol, PROTOCOLS).get(kind)
 
     def refusal(self, kind: str, dtype: str, possible: list[str]) -> str:
-        """What NCCL says when nothing is left for a collective, and what to write instead."""
+        """Return NCCL's message if nothing is left for a collective, and the values to write instead."""
         set_to = "".join(
             f" {variable} was set to {text}."
             for variable, text in (("NCCL_ALGO", self.algorithm), ("NCCL_PROTO", self.protocol))
@@ -91,11 +91,11 @@ def _elements(variable: str, elements: str, names: Mapping[str, str], text: str)
     named = [token for token in elements.removeprefix("^").split(",") if token]
     for token in named:
         if _bare(token) not in known:
-            meant = nearest(token, names.values())
+            suggestion = nearest(token, names.values())
             raise ValueError(
                 f"{variable}: unrecognized element token {token!r} when parsing {text!r}; "
                 f"write some of {', '.join(names.values())}, joined by commas, or ^ and what to leave out"
-                + (f"; did you mean {meant}?" if meant else "")
+                + (f"; did you mean {suggestion}?" if suggestion else "")
             )
     chosen = frozenset(known[_bare(token)] for token in named)
     return frozenset(names) - chosen if elements.startswith("^") else chosen

@@ -1,9 +1,9 @@
-"""NCCL's releases: what the tuner and the search of each have in place of the newest tables.
+"""NCCL's releases: differences of each one's tuner and search from the newest tables.
 
 Read in src/graph/tuning.cc, search.cc and topo.h at the tags v2.10.3, v2.20.3, v2.26, v2.28.9, v2.29.7 and
-v2.30.7, and for all-reduce by rings and trees at v2.8.4, v2.18.3, v2.21.5 and v2.23.4; what was not
-read of those four is that of the nearest release beside them. Hopper and Blackwell on a release that
-does not know them are reckoned as the newest generation that it knows.
+v2.30.7, and for all-reduce by rings and trees at v2.8.4, v2.18.3, v2.21.5 and v2.23.4; other facts of
+these four are the nearest release's. Hopper and Blackwell on a release that
+does not know them count as the newest generation that it knows.
 """
 
 import re
@@ -15,11 +15,11 @@ from ringside.sim.libraries.nccl.constants import V230, Constants, Row, Table
 DEFAULT_VERSION = "2.30"
 
 Simple = tuple[float, float, float]
-"""An algorithm's microseconds a step with the Simple protocol, over NVLink, PCIe and the network."""
+"""An algorithm's microseconds per step with the Simple protocol, over NVLink, PCIe and the network."""
 
 
 def _with_simple(us: dict[str, dict[str, Row]], **changed: Simple) -> dict[str, dict[str, Row]]:
-    """Latencies of steps with other figures for Simple, by algorithm."""
+    """Return latencies of steps with other figures for Simple, by algorithm."""
     return {
         link: of | {name: (*of[name][:2], figures[place]) for name, figures in changed.items()}
         for place, (link, of) in enumerate(us.items())
@@ -27,7 +27,7 @@ def _with_simple(us: dict[str, dict[str, Row]], **changed: Simple) -> dict[str, 
 
 
 def _doubled(table: Table) -> Table:
-    """Blackwell as twice Hopper, as it was reckoned first."""
+    """Return a table with Blackwell as twice Hopper, as in the first releases with it."""
     a, b, c = table[2]
     return (*table[:3], (2 * a, 2 * b, 2 * c))
 
@@ -178,10 +178,10 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
 
 @cache
 def release_of(version: str) -> str:
-    """The modelled release that stands for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
+    """Return the modelled release for a version such as ``2.21.5+cuda12.4``: the nearest not newer.
 
-    Older ones than all are taken for the oldest, newer ones for the newest. Of several numbers in a
-    text the first counts; a single number as nccl-tests print it (22105) is one too.
+    Versions older than all count as the oldest, newer ones as the newest. The first of several numbers in a
+    text counts; a single number as in nccl-tests' output (22105) is one too.
     """
     wanted = _numbers(version)
     older = [name for name in RELEASES if _numbers(name) <= wanted]
@@ -189,27 +189,27 @@ def release_of(version: str) -> str:
 
 
 def names_one(text: str) -> bool:
-    """Whether a text names a version."""
+    """Return whether a text names a version."""
     return re.search(_NUMBERS, text) is not None
 
 
 def is_older(version: str) -> bool:
-    """Whether a version is older than every release that is modelled."""
+    """Return whether a version is older than every modelled release."""
     return _numbers(version) < _numbers(OLDEST)
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = re.search(_NUMBERS, version)
-    if not found:
+    match = re.search(_NUMBERS, version)
+    if not match:
         raise ValueError(f"{version!r} is no version of NCCL; write for example {DEFAULT_VERSION} or 2.21.5")
-    if found[3]:
-        code = int(found[3])
+    if match[3]:
+        code = int(match[3])
         return (code // 1000, code // 100 % 10) if code < 10_000 else (code // 10_000, code // 100 % 100)
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def stand_in(version: str) -> str:
-    """A sentence where another release stands for this version; empty where it is modelled itself."""
+    """Return a sentence if another release stands for this version; empty if it is modelled itself."""
     release = release_of(version)
     if _numbers(version) == _numbers(release):
         return ""
@@ -217,12 +217,12 @@ def stand_in(version: str) -> str:
 
 
 def constants(version: str) -> Constants:
-    """The tables of a release, or of the one that stands for it."""
+    """Return the tables of a release, or of the one that stands for it."""
     return RELEASES[release_of(version)]
 
 
 def speeds(version: str, capability: int, *, inter: bool) -> tuple[float, ...]:
-    """GB/s that the search of a release tries for GPUs of a compute capability, highest first."""
+    """Return the GB/s that a release's search tries for GPUs of a compute capability, highest first."""
     tables = constants(version)
     lists = tables.between if inter else tables.inside
     return lists[max(first for first in lists if first <= capability)]

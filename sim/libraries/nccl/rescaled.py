@@ -1,4 +1,4 @@
-"""What NCCL's tuner says of other rates of a machine that was measured: its time now over its time before."""
+"""NCCL's tuner on changed rates of a measured machine: its time now over its time before."""
 
 from math import isfinite
 
@@ -10,11 +10,11 @@ RATES = ("nvlink", "nic", "pcie", "socket")
 
 
 def change(now: System, before: System, now_s: float, before_s: float) -> float | None:
-    """How many times as long a pair takes as before, by the tuner's times; ``None`` where it lacks one.
+    """Return a pair's time over that before, by the tuner's times; ``None`` if it lacks one.
 
-    It is no more times as long as the rate that fell most has fallen, and no shorter than by what the one
-    that rose most has risen. NCCL's search finds other channels for other rates, and with them the tuner now
-    and then believes in latencies and limits that no rate explains.
+    The ratio is bounded by the rate that fell most and the one that rose most. NCCL's search finds other
+    channels for other rates, and the tuner's estimates then sometimes contain latencies and limits that
+    no rate explains.
     """
     if not (isfinite(now_s) and isfinite(before_s)):
         return None
@@ -25,8 +25,8 @@ def change(now: System, before: System, now_s: float, before_s: float) -> float 
 
 
 def told(now: System, before: System) -> str:
-    """The rates that are not as before, in words."""
-    found = {name: getattr(now, name) for name in RATES if getattr(now, name) != getattr(before, name)}
-    if "nvlink" in found:
-        found["nvlink"] = nvlink_in_datasheet(found["nvlink"], now.compute_capability)
-    return ", ".join(f"{name} {format_rate(rate, 4)}" for name, rate in found.items())
+    """Describe the changed rates."""
+    rates = {name: getattr(now, name) for name in RATES if getattr(now, name) != getattr(before, name)}
+    if "nvlink" in rates:
+        rates["nvlink"] = nvlink_in_datasheet(rates["nvlink"], now.compute_capability)
+    return ", ".join(f"{name} {format_rate(rate, 4)}" for name, rate in rates.items())

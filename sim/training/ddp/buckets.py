@@ -3,8 +3,8 @@
 As in PyTorch 2.13: torch/nn/parallel/distributed.py (``_BucketCapacityConfig``) and
 torch/csrc/distributed/c10d/reducer.cpp (``compute_bucket_assignment_by_size``, ``rebuild_buckets``).
 
-A first layout is made before anything is known about backward; a better one, by the order in which
-gradients were seen to arrive, replaces it at the start of a later iteration, once:
+A first layout is made before anything is known about backward. A better one, in the order in which
+gradients arrived, replaces it once, at the start of a later iteration:
 
 ===================================  ======================================  ===================
 flags                                first layout                            replaced
@@ -14,7 +14,7 @@ none                                 one bucket a dtype: no overlap          bef
 ``find_unused_parameters`` alone     definition order, cut, list reversed    never
 ===================================  ======================================  ===================
 
-With ``bucket_cap_mb_list`` every first layout is cut so, by the list, and replaced when it would be.
+With ``bucket_cap_mb_list`` every first layout is cut by that list, and replaced when it otherwise would be.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ BROADCAST_CHUNK = 250 * MIB
 """Bytes after which a chunk of coalesced buffers closes when they are broadcast before forward."""
 
 SHOWN = 4
-"""Parameters that a complaint names."""
+"""Parameters that an error message names."""
 
 _NO_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Gradients that are reduced together: positions of their parameters, in the order in which they lie."""
+    """Gradients that are reduced together: positions of their parameters, in memory order."""
 
     parameters: tuple[int, ...]
     nbytes: int
@@ -51,8 +51,8 @@ class Bucket:
 class Bucketing:
     """The arguments of DistributedDataParallel that shape its buckets.
 
-    ``bucket_cap_mb`` is in MiB; to give one, even 25, does away with the small first bucket.
-    ``bucket_cap_mb_list`` has a cap for each bucket in turn, the last of them for all that follow.
+    ``bucket_cap_mb`` is in MiB; any value, even 25, removes the small first bucket.
+    ``bucket_cap_mb_list`` has a cap for each bucket in turn; the last cap holds for all later ones.
     ``set_last_bucket_cap`` is the environment's ``DDP_SET_LAST_BUCKET_CAP=1``: the small bucket of a
     rebuilt layout is the last one.
     """
@@ -90,7 +90,7 @@ class Bucketing:
 
 
 def layout(workload: Workload, bucketing: Bucketing, iteration: int) -> tuple[Bucket, ...]:
-    """The buckets of an iteration, counted from 1, in the order in which they are launched."""
+    """Return the buckets of an iteration, counted from 1, in launch order."""
     if iteration < 1:
         raise ValueError(f"iteration {iteration}; iterations are counted from 1")
     rebuilt = bucketing.rebuilds_before
@@ -100,7 +100,7 @@ def layout(workload: Workload, bucketing: Bucketing, iteration: int) -> tuple[Bu
 
 
 def first_layout(parameters: Sequence[Tensor], bucketing: Bucketing) -> tuple[Bucket, ...]:
-    """The buckets before gradients have been seen to arrive, in launch order."""
+    """Return the buckets before the arrival order of gradients is known, in launch order."""
     cut = bucketing.find_unused_parameters and not bucketing.static_graph
     cut = cut or bool(bucketing.bucket_cap_mb_list)
     return assign(parameters, bucketing.limits if cut else (_NO_LIMIT,))[::-1]
@@ -109,7 +109,7 @@ def first_layout(parameters: Sequence[Tensor], bucketing: Bucketing) -> tuple[Bu
 def rebuilt_layout(
     parameters: Sequence[Tensor], arrival: Sequence[int], bucketing: Bucketing
 ) -> tuple[Bucket, ...]:
-    """The buckets after gradients have been seen to arrive in the order ``arrival``, in launch order.
+    """Return the buckets once gradients have arrived in the order ``arrival``, in launch order.
 
     With ``static_graph`` some may never arrive; these follow, in definition order.
     """
@@ -134,14 +134,14 @@ def check_used(unused: Sequence[str], bucketing: Bucketing) -> None:
 def assign(
     tensors: Sequence[Tensor], limits: Sequence[int], order: Sequence[int] | None = None
 ) -> tuple[Bucket, ...]:
-    """The tensors, taken in ``order``, cut into buckets of one dtype each.
+    """Cut the tensors, taken in ``order``, into buckets of one dtype each.
 
-    A bucket closes when it holds at least its limit, so it may be far larger; each dtype moves on to
-    its next limit then, and stays with the last. A tensor with a sparse gradient is alone.
+    A bucket closes when it holds at least its limit, so it may be far larger. Each dtype then moves on to
+    its next limit, and stays with the last. A tensor with a sparse gradient is alone.
     Without ``order`` the tensors are taken as they stand and the buckets sorted by their first tensor.
-    With it buckets stand as they close; those that never do follow, the dtype that was met last first:
+    With it buckets stand in closing order; those that never close follow, the dtype met last first:
     reducer.cpp walks a std::unordered_map there, which libstdc++ keeps in that order because no two
-    dtypes fall into one of its slots.
+    dtypes fall into the same slot.
     """
     closed: list[Bucket] = []
     opened: dict[str, _Open] = {}
@@ -166,7 +166,7 @@ def assign(
 
 @dataclass(slots=True)
 class _Open:
-    """A bucket that is being filled, up to the limit whose ``turn`` it is."""
+    """A bucket being filled; ``turn`` selects its limit."""
 
     parameters: list[int] = field(default_factory=list)
     nbytes: int = 0

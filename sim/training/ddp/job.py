@@ -1,4 +1,4 @@
-"""A data-parallel job: how DistributedDataParallel is used, and what a step costs beside its layers."""
+"""A data-parallel job: DistributedDataParallel's arguments, and what a step costs beside its layers."""
 
 import math
 from collections.abc import Mapping
@@ -10,28 +10,28 @@ from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.topologies.words import one_of
 
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
-"""Hooks of ``torch...ddp_comm_hooks``, and in which dtype they reduce, None for the same."""
+"""Hooks of ``torch...ddp_comm_hooks``, and the dtype in which they reduce, None for the gradients' own."""
 
 MAX_ACCUMULATION = 10_000
-"""Passes of one step."""
+"""The most passes in a step."""
 
 MAX_SLOWDOWN = 1_000_000
-"""A rank that is slower by more hangs."""
+"""The largest slowdown of a rank; a slower rank hangs."""
 
 STEADY = 3
-"""The first iteration, counted from 1, whose buckets are those of all later ones, whatever the flags."""
+"""The first iteration, counted from 1, whose buckets all later ones keep, whatever the flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallel:
     """The arguments of DistributedDataParallel that change what a step costs, and how the model is trained.
 
-    ``accumulation`` is how many forward and backward passes make a step. Each backward reduces gradients, as
-    torch does by itself, or with ``no_sync`` the last alone. ``comm_hook`` is one of `COMM_HOOKS`, and
-    ``powersgd`` are the arguments of the one of that name. ``iteration``, counted from 1, chooses the bucket
-    layout, as the first ones have another (`ringside.sim.training.ddp.buckets`), and whether PowerSGD has
-    begun; None is any one after all of that. ``set_to_none`` is that of ``zero_grad``, after which gradients
-    are made anew in every step and are views of no bucket.
+    ``accumulation`` is the number of forward and backward passes per step. Each backward reduces gradients,
+    as torch does by default, or with ``no_sync`` only the last one. ``comm_hook`` is one of `COMM_HOOKS`;
+    ``powersgd`` holds its arguments if that is the hook. ``iteration``, counted from 1, selects the bucket
+    layout, which differs in the first ones (`ringside.sim.training.ddp.buckets`), and whether PowerSGD has
+    begun; None is any iteration after both. ``set_to_none`` is that of ``zero_grad``: gradients are then
+    allocated again in every step and are views of no bucket.
     """
 
     bucketing: Bucketing = field(default_factory=Bucketing)
@@ -56,12 +56,12 @@ class DataParallel:
 
     @property
     def settled(self) -> int:
-        """The iteration whose buckets are meant."""
+        """The iteration that selects the buckets."""
         return STEADY if self.iteration is None else self.iteration
 
     @property
     def compresses(self) -> bool:
-        """Whether PowerSGD is at work: it begins after its first iterations, which only average."""
+        """Whether PowerSGD compresses: its first iterations only average."""
         begun = self.iteration is None or self.iteration > self.powersgd.start
         return self.comm_hook == "powersgd" and begun
 
@@ -71,14 +71,13 @@ class Costs:
     """The stated overheads of a step; the defaults are none.
 
     ``launch_s`` passes between the last gradient of a bucket and the start of its collective, while
-    compute goes on. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which
-    gradients are copied into buckets and out of them, divided and cast. ``operator_s`` is what the host takes
-    to ask for one operator, where many are small (PowerSGD's). ``hook_s``, where it is given, are the
-    measured seconds of PowerSGD's stretches for each bucket: before its first all-reduce, after that, after
-    the second and after the third. ``contention`` is the share
-    of a rank's compute units that a collective takes while it runs: NCCL takes about one SM for each
-    channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers: the factor
-    by which a rank's layers and optimizer take longer, 1 for ranks not named.
+    compute continues. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which
+    gradients are copied into buckets and out of them, divided and cast. ``operator_s`` is the host's time to
+    launch one operator, where many are small (PowerSGD's). ``hook_s``, if given, are the measured seconds of
+    PowerSGD's stretches for each bucket: before its first all-reduce, after the first, the second and the
+    third. ``contention`` is the share of a rank's compute units that a running collective takes: NCCL takes
+    about one SM per channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers:
+    the factor by which a rank's layers and optimizer take longer, 1 for ranks not named.
     """
 
     launch_s: float = 0.0
@@ -110,11 +109,11 @@ class Costs:
 
     @property
     def alone(self) -> "Costs":
-        """Those of one rank by itself: no wrapper copies its gradients, and it waits for nobody."""
+        """Return the costs of a single rank: no wrapper copies its gradients, and it never waits."""
         return replace(self, memory_bandwidth=math.inf, operator_s=0.0, slowdown={})
 
     def classes(self, ranks: int) -> dict[tuple[int, ...], float]:
-        """Ranks that compute at one pace, with its factor: they do the same at the same time."""
+        """Return ranks by their compute pace, with its factor: ranks of one pace act at the same times."""
         unknown = sorted(rank for rank in self.slowdown if not 0 <= rank < ranks)
         if unknown:
             raise ValueError(f"a slowdown for rank {unknown[0]}; there are ranks 0 to {ranks - 1}")
@@ -126,7 +125,7 @@ class Costs:
 
 
 def expected_maximum(draws: int) -> float:
-    """The mean of the largest of so many draws from the standard normal distribution.
+    """Return the mean of the largest of ``draws`` draws from the standard normal distribution.
 
     Blom's approximation ("Statistical Estimates and Transformed Beta-Variables", 1958), 4 % above for two
     draws and under 1 % off from eight on.

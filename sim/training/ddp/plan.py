@@ -1,4 +1,4 @@
-"""What a step has to do, before any of it happens: its buckets, its collectives, its copies."""
+"""What a step has to do, before it is timed: its buckets, its collectives, its copies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from ringside.sim.training.modules import workload_of
 from ringside.sim.workload.workload import Tensor, Workload
 
 INDEX_DTYPE = "int32"
-"""In which DistributedDataParallel counts parameters."""
+"""The type in which DistributedDataParallel counts parameters."""
 
 BROADCASTS_IN_FLIGHT = 2
-"""Chunks of buffers broadcast at once (torch/csrc/distributed/c10d/comm.cpp, ``broadcast_coalesced``)."""
+"""Chunks of buffers in flight at once (torch/csrc/distributed/c10d/comm.cpp, ``broadcast_coalesced``)."""
 
 
 class Part(NamedTuple):
-    """One collective of a bucket, by what its name ends in, and the seconds of the hook's work after it."""
+    """One collective of a bucket: the suffix of its name, and the seconds of the hook's work after it."""
 
     name: str
     collective: Collective
@@ -29,12 +29,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step of a workload on ``ranks`` ranks, all of its times in seconds but nothing timed yet.
+    """One step of a workload on ``ranks`` ranks, with seconds of work but no start times.
 
-    A gradient is read and written once on its way into its bucket, which divides it; where it is a view of
-    it already (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides for
-    itself, once more for each byte, and then views cost nothing on their way. Back from the bucket it is
-    copied unless it became a view. torch's compression hooks cast, divide in place, reduce, cast back;
+    A gradient is read and written once on its way into its bucket, which divides it. If it is already a view
+    of the bucket (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides by
+    itself, once more per byte, and then views cost nothing on their way. Gradients are copied back from the
+    bucket unless they became views. torch's compression hooks cast, divide in place, reduce, cast back;
     PowerSGD (`ringside.sim.training.ddp.powersgd`) reduces three times.
     """
 
@@ -46,29 +46,29 @@ class StepPlan:
 
     @property
     def delayed(self) -> bool:
-        """Whether nothing is reduced before backward has ended: the first iteration of a static graph."""
+        """Whether nothing is reduced before backward ends, as in the first iteration of a static graph."""
         return self.ddp.bucketing.static_graph and self.ddp.settled == 1
 
     @property
     def unused(self) -> tuple[int, ...]:
-        """Parameters that get no gradient; their place in the bucket is ready with the first that does."""
+        """Parameters without a gradient; their place in the bucket is ready with the first gradient."""
         return tuple(sorted(set(range(len(self.workload.parameters))) - set(self.workload.arrival)))
 
     def parts(self, bucket: Bucket) -> tuple[Part, ...]:
-        """The all-reduces of a bucket, one after another: one, or three with PowerSGD."""
+        """Return the all-reduces of a bucket, in order: one, or three with PowerSGD."""
         if not self.ddp.compresses:
             dtype = self._reduced_in(bucket)
             count = bucket.nbytes // ITEMSIZE[bucket.dtype]
             return (Part("", self._all_reduce(count, dtype), self._unpack_s(bucket)),)
-        found, (_, *after) = self._compression(bucket), self._stretches_s(bucket)
-        counts = (("", found.uncompressed), (" P", found.left), (" Q", found.right))
+        compression, (_, *after) = self._compression(bucket), self._stretches_s(bucket)
+        counts = (("", compression.uncompressed), (" P", compression.left), (" Q", compression.right))
         return tuple(
             Part(name, self._all_reduce(count, bucket.dtype), seconds)
             for (name, count), seconds in zip(counts, after, strict=True)
         )
 
     def usage(self) -> Collective | None:
-        """The all-reduce that tells all ranks which parameters any of them used, if that is looked for."""
+        """Return the all-reduce that tells all ranks which parameters any of them used, if requested."""
         bucketing = self.ddp.bucketing
         if not bucketing.find_unused_parameters or bucketing.static_graph:
             return None
@@ -76,7 +76,7 @@ class StepPlan:
         return Collective("all_reduce", self.ranks, nbytes, dtype=INDEX_DTYPE)
 
     def rebuild(self) -> Iterator[Collective]:
-        """Broadcasts by which rank 0 makes its new bucket layout everybody's: the order, then the sizes."""
+        """Broadcasts of rank 0's new bucket layout: the order, then the sizes."""
         if self.ddp.settled == self.ddp.bucketing.rebuilds_before:
             for count in (len(self.workload.parameters) + 1, len(self.buckets)):
                 yield Collective("broadcast", self.ranks, count * ITEMSIZE[INDEX_DTYPE], dtype=INDEX_DTYPE)
@@ -88,17 +88,17 @@ class StepPlan:
                 yield Collective("broadcast", self.ranks, chunk.nbytes, dtype=chunk.dtype)
 
     def into_bucket_s(self, parameter: int) -> float:
-        """Time to bring one gradient into its bucket."""
+        """Return the time to bring one gradient into its bucket."""
         if self.ddp.gradient_as_bucket_view and not self.ddp.set_to_none and self.ddp.comm_hook:
             return 0.0
         return self._moving(2 * self.workload.parameters[parameter].nbytes)
 
     def out_of_bucket_s(self, bucket: Bucket) -> float:
-        """Time to bring a bucket's gradients back to their parameters."""
+        """Return the time to bring a bucket's gradients back to their parameters."""
         return 0.0 if self.ddp.gradient_as_bucket_view else self._moving(2 * bucket.nbytes)
 
     def pack_s(self, bucket: Bucket) -> float:
-        """Time a comm hook takes before it reduces: cast, then divide in place; PowerSGD's first product."""
+        """Return a comm hook's time before it reduces: cast, divide in place; or PowerSGD's first product."""
         if not self.ddp.comm_hook:
             return 0.0
         if self.ddp.compresses:
@@ -108,11 +108,11 @@ class StepPlan:
         return self._moving((0 if bucket.dtype == dtype else bucket.nbytes + narrow) + 2 * narrow)
 
     def after_s(self, bucket: Bucket) -> float:
-        """Time a comm hook takes after its collectives."""
+        """Return a comm hook's time after its collectives."""
         return sum(part.after_s for part in self.parts(bucket))
 
     def _unpack_s(self, bucket: Bucket) -> float:
-        """Time a comm hook takes to cast the sum back into the bucket, or to copy it there."""
+        """Return a comm hook's time to cast the sum back into the bucket, or to copy it there."""
         if self.ddp.comm_hook not in ("fp16_compress", "bf16_compress"):
             return 0.0
         narrow = bucket.nbytes // ITEMSIZE[bucket.dtype] * ITEMSIZE[self._reduced_in(bucket)]
@@ -125,7 +125,7 @@ class StepPlan:
         return Collective("all_reduce", self.ranks, count * ITEMSIZE[dtype], dtype=dtype)
 
     def _stretches_s(self, bucket: Bucket) -> tuple[float, ...]:
-        """Times of PowerSGD's stretches: measured, or to move elements or to ask for operators."""
+        """Return the times of PowerSGD's stretches: measured, or to move elements or to launch operators."""
         if self.costs.hook_s:
             return self.costs.hook_s[self.buckets.index(bucket)]
         return tuple(
@@ -148,13 +148,13 @@ def plan_of_layers(
     costs: Costs,
     buffers: tuple[Tensor, ...] = (),
 ) -> StepPlan:
-    """The plan of a stage's layers, which it passes as `ringside.sim.training.modules.arriving` has them."""
+    """Return the plan of a stage's layers, in the order of `ringside.sim.training.modules.arriving`."""
     workload = workload_of(name, layers, buffers)
     return StepPlan(workload, ranks, ddp, costs, layout(workload, ddp.bucketing, ddp.settled))
 
 
 def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> StepPlan:
-    """The plan of a step; raise ValueError where DistributedDataParallel would refuse the workload."""
+    """Return the plan of a step; raise ValueError where DistributedDataParallel would refuse the workload."""
     if not workload.parameters:
         raise ValueError(f"{workload.name}: no parameter requires a gradient, so there is nothing to reduce")
     if not workload.arrival:
@@ -173,7 +173,7 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
 
 
 def _check_matrices(workload: Workload) -> None:
-    """Refuse gradients that are no matrices of numbers, at which PowerSGD stops."""
+    """Raise ValueError for gradients that are not matrices of numbers, at which PowerSGD stops."""
     for tensor in workload.parameters:
         if tensor.sparse or not tensor.count:
             what = "is sparse" if tensor.sparse else "has no elements"

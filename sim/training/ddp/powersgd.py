@@ -1,12 +1,12 @@
-"""PowerSGD: gradients as products of two narrow matrices, which ranks sum in their place.
+"""PowerSGD: gradients as products of two narrow matrices; ranks sum these instead of the gradients.
 
 As in torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py of PyTorch 2.13, after Vogels, Karimireddy
 and Jaggi (arXiv:1905.13727). A gradient of ``n`` rows and ``m`` columns becomes P Q^T of rank r: P = M Q is
 summed and made orthonormal, Q = M^T P is averaged. So each bucket has three all-reduces, one after another:
-of what is not compressed, of all P, of all Q.
+of the uncompressed gradients, of all P, of all Q.
 
 Products here are so narrow that reading the gradient takes longer than the arithmetic. Each step of the hook
-takes the longer of its memory traffic and of what the host needs to ask for its operators.
+takes the longer of its memory traffic and the host's time to launch its operators.
 """
 
 from collections import Counter
@@ -23,17 +23,17 @@ NARROW = ("float16", "bfloat16")
 """Types in which matrices are made orthonormal by Gram-Schmidt, whatever their rank."""
 
 FIRST_START = 2
-"""Iterations that must be over where something is kept from one to the next: buckets are rebuilt in them."""
+"""Iterations that must pass before state is kept from one to the next: buckets are rebuilt in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSGD:
     """The arguments of ``PowerSGDState`` that change what a step costs.
 
-    ``rank`` is the most that an approximation has (``matrix_approximation_rank``). In the first ``start``
+    ``rank`` is the highest rank of an approximation (``matrix_approximation_rank``). In the first ``start``
     iterations (``start_powerSGD_iter``) gradients are averaged whole. A matrix is compressed if that saves
-    more than ``min_rate`` (``min_compression_rate``) times. ``error_feedback`` adds what an approximation
-    left out to the next gradient; ``warm_start`` begins from the last Q, not a random one; ``batched``
+    more than ``min_rate`` (``min_compression_rate``) times. ``error_feedback`` adds the error of an
+    approximation to the next gradient; ``warm_start`` begins from the last Q, not a random one; ``batched``
     multiplies matrices of one shape together (``batch_tensors_with_same_shape``).
     """
 
@@ -58,7 +58,7 @@ class PowerSGD:
 
 
 class Matrix(NamedTuple):
-    """A gradient that is compressed: its rows, columns, and the rank of its approximation."""
+    """A compressed gradient: its rows, columns, and the rank of its approximation."""
 
     rows: int
     columns: int
@@ -66,7 +66,7 @@ class Matrix(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """So many matrices of one shape that are multiplied in one operator."""
+    """Matrices of one shape that are multiplied in one operator, and their number."""
 
     matrix: Matrix
     alike: int
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A stretch of the hook: elements that it reads and writes, and operators that it asks for."""
+    """A stretch of the hook: elements that it reads and writes, and operators that it launches."""
 
     elements: int
     operators: int
@@ -82,7 +82,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """What PowerSGD makes of a bucket: tensors left as they are, by their elements, and matrices."""
+    """PowerSGD's view of a bucket: elements of uncompressed tensors, and compressed matrices."""
 
     bucket: Bucket
     powersgd: PowerSGD
@@ -106,24 +106,24 @@ class Compression:
 
     @property
     def kept_nbytes(self) -> int:
-        """Bytes kept until the next step: P and Q, and with error feedback what they left out."""
+        """Bytes kept until the next step: P and Q, and with error feedback the errors."""
         kept = self.left + self.right if self.powersgd.warm_start else 0
         return kept * self._itemsize + (self.bucket.nbytes if self.powersgd.error_feedback else 0)
 
     @property
     def working_nbytes(self) -> int:
-        """Bytes on top of these while the bucket is on its way: a copy of it, and the new error."""
+        """Further bytes while the bucket is reduced: a copy of it, and the new error."""
         kept = 0 if self.powersgd.warm_start else self.left + self.right
         narrow = (self.uncompressed + kept) * self._itemsize
         return narrow + (2 * self.bucket.nbytes if self.powersgd.error_feedback else 0)
 
     @property
     def stretches(self) -> tuple[Work, Work, Work, Work]:
-        """What is done before the first all-reduce, and after each."""
+        """Return the work before the first all-reduce, and after each."""
         return self._approximate(), self._unpack(), self._project(), self._decompress()
 
     def _approximate(self) -> Work:
-        """Add the error, keep a copy, make Q orthonormal, P = M Q, and pack what is not compressed."""
+        """Add the error, keep a copy, make Q orthonormal, P = M Q, and pack the uncompressed gradients."""
         feedback = self.powersgd.error_feedback
         drawn = 0 if self.powersgd.warm_start else len(self._batches)
         orthonormal = self._orthonormal(rows=False)
@@ -135,7 +135,7 @@ class Compression:
         )  # fmt: skip
 
     def _unpack(self) -> Work:
-        """Divide what was not compressed and copy it back."""
+        """Divide the uncompressed gradients and copy them back."""
         return Work(4 * self.uncompressed, 1 + len(self.whole))
 
     def _project(self) -> Work:
@@ -144,7 +144,7 @@ class Compression:
         return Work(orthonormal.elements + self._product, orthonormal.operators + len(self._batches))
 
     def _decompress(self) -> Work:
-        """Divide Q, M = P Q^T, and keep what that leaves out for the next step."""
+        """Divide Q, M = P Q^T, and keep the error for the next step."""
         feedback = self.powersgd.error_feedback
         return Work(
             2 * self.right + self._product + self._stacked + (3 * self._count if feedback else 0),
@@ -168,12 +168,12 @@ class Compression:
 
     @property
     def _stacks(self) -> list[Batch]:
-        """Batches of several matrices, which are copied to lie together, and back."""
+        """Batches of several matrices, which are copied into one stack and back."""
         return [batch for batch in self._batches if batch.alike > 1]
 
     @property
     def _stacked(self) -> int:
-        """Elements read and written to copy these once."""
+        """Elements read and written to copy the stacks once."""
         return sum(2 * one.rows * one.columns * count for one, count in self._stacks)
 
     @property
@@ -182,9 +182,9 @@ class Compression:
         return sum(one.rows * one.columns for one in self.matrices) + self.left + self.right
 
     def _orthonormal(self, *, rows: bool) -> Work:
-        """Of all P (``rows``) or Q: Gram-Schmidt column by column, and from rank 3 on Householder's QR.
+        """Return the work for all P (``rows``) or Q: column-wise Gram-Schmidt, from rank 3 on Householder QR.
 
-        A column is normed and divided, and taken off each that follows by four operators at once; a
+        A column is normed and divided, and four operators subtract it from each that follows. A
         reflection is made and applied, and once more to write Q out.
         """
         elements = operators = 0
@@ -200,7 +200,7 @@ class Compression:
 
 
 def compression(bucket: Bucket, parameters: Sequence[Tensor], powersgd: PowerSGD) -> Compression:
-    """What PowerSGD makes of a bucket of these parameters, each seen as a matrix of its rows."""
+    """Return PowerSGD's view of a bucket of these parameters, each seen as a matrix of its rows."""
     whole, matrices = [], []
     for index in bucket.parameters:
         tensor = parameters[index]

@@ -1,4 +1,4 @@
-"""The prediction of a measured step, from what was measured beside it."""
+"""The prediction of a measured step, from separate measurements of the same run."""
 
 import math
 
@@ -11,7 +11,7 @@ from ringside.topologies.file import loads
 
 
 def predict(record: DdpRecord) -> TrainingStep:
-    """The step as the model has it, without a look at the measured ones."""
+    """Return the predicted step, without reading the measured ones."""
     wires = record.wires
     group = SimulatedGroup(
         loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,

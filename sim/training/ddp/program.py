@@ -13,7 +13,7 @@ from ringside.sim.training.rank import RankList
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
-    """What one rank does in a step whose layers take it ``factor`` times their time."""
+    """The operations of one rank whose layers take ``factor`` times their time."""
 
     factor: float
     rank: RankList
@@ -26,7 +26,7 @@ class RankStep:
 
 
 def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
-    """What a rank of such a pace does."""
+    """Write the operations of a rank of this pace."""
     rank = RankList(group.ranks[0], Communicators(Mesh(replicate=job.ranks)))
     sharing, workload = Replicated(rank, job, group), job.workload
 
@@ -51,12 +51,12 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
 
 @dataclass(frozen=True, slots=True)
 class StepProgram:
-    """A step of all ranks; of those that compute at one pace the first one's stands for all."""
+    """A step of all ranks; the first rank of each pace stands for all ranks of that pace."""
 
     program: Program
     roles: tuple[int, ...]
     steps: dict[tuple[int, ...], RankStep]
-    """By the ranks that they are of, in the order of the first."""
+    """By the ranks of one pace, in the order of the first."""
 
 
 def step_program(job: StepPlan, workers: int) -> StepProgram:

@@ -1,4 +1,4 @@
-"""Measured steps of DistributedDataParallel as a file, with all that a prediction of them needs."""
+"""Measured steps of DistributedDataParallel as a file, with every input of their prediction."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ringside.topologies.units import MAX_DURATION, MIN_RATE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredNetwork:
-    """What carries gradients: a topology as YAML text, with figures that were measured beside the steps.
+    """The network that carries gradients: topology as YAML text, and figures measured beside the steps.
 
     ``library`` and ``algorithm`` are `ringside.sim.predict`'s; ``gamma`` and ``launch_s`` are
     `ringside.sim.parameters.Parameters`'.
@@ -38,12 +38,12 @@ class MeasuredNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpRecord:
-    """Steps of one job, and what ran them.
+    """Steps of one job, with their setup.
 
     ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
-    is what a division of a bucket in place reached, None where layers sleep and copies are hidden in
-    that. ``workers`` are those of `ringside.sim.training.ddp.job`. ``contention`` is the share of its pace
-    that compute was seen to lose beside a collective, ``crowding`` what a collective lost beside compute.
+    is the measured rate of dividing a bucket in place, None where layers sleep, which hides copies.
+    ``workers`` are those of `ringside.sim.training.ddp.job`. ``contention`` is the measured share of its pace
+    that compute loses beside a collective, ``crowding`` the share that a collective loses beside compute.
     ``hook_s`` are `ringside.sim.training.ddp.job.Costs`'.
     """
 
@@ -63,25 +63,25 @@ class DdpRecord:
 
     @property
     def median(self) -> TrainingStep:
-        """The step of median length, whole, as it happened."""
+        """The measured step of median length."""
         middle = median_low(step.step_s for step in self.steps)
         return next(step for step in self.steps if step.step_s == middle)
 
     def jitter(self) -> tuple[float, ...]:
-        """By what factors the ranks' passes differ from step to step: each over the median of its rank's.
+        """Factors by which ranks' passes vary from step to step: each pass over the median of its rank's.
 
-        A pass is forward and backward, as they went beside collectives.
+        A pass is forward and backward, as measured beside collectives.
         """
-        found: list[float] = []
+        factors: list[float] = []
         for rank in range(len(self.steps[0].paces)):
             own = [
                 step.paces[rank].total("forward") + step.paces[rank].total("backward") for step in self.steps
             ]
-            found += [seconds / median(own) for seconds in own]
-        return tuple(found)
+            factors += [seconds / median(own) for seconds in own]
+        return tuple(factors)
 
     def dumps(self) -> str:
-        """The record as JSON text."""
+        """Return the record as JSON text."""
         content = _ADAPTER.dump_python(self, mode="json")
         return json.dumps({"schema": DDP_SCHEMA, **content}) + "\n"
 
@@ -90,12 +90,12 @@ _ADAPTER = TypeAdapter(DdpRecord)
 
 
 def workload_of(path: Path) -> Workload:
-    """The workload in a YAML file, or that of measured steps."""
+    """Return the workload in a YAML file, or that of measured steps."""
     return read(path).workload if is_ddp_record(path) else workload_file.read(path)
 
 
 def read(path: Path) -> DdpRecord:
-    """The record in the file; raise `ringside.sim.record.RecordError` with all that is wrong with it."""
+    """Return the record in the file; raise `ringside.sim.record.RecordError` with every error in it."""
     record = read_steps(path, DDP_SCHEMA, _ADAPTER, "ringside measure ddp")
     if not record.steps:
         raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")

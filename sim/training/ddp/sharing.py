@@ -1,12 +1,12 @@
-"""DistributedDataParallel around the passes of a stage: every rank has all of it, and gradients are averaged.
+"""DistributedDataParallel around the passes of a stage: every rank has all of it; gradients are averaged.
 
-Gradients go into their buckets as backward makes them: in every one, as torch does by itself, or under
-``no_sync`` in the step's last alone. A bucket is launched when it and all before it are full, and waited for
-when that backward is over. The delay of a launch, and the cast back of a comm hook, are nobody's units, so
+Gradients go into their buckets as backward makes them: in every backward, as torch does by default, or under
+``no_sync`` only in the step's last. A bucket is launched when it and all before it are full, and waited for
+when that backward is over. Launch delays, and the cast back of a comm hook, occupy no compute units, so
 they have no lane.
 
-PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it has the device
-synchronised at their end, so that the host asks for no more of backward before. Gloo has no device; there one
+PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it synchronises the
+device at their end, so the host launches no more of backward before. Gloo has no device; one
 of its threads waits until the third is done (`ringside.sim.training.ddp.threads`).
 """
 
@@ -21,7 +21,7 @@ from ringside.sim.training.rank import STREAM, RankList
 
 @dataclass(slots=True)
 class Launched:
-    """A collective of one rank's list, by places: after what it was ready and launched, its call, its end.
+    """A collective as places in one rank's list: its readiness, its launch, its call, its end.
 
     ``None`` is the step's begin.
     """
@@ -38,7 +38,7 @@ class Launched:
 class Chain:
     """A bucket's collectives, one after another.
 
-    The last was asked for after the operation at ``asked``, and all is over with the one at ``finish``.
+    The last is launched after the operation at ``asked``; the chain is over with the one at ``finish``.
     """
 
     launched: tuple[Launched, ...]
@@ -47,9 +47,9 @@ class Chain:
 
 
 class Replicated:
-    """A rank's part in the step of a plan, whose workload has a layer for each of the stage's.
+    """A rank's part in the step of a plan, whose workload has one layer for each of the stage's.
 
-    Collectives are ``group``'s. Afterwards they stand here, each kind in the order of its launch.
+    Collectives are ``group``'s. After writing they are listed here by kind, in launch order.
     """
 
     def __init__(self, rank: RankList, job: StepPlan, group: Group) -> None:
@@ -66,7 +66,7 @@ class Replicated:
         }
         self._first = job.workload.arrival[0]
         self._reduced = 0
-        """Backwards whose gradients have been reduced."""
+        """Number of backward passes whose gradients are reduced."""
         self._begin()
 
     @property
@@ -76,18 +76,18 @@ class Replicated:
 
     @property
     def launched(self) -> list[Launched]:
-        """Every collective, in the order that answers have."""
+        """Every collective, in the order of the answer's rows."""
         return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
 
     def _begin(self) -> None:
-        """Wait for the gradients of another backward."""
+        """Expect the gradients of another backward."""
         self._pending = [len(bucket.parameters) for bucket in self.job.buckets]
         self._ready: list[int | None] = [None] * len(self.job.buckets)
         self._under_way: list[Chain] = []
         self._has_begun = False
 
     def before_forward(self, layer: int) -> None:
-        """Before a first layer whose last backward was reduced have the buckets and buffers of rank 0."""
+        """Broadcast rank 0's buckets and buffers before a first layer whose last backward was reduced."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -110,7 +110,7 @@ class Replicated:
         """Nothing."""
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Bring the layer's gradients into their buckets, if those of this backward are reduced."""
+        """Bring the layer's gradients into their buckets, if this backward reduces."""
         if self.job.ddp.no_sync and not last:
             return
         if not self.job.delayed:
@@ -119,11 +119,11 @@ class Replicated:
             self._finish()
 
     def after_step(self) -> None:
-        """Wait for the last backward's buckets, and bring their gradients back."""
+        """Wait for the last backward's buckets, and copy their gradients back."""
         self._finish()
 
     def _finish(self) -> None:
-        """Have a backward's gradients back from their buckets."""
+        """Copy a backward's gradients back from their buckets."""
         if self.job.delayed:
             self._reduce(self.job.workload.arrival)
         for number, chain in enumerate(self._under_way):
@@ -136,11 +136,11 @@ class Replicated:
         self._begin()
 
     def _named(self, name: str) -> str:
-        """The name of what belongs to this backward, where it is not the first that is reduced."""
+        """Return the name with the backward's number, unless it is the first that is reduced."""
         return f"{name}, backward {self._reduced}" if self._reduced else name
 
     def _reduce(self, gradients: Sequence[int]) -> None:
-        """Bring gradients into their buckets, and launch the buckets whose turn it is."""
+        """Bring gradients into their buckets, and launch the buckets that are due."""
         job = self.job
         for index in job.unused if self._first in gradients[:1] else ():
             self._in_bucket(index)
@@ -158,7 +158,7 @@ class Replicated:
         self._ready[number] = self._last
 
     def _launch_buckets(self) -> None:
-        """Launch buckets in strict order, as far as they are full."""
+        """Launch full buckets in strict order."""
         job = self.job
         while len(self._under_way) < len(job.buckets) and not self._pending[len(self._under_way)]:
             number = len(self._under_way)
@@ -171,13 +171,13 @@ class Replicated:
                 self.usage.append(self._launch(self._named("used parameters 0"), usage))
 
     def _chain(self, number: int) -> Chain:
-        """Ask for a bucket's collectives; one of PowerSGD's that has nothing to sum moves nothing."""
+        """Launch a bucket's collectives; a PowerSGD all-reduce without elements moves nothing."""
         bucket = self.job.buckets[number]
         self._copy(f"pack bucket {number}", self.job.pack_s(bucket))
         launched: list[Launched] = []
-        asked = place = self._last
+        caller = place = self._last
         for part in self.job.parts(bucket):
-            name, asked = self._named(f"bucket {number}{part.name}"), place
+            name, caller = self._named(f"bucket {number}{part.name}"), place
             if part.collective.nbytes or not self.job.ddp.compresses:
                 one = self._launch(name, part.collective, part.after_s, place)
                 one.ready = one.launch if launched else self._ready[number]
@@ -185,12 +185,12 @@ class Replicated:
                 place = one.finish
             elif part.after_s:
                 place = self._unpack(name, part.after_s, place)
-        return Chain(tuple(launched), asked, place)
+        return Chain(tuple(launched), caller, place)
 
     def _launch(
         self, name: str, collective: Collective, unpack_s: float = 0.0, after: int | None = None
     ) -> Launched:
-        """Ask for a collective after an operation, or after what the stream has come to."""
+        """Launch a collective after an operation, or after the stream's latest."""
         launch = self._last if after is None else after
         before = () if launch is None else (launch,)
         if self.job.costs.launch_s:
@@ -218,5 +218,5 @@ class Replicated:
 
     @property
     def _last(self) -> int | None:
-        """The latest operation of the stream."""
+        """The stream's latest operation."""
         return next(iter(self._rank.last()), None)

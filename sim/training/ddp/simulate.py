@@ -2,15 +2,15 @@
 
 Each layer's backward ends with its gradients, which go into their buckets. A bucket is launched when
 all of its gradients are in and every bucket before it has been launched; its collective starts when
-every rank has launched it and a worker of the process group is free. Compute goes on meanwhile, and
+every rank has launched it and a worker of the process group is free. Compute continues meanwhile, and
 waits for the buckets, in their order, when backward has ended; then the optimizer steps. In one
 stream without contention this is
 
     launch_i = max(ready_i, launch_{i-1}),  start_i = max(launch_i + launch_s, end_{i-1})
 
-(torch/csrc/distributed/c10d/reducer.cpp, PyTorch 2.13). Ranks that compute at one pace do the same at
-the same time, so one of them is simulated for all; a collective ends on all ranks at once. What
-is not here: the input pipeline, the host's traversal of the graph for ``find_unused_parameters``.
+(torch/csrc/distributed/c10d/reducer.cpp, PyTorch 2.13). Ranks of one compute pace act at
+the same times, so one of them is simulated for all; a collective ends on all ranks at once. Not
+modelled: the input pipeline, the host's traversal of the graph for ``find_unused_parameters``.
 """
 
 import sys
@@ -37,9 +37,9 @@ from ringside.sim.workload.workload import Workload
 def simulate_step(
     workload: Workload, group: ProcessGroup, ddp: DataParallel | None = None, costs: Costs | None = None
 ) -> TrainingStep:
-    """One optimizer step of the workload on every rank of the group.
+    """Simulate one optimizer step of the workload on every rank of the group.
 
-    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
+    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)
@@ -56,7 +56,7 @@ def simulate_step(
 def simulate_disturbed(
     workload: Workload, group: ProcessGroup, ddp: DataParallel, costs: Costs, draw: Draw
 ) -> Simulation:
-    """One draw of a disturbed step, in which no two ranks compute alike: each is played."""
+    """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
     job = plan(workload, group.ranks, ddp, costs)
     made = step_program(job, group.workers)
     return _play(job, draw.program(made.program), group, late=draw.disturbance.late)
@@ -87,9 +87,9 @@ def _play(
 
 
 def _check(step: TrainingStep, bound_s: float) -> None:
-    """Refuse a step that breaks a law; ``bound_s`` is the least that its collectives can take."""
+    """Raise LawError for a step that breaks a law; ``bound_s`` is the least time of its collectives."""
     what = f"a step of {step.workload} on {step.ranks} ranks"
-    # each collective's time is a difference of two moments, which are as exact as the step is long
+    # each collective's time is a difference of two times, which are as exact as the step is long
     rounding = 4 * len((*step.buckets, *step.others)) * sys.float_info.epsilon * step.step_s
     check_time(f"communication of {what}", step.communication_s + rounding, {"traffic": bound_s})
     check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s)
@@ -140,7 +140,7 @@ def _first(made: StepProgram) -> RankStep:
 
 
 def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
-    """What became of one collective: it is ready, and launched, with the last rank."""
+    """Return the times of one collective: it is ready, and launched, with the last rank."""
     sides = [
         (step.sharing.launched[number], simulation.start[index], simulation.end[index])
         for index, step in enumerate(made.steps.values())
@@ -159,7 +159,7 @@ def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
 
 
 def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
-    """What the stream of a rank did; it waited from the end of what came before."""
+    """Return the spans of a rank's stream; a wait begins at the end of the span before."""
     before: float = 0
     for place, operation in enumerate(simulation.operations(index)):
         if operation.lane == STREAM:
@@ -172,7 +172,7 @@ def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
 
 
 def _contention(simulation: Simulation, index: int) -> float:
-    """Seconds by which collectives made a rank's compute longer."""
+    """Return the seconds by which collectives extended a rank's compute."""
     longer = (
         max(simulation.end[index][place] - simulation.begin[index][place] - operation.action.seconds, 0.0)
         for place, operation in enumerate(simulation.operations(index))

@@ -1,9 +1,9 @@
-"""PowerSGD in the threads of Gloo: a thread that waits carries no collective.
+"""PowerSGD in the threads of Gloo: a waiting thread carries no collective.
 
-The hook goes on where its first all-reduce has ended: in the thread of ProcessGroupGloo that carried it.
-There it asks for the next two and waits for them, so other threads must carry these. If all threads wait,
-nothing moves any more: with two of them, when a bucket is launched before the one in front of it has asked
-for its third all-reduce. On NCCL nothing waits but streams.
+The hook continues where its first all-reduce has ended: in the thread of ProcessGroupGloo that carried it.
+That thread launches the next two and waits for them, so other threads must carry these. If all threads wait,
+nothing moves any more: with two threads, when a bucket is launched before the one in front of it has launched
+its third all-reduce. On NCCL only streams wait.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from ringside.sim.training.ddp.sharing import Chain
 
 
 class HangError(ValueError):
-    """A training that never ends its step; the message says why."""
+    """A training step that never ends; the message says why."""
 
 
 def free_workers(job: StepPlan, workers: int) -> int:
-    """How many collectives run at once: with PowerSGD one of several threads waits for the others."""
+    """Return the number of collectives that run at once: with PowerSGD one of several threads waits."""
     return workers - 1 if job.ddp.compresses and workers > 1 else workers
 
 
@@ -28,7 +28,7 @@ def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float],
     waiting: list[float] = []
     for number, chain in enumerate(chains):
         launch = _moment(ends, chain.launched[0].launch)
-        waiting = [*(asked for asked in waiting if asked > launch), _moment(ends, chain.asked)]
+        waiting = [*(moment for moment in waiting if moment > launch), _moment(ends, chain.asked)]
         if len(waiting) >= workers:
             raise HangError(
                 f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while those before it "

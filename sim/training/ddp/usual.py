@@ -1,17 +1,17 @@
-"""What a step costs on GPUs where nobody says."""
+"""Default costs of a step on GPUs."""
 
 from ringside.sim.libraries.library import Library
 from ringside.sim.workload.devices import Device
 
 SPREAD = 0.015
-"""By how much GPUs of one kind differ in speed: what published trainings show, where the rest of a loss is
-explained (`ringside.validation.published.throughput`)."""
+"""Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
+(`ringside.validation.published.throughput`)."""
 
 OPERATOR_S = 1e-5
-"""What a host takes to ask a GPU for one of PyTorch's operators, a round figure."""
+"""The host's time to launch one of PyTorch's operators on a GPU, a round figure."""
 
 MOST = 0.5
-"""Share of a GPU that a collective takes at most, however many its channels."""
+"""The largest share of a GPU that a collective takes, whatever its number of channels."""
 
 
 def contention(library: Library, gpu: Device) -> float:

@@ -1,10 +1,10 @@
-"""FSDP as PyTorch 2.13 does it: parameters dealt out to data-parallel ranks, whole only while they are used.
+"""FSDP as in PyTorch 2.13: parameters sharded over data-parallel ranks, and whole only while they are used.
 
 `fsdp_program` is a step of FSDP2 (`FullyShardPolicy`, ``fully_shard``) or FSDP1 (`FlatPolicy`,
-``FullyShardedDataParallel``) of a whole mesh; HSDP is a mesh with more than one replica. `sharded` is one
-rank's `Sharing` by either policy, for a `Stage` of one's own. `FullyShard` with ``defers`` is what a
-pipeline's runtime tells to `unshard`, `reshard` and `reduce`. `units` are what is gathered and reduced
-together, `ahead` makes lists of what to gather ahead; the pools of bytes are `PARAMETERS`, `GATHERED`,
+``FullyShardedDataParallel``) on a whole mesh; HSDP is a mesh with more than one replica. `sharded` is one
+rank's `Sharing` by either policy, for a custom `Stage`. `FullyShard` with ``defers`` is what a
+pipeline's runtime commands to `unshard`, `reshard` and `reduce`. `units` are gathered and reduced
+as a whole, `ahead` lists units to gather ahead; the pools of bytes are `PARAMETERS`, `GATHERED`,
 `FLAT`, `UNREDUCED`, `BUFFERS`, `GRADIENTS` and `OPTIMIZER`.
 """
 

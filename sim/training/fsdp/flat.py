@@ -1,8 +1,8 @@
-"""FSDP1's part in a stage: each unit is one flat parameter, gathered into what its layers use.
+"""FSDP1's part in a stage: each unit is one flat parameter, gathered into the tensors that its layers use.
 
-Of torch/distributed/fsdp/_runtime_utils.py, PyTorch 2.13. Nothing is copied out. The host itself waits
-before a gather where two flat parameters have been freed and not been waited for yet (`_limiter_utils.py`).
-A unit is reduced once all gradients of its flat parameter are there, whatever its inputs need.
+From torch/distributed/fsdp/_runtime_utils.py, PyTorch 2.13. Nothing is copied out. The host waits
+before a gather if two flat parameters have been freed and not been waited for yet (`_limiter_utils.py`).
+A unit is reduced once all gradients of its flat parameter are made, whether or not its inputs need any.
 """
 
 from collections.abc import Sequence
@@ -35,25 +35,25 @@ POST_BACKWARD = "post-backward"
 ALL_REDUCE = "all-reduce"
 
 STRATEGIES = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard")
-"""As torch.distributed.fsdp.ShardingStrategy names them."""
+"""Names as in torch.distributed.fsdp.ShardingStrategy."""
 
 FREES = ("full_shard", "hybrid_shard")
-"""Those that free parameters after forward."""
+"""Strategies that free parameters after forward."""
 
 RATE_LIMIT = 2
 """Freed flat parameters that the host does not wait for."""
 
 ALIGNMENT = 16
-"""Bytes at which parameters begin in a flat one that keeps them apart (``use_orig_params``)."""
+"""Alignment in bytes of each parameter within a flat one that keeps them apart (``use_orig_params``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatPolicy:
     """The arguments of ``FullyShardedDataParallel``; ``backward_prefetch`` is pre, post or None.
 
-    With ``no_sync`` gradients are summed in the last micro-batch alone and stay whole until then.
-    ``forward_prefetch`` goes by the order of an earlier step. Hybrid strategies deal out along ``shard`` and
-    sum shards along ``replicate``, the others deal out along both.
+    With ``no_sync`` gradients are summed only in the last micro-batch and stay whole until then.
+    ``forward_prefetch`` follows the order of an earlier step. Hybrid strategies shard along ``shard`` and
+    sum shards along ``replicate``; the others shard along both.
     """
 
     strategy: str = "full_shard"
@@ -87,9 +87,9 @@ class FlatPolicy:
 
 
 def flat_elements(unit: Unit, ranks: int, *, aligned: bool) -> int:
-    """Elements of a unit's flat parameter, padded so that it deals out evenly.
+    """Return the elements of a unit's flat parameter, padded to shard evenly.
 
-    Where it is ``aligned``, each parameter but the first begins at a multiple of `ALIGNMENT` bytes.
+    If ``aligned``, each parameter but the first begins at a multiple of `ALIGNMENT` bytes.
     """
     total = 0
     for tensor in unit.tensors:
@@ -102,16 +102,16 @@ def flat_elements(unit: Unit, ranks: int, *, aligned: bool) -> int:
 
 @dataclass(slots=True)
 class Flat:
-    """What a rank has of one unit's flat parameter while its list is written."""
+    """A rank's state of one unit's flat parameter while its list is written."""
 
     unit: Unit
     numel: int
     whole: bool = False
     prefetched: bool = False
     needed: bool = False
-    """Whether a backward to come needs it."""
+    """Whether a later backward needs it."""
     place: int = 0
-    """Which it was of all that passed forward."""
+    """Its position in forward order."""
     unreduced: int = 0
     """Bytes of its gradients."""
     has_shard: bool = False
@@ -133,16 +133,16 @@ class FlatShard:
         self._of = {number: held for held in self._held.values() for number in held.unit.layers}
         self._passed: list[Flat] = []
         self._freed: list[int] = []
-        """What came before flat parameters were freed, until the host has waited for it."""
+        """Last operations before flat parameters were freed, until the host has waited for them."""
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have what the rank holds all the time: its shards of parameters and of the optimizer's states."""
+        """Hold the rank's shards of parameters and of the optimizer's states for the whole step."""
         nbytes = sum(self._own_nbytes(held) for held in self._held.values())
         self.rank.take(PARAMETERS, nbytes)
         self.rank.take(OPTIMIZER, optimizer.states * nbytes)
 
     def before_forward(self, layer: int) -> None:
-        """Have the layer's parameters, the root's before all."""
+        """Wait for the layer's parameters, after the root's."""
         if layer == 0:
             self._passed.clear()
             for stream in (CAST, UNSHARD):
@@ -153,14 +153,14 @@ class FlatShard:
             self._pre_forward(self._of[layer])
 
     def after_forward(self, layer: int) -> None:
-        """Free the layer's parameters where the strategy has it so; the root's stay."""
+        """Free the layer's parameters if the strategy does so; the root's stay."""
         if self._wrapped(layer):
             self._post_forward(self._of[layer])
         if layer == len(self._layers) - 1 and ROOT in self._held:
             self._post_forward(self._held[ROOT])
 
     def before_backward(self, layer: int) -> None:
-        """Have the layer's parameters, and begin to gather the next in backward."""
+        """Wait for the layer's parameters, and begin to gather the next unit of backward."""
         if layer == len(self._layers) - 1 and ROOT in self._held:
             self._pre_backward(self._held[ROOT])
         if self._wrapped(layer):
@@ -171,7 +171,7 @@ class FlatShard:
             self.rank.take(UNREDUCED, held.unreduced)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Sum the gradients of a unit of which this is the first layer."""
+        """Sum the gradients of a unit whose first layer this is."""
         if layer in self._of and layer == self._of[layer].unit.layers[0]:
             self._post_backward(self._of[layer], syncs=last or not self._policy.no_sync)
         if layer == 0 and (last or not self._policy.no_sync):
@@ -179,16 +179,16 @@ class FlatShard:
                 self._streams.wait(self._streams.last(stream))
 
     def after_step(self) -> None:
-        """Nothing: the last backward sums them."""
+        """Do nothing: the last backward sums them."""
 
     def clip(self) -> None:
-        """Have the norm of all gradients: the sum of what the ranks have of it."""
+        """Compute the norm of all gradients: the sum of the ranks' parts."""
         if self._policy.strategy != "no_shard":
             norm = Collective("all_reduce", len(self._shard.ranks), ITEMSIZE["float32"], dtype="float32")
             self.rank.wait(self.rank.call(self._shard, norm, "all-reduce of the gradients' norm"))
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step, after which gradients are freed."""
+        """Run the optimizer's step, after which gradients are freed."""
         self.rank.compute(seconds, "optimizer", "optimizer")
         last = self._streams.last()
         for held in self._held.values():
@@ -198,12 +198,12 @@ class FlatShard:
 
     def _numel(self, unit: Unit) -> int:
         if len({tensor.dtype for tensor in unit.tensors}) > 1:
-            raise ValueError(f"unit {unit.name} has parameters of several types, which make no flat one")
+            raise ValueError(f"unit {unit.name} has parameters of several types; a flat one has only one")
         return flat_elements(unit, self._ranks, aligned=self._policy.use_orig_params)
 
     @property
     def _ranks(self) -> int:
-        """Who each has a part of what."""
+        """The number of ranks that hold one shard each."""
         return 1 if self._policy.strategy == "no_shard" else len(self._shard.ranks)
 
     def _own_nbytes(self, held: Flat) -> int:
@@ -216,7 +216,7 @@ class FlatShard:
         return held.numel * ITEMSIZE[self._policy.param_dtype or held.unit.dtype]
 
     def _unshard(self, held: Flat) -> None:
-        """Cast the shard, hold the host where it is too far ahead, gather."""
+        """Cast the shard, hold the host if it is too far ahead, gather."""
         streams, ranks, dtype = self._streams, self._ranks, self._policy.param_dtype or held.unit.dtype
         nbytes, casts = self._gathered_nbytes(held), dtype != held.unit.dtype
         if not held.whole and casts:
@@ -287,7 +287,7 @@ class FlatShard:
             held.prefetched = True
 
     def _reduce(self, held: Flat) -> None:
-        """Cast, divide, sum, divide again and add, on the stream of all that follows backward."""
+        """Cast, divide, sum and divide again, then add, on the one stream of everything after backward."""
         streams, unit, made = self._streams, held.unit, held.unreduced
         made_dtype = self._policy.param_dtype or unit.dtype
         dtype = self._policy.reduce_dtype or made_dtype

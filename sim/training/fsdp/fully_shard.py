@@ -1,9 +1,9 @@
-"""FSDP2's part in a stage: when a unit is gathered, given back and reduced.
+"""FSDP2's part in a stage: when a unit is gathered, freed and reduced.
 
-The order is that in which PyTorch 2.13 runs its hooks (torch/distributed/fsdp/_fully_shard/_fsdp_state.py):
+The order is that of PyTorch 2.13's hooks (torch/distributed/fsdp/_fully_shard/_fsdp_state.py):
 the root comes before all others in forward and, once its outputs have gradients, in backward. A unit is
-reduced when the gradients of its inputs are there. One whose inputs need none, as the tokens of a language
-model, has no such hook, and is reduced at the very end.
+reduced when the gradients of its inputs are made. A unit whose inputs need none, such as the tokens of a
+language model, has no such hook, and is reduced at the very end.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from ringside.sim.training.rank import RankList
 
 
 class FullyShard:
-    """A `Sharing` of parameters that ``fully_shard`` deals out; see `FullyShardPolicy`.
+    """A `Sharing` of parameters that ``fully_shard`` shards; see `FullyShardPolicy`.
 
-    ``inputs_need_gradient`` says that the stage is not the first, so that gradients go on from it. One that
-    ``defers`` is a pipeline's: parameters stay whole from `unshard` to `reshard`, and gradients as they are
-    until `reduce`.
+    ``inputs_need_gradient`` says that the stage is not the first, so gradients go on to the stage before. A
+    sharing that ``defers`` belongs to a pipeline: parameters stay whole from `unshard` to `reshard`, and
+    gradients unreduced until `reduce`.
     """
 
     def __init__(
@@ -46,23 +46,23 @@ class FullyShard:
         streams = Streams(rank, policy.memory_bandwidth)
         self._gathers = Gathers(streams, policy, self._shard)
         self._reductions = Reductions(streams, policy, self._shard, along(rank.rank, *policy.replicate))
-        found = units(layers)
-        policy.check(found, len(self._shard.ranks))
-        self._held = {unit.name: Held(unit) for unit in found}
-        self._of = {number: self._held[unit.name] for unit in found for number in unit.layers}
+        own_units = units(layers)
+        policy.check(own_units, len(self._shard.ranks))
+        self._held = {unit.name: Held(unit) for unit in own_units}
+        self._of = {number: self._held[unit.name] for unit in own_units for number in unit.layers}
         self._passed: list[Held] = []
         """The units that have passed forward, in order."""
         self._asked: list[Held] = []
-        """Those whose gathering `unshard` began, until a pass waits for them."""
+        """Units that `unshard` has begun to gather, until a pass waits for them."""
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have what the rank holds all the time: its shards of parameters and of the optimizer's states."""
+        """Hold the rank's shards of parameters and of the optimizer's states for the whole step."""
         nbytes = self._shard_nbytes
         self.rank.take(PARAMETERS, nbytes)
         self.rank.take(OPTIMIZER, optimizer.states * nbytes)
 
     def before_forward(self, layer: int) -> None:
-        """Have the layer's parameters, and begin to gather those of others that are named for it."""
+        """Wait for the layer's parameters, and begin to gather the units listed to prefetch."""
         self._await_asked()
         if layer == 0:
             self._gathers.begin()
@@ -71,7 +71,7 @@ class FullyShard:
             self._pre_forward(self._name(layer))
 
     def after_forward(self, layer: int) -> None:
-        """Give the layer's parameters back where the policy has it so."""
+        """Free the layer's parameters if the policy does so."""
         if layer in self._of and self._name(layer) != ROOT:
             self._post_forward(self._of[layer])
         if layer == len(self._layers) - 1:
@@ -80,7 +80,7 @@ class FullyShard:
             self._gathers.flush()
 
     def before_backward(self, layer: int) -> None:
-        """Have the layer's parameters, and begin to gather those of the next in backward."""
+        """Wait for the layer's parameters, and begin to gather the next unit of backward."""
         self._await_asked()
         if layer == len(self._layers) - 1:
             self._pre_backward(ROOT)
@@ -106,7 +106,7 @@ class FullyShard:
             held.over = False
 
     def after_step(self) -> None:
-        """Reduce what a pipeline has not told it to."""
+        """Reduce units that a pipeline has not reduced yet."""
         if any(held.accumulated for held in self._held.values()):
             self.reduce()
 
@@ -117,7 +117,7 @@ class FullyShard:
             self._asked.append(held)
 
     def reshard(self) -> None:
-        """Have none of the units whole (RESHARD of a pipeline)."""
+        """Free the gathered parameters of all units (RESHARD of a pipeline)."""
         self._await_asked()
         for held in self._held.values():
             self._gathers.give_back(held)
@@ -130,7 +130,7 @@ class FullyShard:
         self._finish()
 
     def clip(self) -> None:
-        """Have the norm of each parameter's gradient, of which a rank has a shard's (``clip_grad_norm_``)."""
+        """Compute the norm of each gradient from its shards (``clip_grad_norm_``)."""
         tensors = [tensor for held in self._held.values() for tensor in held.unit.tensors]
         if not tensors:
             return
@@ -139,7 +139,7 @@ class FullyShard:
         self.rank.wait(self.rank.call(self._shard, norms, "all-reduce of the gradients' norms"))
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step, after which gradients are freed."""
+        """Run the optimizer's step, after which gradients are freed."""
         self.rank.compute(seconds, "optimizer", "optimizer")
         for held in self._held.values():
             self._reductions.drop(held)
@@ -153,7 +153,7 @@ class FullyShard:
         return self._of[layer].unit.name
 
     def _has_hook(self, layer: int) -> bool:
-        """Whether the layer's inputs need gradients."""
+        """Return whether the layer's inputs need gradients."""
         return self._inputs_need_gradient or any(before.parameters for before in self._layers[:layer])
 
     def _await_asked(self) -> None:
@@ -199,7 +199,7 @@ class FullyShard:
             self._reductions.accumulate(held)
 
     def _finish(self) -> None:
-        """The end of a backward pass for which what computes waits, and after which a new order begins."""
+        """End a backward pass: the compute stream waits for it, and the next one begins a new order."""
         self._reductions.finish()
         self._passed.clear()
         for held in self._held.values():

@@ -1,8 +1,8 @@
-"""How FSDP2 makes parameters whole and gives them back.
+"""How FSDP2 gathers parameters and frees them.
 
-Of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, PyTorch 2.13: a shard is copied into its place in
-a flat buffer on one stream, gathered in place on another, and copied out into tensors on the stream that
-computes. In forward the buffer stays until the next unit's has been filled, so there are two at the most.
+From torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, PyTorch 2.13: a shard is copied into its place
+in a flat buffer on one stream, gathered in place on another, and copied out into tensors on the compute
+stream. In forward the buffer stays until the next unit's is filled, so there are at most two.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ GATHER_STREAMS = (COPY_IN, ALL_GATHER)
 
 
 class Where(Enum):
-    """How a rank has a unit: its shard, a larger one that it kept after forward, or all of it."""
+    """A rank's part of a unit: its shard, a larger one kept after forward, or all of it."""
 
     SHARDED = auto()
     KEPT = auto()
@@ -30,7 +30,7 @@ class Where(Enum):
 
 
 class Pending(NamedTuple):
-    """A unit that is being gathered: by which collective, none where nobody else has any of it."""
+    """A unit that is being gathered: by which collective, None if the rank holds all of it."""
 
     call: int | None
     nbytes: int
@@ -39,7 +39,7 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Held:
-    """What a rank has of one unit while its list is written; places are those of operations."""
+    """A rank's state of one unit while its list is written; places are those of operations."""
 
     unit: Unit
     where: Where = Where.SHARDED
@@ -47,13 +47,13 @@ class Held:
     kept: int | None = None
     """The copy of the larger shard."""
     passes: list[int] = field(default_factory=list)
-    """Which it was of all that passed forward, for each pass that backward has not come to."""
+    """Its positions in forward order, one for each pass whose backward has not begun."""
     fresh: int = 0
     """Bytes of gradients of this backward."""
     accumulated: int = 0
-    """Bytes of gradients of earlier ones that are not reduced."""
+    """Bytes of gradients of earlier backwards that are not reduced."""
     reduced: int | None = None
-    """What its gradients were reduced by, until the stream that computes has waited for it."""
+    """The last operation of its reduction, until the compute stream has waited for it."""
     has_shard: bool = False
     """Whether there is a shard of reduced gradients to add to."""
     over: bool = False
@@ -61,7 +61,7 @@ class Held:
 
 
 class Gathers:
-    """Writes what one rank does about whole parameters."""
+    """Writes one rank's gathers and frees of whole parameters."""
 
     def __init__(self, streams: Streams, policy: FullyShardPolicy, shard: Group) -> None:
         self._streams = streams
@@ -71,12 +71,12 @@ class Gathers:
         """In forward: the latest copy-out, and the bytes of the buffer that it read."""
 
     def begin(self) -> None:
-        """Have gathers wait for what computed so far, the optimizer before all."""
+        """Have gathers wait for earlier compute, the optimizer above all."""
         for stream in GATHER_STREAMS:
             self._streams.wait(self._streams.last(), stream)
 
     def ask(self, held: Held, *, aside: bool = False) -> None:
-        """Begin to gather a unit; ``aside`` in no stream of its own, as ``unshard(async_op=True)`` does."""
+        """Begin to gather a unit; ``aside`` on no stream of its own, as ``unshard(async_op=True)`` does."""
         if held.pending or held.where is Where.WHOLE:
             return
         for stream in GATHER_STREAMS if held.kept is not None else ():
@@ -104,7 +104,7 @@ class Gathers:
         held.pending = Pending(call, nbytes, not aside)
 
     def wait(self, held: Held, *, forward: bool = False) -> None:
-        """Have a unit whole before what is computed next."""
+        """Have a unit whole before later compute."""
         if held.pending is None:
             return
         call, nbytes, beside = held.pending
@@ -127,7 +127,7 @@ class Gathers:
             rank.give(FLAT, nbytes, copy)
 
     def flush(self) -> None:
-        """Free the buffer that the latest copy-out of forward read, after what is being gathered."""
+        """Free the buffer that forward's latest copy-out read, after the running gather."""
         if self._previous is not None:
             copy, nbytes = self._previous
             waited = self._wait_for(copy)
@@ -144,7 +144,7 @@ class Gathers:
         held.pending = None
 
     def give_back(self, held: Held, *, forward: bool = False) -> None:
-        """Have no longer all of a unit, after what has been computed so far."""
+        """Free the gathered part of a unit after all compute so far."""
         keeps = self._keeps(held) if forward else len(self._shard.ranks)
         if held.where is Where.SHARDED or not keeps:
             return
@@ -165,12 +165,12 @@ class Gathers:
         return self._policy.keeps(held.unit, len(self._shard.ranks))
 
     def _wait_for(self, copy: int) -> int | None:
-        """Have gathers that follow wait for a copy-out; return when the first stream has."""
+        """Have later gathers wait for a copy-out; return the place on the first stream that has waited."""
         at, _ = [self._streams.wait(copy, stream) for stream in GATHER_STREAMS]
         return at
 
     def _group(self, held: Held) -> Group:
-        """Who a unit is gathered from: all who share it, or as few as keep it together."""
+        """Return the group that a unit is gathered from: all its ranks, or the few that keep it."""
         if held.where is not Where.KEPT:
             return self._shard
         rank, few = self._streams.rank, self._keeps(held)
@@ -178,7 +178,7 @@ class Gathers:
         return rank.communicators.of(self._shard.ranks[first : first + few], f"shard among {few}")
 
     def _cast_nbytes(self, unit: Unit) -> float:
-        """Bytes read and written to cast a shard before it is copied in."""
+        """Return the bytes read and written to cast a shard before it is copied in."""
         if self._policy.param_dtype in (None, unit.dtype):
             return 0.0
         ranks = len(self._shard.ranks)

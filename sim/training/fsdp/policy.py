@@ -1,4 +1,4 @@
-"""What is asked of FSDP2: the arguments of ``fully_shard`` and what its modules are told afterwards."""
+"""FSDP2's arguments: those of ``fully_shard`` and of its modules' setters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from ringside.sim.training.fsdp.units import ROOT, Unit
 from ringside.topologies.words import one_of
 
 Reshard = bool | int | None
-"""After forward: give whole parameters back, keep them, or keep them dealt out among so few ranks.
+"""After forward: free whole parameters, keep them, or keep them sharded among this many ranks.
 
-None gives them back, those of the root excepted.
+None frees them, except the root's.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullyShardPolicy:
-    """How parameters are dealt out, gathered and reduced.
+    """How parameters are sharded, gathered and reduced.
 
-    ``reshard_of`` says it for units by name where they differ from ``reshard_after_forward``.
-    ``forward_prefetch`` and ``backward_prefetch`` name units that are gathered as soon as one has what it
-    needs itself; without, backward gathers one ahead. Each backward is reduced, or with ``no_sync``
-    (``set_requires_gradient_sync(False)``) the last alone; with ``reshard_after_backward`` False parameters
+    ``reshard_of`` gives the value by unit name where it differs from ``reshard_after_forward``.
+    ``forward_prefetch`` and ``backward_prefetch`` name the units to gather as soon as a unit's own parameters
+    are requested; without, backward gathers one ahead. Each backward is reduced, or with ``no_sync``
+    (``set_requires_gradient_sync(False)``) only the last; with ``reshard_after_backward`` False parameters
     stay whole between micro-batches. ``separate_reduce_scatter`` gives reduce-scatters a communicator of
-    their own, and ``max_input_buffers`` of them may be pending before backward waits. Parameters are dealt
-    out along ``shard`` dimensions of the mesh, and their shards are summed along ``replicate``.
+    their own, and ``max_input_buffers`` of them may be pending before backward waits. Parameters are sharded
+    along the mesh's ``shard`` dimensions, and their shards are summed along ``replicate``.
     """
 
     reshard_after_forward: Reshard = None
@@ -51,48 +51,48 @@ class FullyShardPolicy:
             raise ValueError(f"a memory bandwidth of {self.memory_bandwidth} bytes/s; write more than 0")
 
     def keeps(self, unit: Unit, ranks: int) -> int:
-        """Of a unit that has passed forward: how many ranks keep it dealt out among themselves.
+        """Return the number of ranks among which a unit stays sharded after forward.
 
-        All of its ``ranks`` where it is given back, 0 where each keeps all of it.
+        All of its ``ranks`` if it is freed, 0 if each keeps all of it.
         """
-        asked = self.reshard_of.get(unit.name, self.reshard_after_forward)
-        if asked is None:
-            asked = unit.name != ROOT
-        if isinstance(asked, bool):
-            return ranks if asked else 0
-        if asked < 1 or ranks % asked:
+        kept = self.reshard_of.get(unit.name, self.reshard_after_forward)
+        if kept is None:
+            kept = unit.name != ROOT
+        if isinstance(kept, bool):
+            return ranks if kept else 0
+        if kept < 1 or ranks % kept:
             raise ValueError(
-                f"parameters of {ranks} ranks cannot be kept by groups of {asked} after forward; write a "
+                f"parameters of {ranks} ranks cannot be kept by groups of {kept} after forward; write a "
                 f"divisor of {ranks}"
             )
-        return asked if asked > 1 else 0
+        return kept if kept > 1 else 0
 
     def check(self, units: Sequence[Unit], ranks: int) -> None:
-        """Refuse what these units do not have, or what their types forbid."""
+        """Raise ValueError for names that are not units, and for types that FSDP cannot reduce."""
         names = [ROOT, *(unit.name for unit in units if unit.name != ROOT)]
-        asked = [*self.reshard_of]
+        named = [*self.reshard_of]
         for table in (self.forward_prefetch, self.backward_prefetch):
-            asked += [*table, *(name for listed in table.values() for name in listed)]
-        for name in asked:
+            named += [*table, *(name for listed in table.values() for name in listed)]
+        for name in named:
             if name not in names:
                 raise ValueError(f"{name!r} is no unit of the model; write {one_of(names, name)}")
         for unit in units:
             self.keeps(unit, ranks)
             if len({tensor.dtype for tensor in unit.tensors}) > 1:
-                found = ", ".join(sorted({tensor.dtype for tensor in unit.tensors}))
+                dtypes = ", ".join(sorted({tensor.dtype for tensor in unit.tensors}))
                 raise ValueError(
-                    f"unit {unit.name} has parameters of {found}; FSDP reduces one type a unit, so wrap "
+                    f"unit {unit.name} has parameters of {dtypes}; FSDP reduces one type a unit, so wrap "
                     "them apart"
                 )
 
 
 def check_float(dtype: str | None) -> None:
-    """Refuse a type in which no parameters are."""
+    """Raise ValueError for a type that parameters cannot have."""
     allowed = [name for name in ITEMSIZE if name.removeprefix("b").startswith("float")]
     if dtype is not None and dtype not in allowed:
         raise ValueError(f"{dtype!r} is no type of parameters or gradients; write {one_of(allowed, dtype)}")
 
 
 def ahead(units: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:
-    """For each unit the ``count`` that come after it, as lists of what is to be gathered ahead."""
+    """Return, for each unit, the ``count`` units after it as a list to gather ahead."""
     return {name: tuple(units[place + 1 : place + 1 + count]) for place, name in enumerate(units)}

@@ -1,9 +1,8 @@
 """How FSDP2 sums gradients and leaves each rank its shard.
 
-Of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py, PyTorch 2.13: what
-computes copies a unit's gradients into a buffer, once it has waited for the oldest of the reduce-scatters
-that may be pending; they are reduced on a stream of their own, and their shards summed across replicas on
-another.
+From torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py, PyTorch 2.13: the
+compute stream waits for the oldest of the reduce-scatters that may be pending, then copies a unit's gradients
+into a buffer. They are reduced on a stream of their own, and their shards summed across replicas on another.
 """
 
 from ringside.sim.collective import ITEMSIZE, Collective
@@ -19,7 +18,7 @@ ALL_REDUCE = "all-reduce"
 
 
 class Reductions:
-    """Writes what one rank does about gradients."""
+    """Writes one rank's operations on gradients."""
 
     def __init__(self, streams: Streams, policy: FullyShardPolicy, shard: Group, replicate: Group) -> None:
         self._streams = streams
@@ -29,17 +28,17 @@ class Reductions:
         self._buffers: list[tuple[int, int]] = []
         """Reduce-scatters whose buffers are not free yet, with their bytes."""
         self._last: dict[str, int] = {}
-        """By stream what came last of all that was reduced on it."""
+        """The latest reduction on each stream."""
 
     def make(self, held: Held, layer: RankLayer) -> None:
-        """A layer of the unit is about to have gradients."""
+        """Allocate a layer's gradients before backward makes them."""
         itemsize = ITEMSIZE[self._policy.param_dtype or held.unit.dtype]
         nbytes = sum(tensor.count for tensor in layer.parameters) * itemsize
         self._streams.rank.take(UNREDUCED, nbytes)
         held.fresh += nbytes
 
     def accumulate(self, held: Held) -> None:
-        """Add the unit's gradients to those of earlier micro-batches, in the type of their sum."""
+        """Add the unit's gradients to those of earlier micro-batches, in the type of the sum."""
         rank, last = self._streams.rank, self._streams.last()
         kept = held.unit.nbytes(self._dtype(held.unit)) if held.fresh else 0
         if held.accumulated or kept == held.fresh:
@@ -72,7 +71,7 @@ class Reductions:
         held.reduced = self._sum(held, nbytes, copy)
 
     def finish(self) -> None:
-        """Have what computes wait for all that was reduced."""
+        """Have the compute stream wait for all reductions."""
         for place in self._last.values():
             self._streams.wait(place)
         self._last.clear()
@@ -80,7 +79,7 @@ class Reductions:
             self._free()
 
     def drop(self, held: Held) -> None:
-        """The optimizer needs the unit's gradients no longer."""
+        """Free the unit's gradients after the optimizer."""
         last = self._streams.last()
         if held.has_shard and last is not None:
             ranks = len(self._shard.ranks)
@@ -95,7 +94,7 @@ class Reductions:
             self._streams.rank.give(BUFFERS, nbytes, waited)
 
     def _sum(self, held: Held, nbytes: int, copy: int) -> int:
-        """From the filled buffer to the shard of the gradients; return what comes last."""
+        """Sum from the filled buffer to the shard of the gradients; return the last place."""
         unit, rank, streams = held.unit, self._streams.rank, self._streams
         ranks, dtype, name = len(self._shard.ranks), self._dtype(unit), f"the gradients of {unit.name}"
         shard, own = nbytes // ranks, unit.padded_nbytes(ranks) // ranks
@@ -128,7 +127,7 @@ class Reductions:
         return last
 
     def _scatters(self) -> Group:
-        """The communicator of reduce-scatters, which is that of all-gathers if not told otherwise."""
+        """Return the communicator of reduce-scatters, by default that of all-gathers."""
         if not self._policy.separate_reduce_scatter:
             return self._shard
         return self._streams.rank.communicators.of(self._shard.ranks, "reduce-scatter")
@@ -137,7 +136,7 @@ class Reductions:
         return self._policy.reduce_dtype or self._policy.param_dtype or unit.dtype
 
     def _divided(self, dtype: str) -> tuple[bool, bool]:
-        """Whether gradients are divided by a power of two before they are summed, and by the rest after."""
+        """Return whether gradients are divided by a power of two before the sum, and by the rest after it."""
         if _redop(dtype) == "avg":
             return False, False
         ranks = len(self._shard.ranks) * len(self._replicate.ranks)
@@ -146,9 +145,9 @@ class Reductions:
 
 
 def predivision(ranks: int) -> int:
-    """The power of two near the root of the ranks by which gradients are divided before they are summed.
+    """Return the power of two near the root of the ranks by which gradients are divided before the sum.
 
-    As `_get_gradient_divide_factors` has it, that sums of float16 neither overflow nor vanish.
+    As in `_get_gradient_divide_factors`, so that sums of float16 neither overflow nor vanish.
     """
     factor = 1
     while ranks % factor == 0 and ranks / factor > factor:

@@ -19,18 +19,18 @@ Policy = FullyShardPolicy | FlatPolicy
 
 
 class Sharded(Sharing, Protocol):
-    """A `Sharing` that knows what a rank holds all the time, and what the optimizer frees."""
+    """A `Sharing` that knows what a rank holds for the whole step, and what the optimizer frees."""
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have the shards of parameters and of the optimizer's states from the next operation on."""
+        """Hold the shards of parameters and of the optimizer's states from the next operation on."""
         ...
 
     def clip(self) -> None:
-        """Have the norm of all gradients, of which each rank has a part."""
+        """Compute the norm of all gradients from each rank's part."""
         ...
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step, after which gradients are freed."""
+        """Run the optimizer's step, after which gradients are freed."""
         ...
 
 
@@ -42,7 +42,7 @@ def sharded(
     inputs_need_gradient: bool = False,
     defers: bool = False,
 ) -> FullyShard | FlatShard:
-    """What the rank does about the layers by a policy; see `FullyShard` for a stage of a pipeline."""
+    """Return a rank's `Sharing` of the layers by a policy; see `FullyShard` for a stage of a pipeline."""
     if isinstance(policy, FlatPolicy):
         if defers:
             raise ValueError("FSDP1 does not defer its gathers and sums to a pipeline; write FSDP2's policy")
@@ -62,9 +62,9 @@ def fsdp_program(
     clips: bool = False,
     library: str = "nccl",
 ) -> Program:
-    """A step of all ranks of a mesh, which do the same: the micro-batches in turn, then the optimizer.
+    """Return a step of all ranks of a mesh, which act alike: the micro-batches in turn, then the optimizer.
 
-    On NCCL streams overlap. On Gloo all that FSDP asks for is waited for at once, as PyTorch does on CPU.
+    On NCCL streams overlap. On Gloo every FSDP operation is waited for at once, as in PyTorch on CPU.
     """
     if mesh.pipeline > 1:
         raise ValueError(f"{mesh.pipeline} pipeline stages; a step without a pipeline has 1")

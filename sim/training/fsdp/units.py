@@ -1,4 +1,4 @@
-"""What FSDP gathers and reduces together: the parameters of one wrapped module, and its sizes."""
+"""FSDP's units: the parameters of one wrapped module, gathered and reduced as one, and their sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.workload.workload import Tensor
 
 ROOT = "root"
-"""The name of the unit that has what no other has."""
+"""The name of the unit with all parameters that belong to no other."""
 
 PARAMETERS = "parameters"
 """The pool of a rank's shards of the parameters."""
@@ -18,13 +18,13 @@ GATHERED = "gathered parameters"
 """The pool of parameters that are whole while they are used."""
 
 FLAT = "gather buffers"
-"""The pool of what all-gathers write, from which whole parameters are copied out."""
+"""The pool of all-gather outputs, from which whole parameters are copied out."""
 
 UNREDUCED = "unreduced gradients"
 """The pool of gradients as backward makes them."""
 
 BUFFERS = "reduce buffers"
-"""The pool of what is reduced and of what comes of it in another type."""
+"""The pool of reduction inputs and of their casts."""
 
 GRADIENTS = "gradients"
 """The pool of a rank's shards of the gradients."""
@@ -35,30 +35,30 @@ OPTIMIZER = "optimizer"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Parameters that are gathered by one collective and reduced by one, and the layers that they are of."""
+    """Parameters gathered by one collective and reduced by one, and the layers that they belong to."""
 
     name: str
     layers: tuple[int, ...]
     tensors: tuple[Tensor, ...]
 
     def nbytes(self, dtype: str | None = None) -> int:
-        """Bytes of its parameters, in a type if it is not their own."""
+        """Return the bytes of its parameters, in a given type or their own."""
         return sum(tensor.count * ITEMSIZE[dtype or tensor.dtype] for tensor in self.tensors)
 
     def padded_nbytes(self, ranks: int, dtype: str | None = None) -> int:
-        """Bytes of its parameters where each is dealt out to ranks in equal numbers of rows."""
+        """Return the bytes of its parameters, each padded to rows that shard evenly over the ranks."""
         return sum(padded(tensor, ranks) * ITEMSIZE[dtype or tensor.dtype] for tensor in self.tensors)
 
     @property
     def dtype(self) -> str:
-        """The type of its parameters, which is one."""
+        """The one type of its parameters."""
         return self.tensors[0].dtype
 
 
 def padded(tensor: Tensor, ranks: int) -> int:
-    """Elements of a tensor with rows added until they deal out evenly.
+    """Return the elements of a tensor with rows added until they shard evenly.
 
-    ``fully_shard`` chunks dimension 0, and all ranks have as much as the first
+    ``fully_shard`` chunks dimension 0, and all ranks have the size of the first chunk
     (torch/distributed/fsdp/_fully_shard/_fsdp_common.py, `_get_dim0_padded_size`).
     """
     rows = tensor.count if tensor.rows is None else tensor.rows
@@ -66,7 +66,7 @@ def padded(tensor: Tensor, ranks: int) -> int:
 
 
 def units(layers: Sequence[RankLayer]) -> tuple[Unit, ...]:
-    """The units of layers in the order in which FSDP registers them: the root, then the others forward."""
+    """Return the units of layers in the order in which FSDP registers them: the root, then forward order."""
     rest = [number for number, layer in enumerate(layers) if layer.parameters and not layer.wrapped]
     root = Unit(ROOT, tuple(rest), tuple(tensor for number in rest for tensor in layers[number].parameters))
     others = [
@@ -78,7 +78,7 @@ def units(layers: Sequence[RankLayer]) -> tuple[Unit, ...]:
     for unit in others:
         if unit.name in names:
             raise ValueError(
-                f"a layer that FSDP wraps is called {unit.name!r}, as another unit; give it a name of its own"
+                f"two units are called {unit.name!r}; give the layer that FSDP wraps a name of its own"
             )
         names.add(unit.name)
     return (root, *others) if rest else tuple(others)

@@ -1,4 +1,4 @@
-"""What would make a job fit into memory: the smallest change of its layout that does."""
+"""The smallest change of a layout that makes a job fit into memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,15 +14,14 @@ LIGHTER = {
     "zero1": "zero2", "zero2": "zero3",
     **dict.fromkeys(("ddp", "hsdp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"), "fsdp"),
 }  # fmt: skip
-"""For a strategy one that deals more out."""
+"""For each strategy one that shards more."""
 
 
 def peak_nbytes(job: ParallelJob) -> int:
-    """About the most that a rank of the first and of the last place along the pipeline holds.
+    """Return about the most that a rank holds at the first and at the last place along the pipeline.
 
-    Their operations are taken one after another as they are listed, so that nothing needs to be simulated;
-    what is under way beside other things may hold a little more. Without a pipeline one micro-batch after
-    another holds as much as the first two.
+    Operations are counted in listed order, without simulation;
+    overlapping ones may hold a little more. Without a pipeline two micro-batches hold as much as any number.
     """
     if job.mesh.pipeline == 1:
         job = replace(job, batch=job.layout.micro_batch * min(job.micro_batches, 2))
@@ -33,22 +32,22 @@ def peak_nbytes(job: ParallelJob) -> int:
 
 
 def advice(layout: Layout, job: Callable[[Layout], ParallelJob], nbytes: int) -> tuple[Layout, int] | None:
-    """The first of the changes that has every rank hold at most so many bytes, and what it holds then.
+    """Return the first change under which every rank holds at most ``nbytes`` bytes, and its peak bytes.
 
-    ``job`` makes the job under a layout, and raises ValueError where that cannot be.
+    ``job`` makes the job under a layout, and raises ValueError for an invalid one.
     """
     for changed in changes(layout):
         try:
-            found = peak_nbytes(job(changed))
+            peak = peak_nbytes(job(changed))
         except ValueError:
             continue
-        if found <= nbytes:
-            return changed, found
+        if peak <= nbytes:
+            return changed, peak
     return None
 
 
 def changes(layout: Layout) -> Iterator[Layout]:
-    """Other layouts, those that change least first: one thing, then another one with full checkpointing."""
+    """Yield other layouts, the smallest changes first: one change, then another with full checkpointing."""
     yield from _single(layout)
     if layout.checkpointing != "full":
         yield from _single(replace(layout, checkpointing="full"))
@@ -63,7 +62,7 @@ def _single(layout: Layout) -> Iterator[Layout]:
 
 
 def _words(layout: Layout) -> Iterator[dict[str, Any]]:
-    """What may be changed, whether it can be together or not."""
+    """Yield single changes, whether or not they combine."""
     if layout.tensor > 1 and not layout.sequence_parallel:
         yield {"sequence_parallel": True}
     if layout.micro_batch > 1:

@@ -1,4 +1,4 @@
-"""A decoder as parts that a layout cuts: by tensor parallelism within layers, and by the pipeline between."""
+"""A decoder as parts that a layout cuts: by tensor parallelism within layers, by the pipeline between."""
 
 from dataclasses import replace
 
@@ -31,11 +31,11 @@ def parts_of_decoder(
     numerics: Numerics = USUAL,
     pull: Pull | None = None,
 ) -> Parts:
-    """The decoder on GPUs of such a pace, its parameters and gradients stored in ``dtype``.
+    """Return the decoder's parts on GPUs of this pace, its parameters and gradients stored in ``dtype``.
 
     ``numerics`` say how attention is computed, ``pull`` how tensor-parallel ranks read each other's memory
-    where the layout has them do so. What passes between layers are the activations, a sequence-parallel
-    rank's part of them.
+    where the layout has them do so. Layers pass activations on, sharded along the sequence
+    under sequence parallelism.
     """
     _check_experts(decoder, layout)
     experts = ExpertParallel(degree=layout.expert, imbalance=layout.imbalance, capacity=layout.capacity)
@@ -69,7 +69,7 @@ def parts_of_decoder(
 def decoder_workload(
     decoder: Decoder, roofline: Roofline, batch: int, dtype: str, numerics: Numerics = USUAL
 ) -> Workload:
-    """One training step of so many sequences on a GPU that has the whole decoder."""
+    """Return one training step of ``batch`` sequences on a GPU that has the whole decoder."""
     if batch < 1:
         raise ValueError(f"a batch of {batch}; write 1 or more samples")
     parts = parts_of_decoder(decoder, Layout(micro_batch=batch), roofline, dtype, numerics=numerics)
@@ -78,14 +78,14 @@ def decoder_workload(
 
 
 def _check_experts(decoder: Decoder, layout: Layout) -> None:
-    """Refuse words of a mixture of experts where there is none, and ranks that would all send all tokens."""
+    """Raise LayoutError for experts' options without experts, and if all ranks would send all tokens."""
     if decoder.experts is None:
-        said = {"--ep": layout.expert > 1, "--capacity-factor": layout.capacity is not None,
+        given = {"--ep": layout.expert > 1, "--capacity-factor": layout.capacity is not None,
                 "--ep-imbalance": layout.imbalance != 1}  # fmt: skip
-        for option in (name for name, is_said in said.items() if is_said):
+        for option in (name for name, is_said in given.items() if is_said):
             mixtures = ", ".join(name for name, one in DECODERS.items() if one.experts)
             raise LayoutError(
-                f"{option} is of a mixture of experts, and {decoder.name} is none; leave it out, or write "
+                f"{option} needs a mixture of experts, and {decoder.name} is none; leave it out, or write "
                 f"--model {mixtures}"
             )
     elif layout.tensor > 1 and not layout.sequence_parallel:

@@ -1,6 +1,6 @@
-"""FSDP2 of a mixture of experts: ranks with the same experts hold shards of these, all ranks of all else.
+"""FSDP2 of a mixture of experts: experts shard over ranks with the same ones, all else over all ranks.
 
-As torchtitan wraps them, experts are units of their own, on another mesh than the layer around them.
+As in torchtitan, experts are units of their own, on another mesh than the layer around them.
 """
 
 from ringside.sim.training.fsdp import FullyShard
@@ -8,7 +8,7 @@ from ringside.sim.training.sharing import Apart
 
 
 class ShardedApart(Apart):
-    """Two `FullyShard` of the same layers, which a pipeline tells what to do as it does one."""
+    """Two `FullyShard` of the same layers, which a pipeline commands as one."""
 
     def __init__(self, dense: FullyShard, experts: FullyShard) -> None:
         super().__init__(dense, experts)
@@ -20,7 +20,7 @@ class ShardedApart(Apart):
             one.unshard()
 
     def reshard(self) -> None:
-        """Have none of the units whole."""
+        """Free all units' gathered parameters."""
         for one in self._both:
             one.reshard()
 
@@ -30,7 +30,7 @@ class ShardedApart(Apart):
             one.reduce()
 
     def update(self, seconds: float) -> None:
-        """The optimizer's step over both, after which gradients are freed."""
+        """Run the optimizer's step over both, after which gradients are freed."""
         dense, experts = self._both
         dense.update(seconds)
         experts.update(0.0)

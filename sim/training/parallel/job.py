@@ -1,4 +1,4 @@
-"""A training job: a model's parts, a layout over a mesh of ranks, and what a step costs beside its layers."""
+"""A training job: a model's parts, a layout over a mesh of ranks, and a step's costs beside its layers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ from ringside.sim.training.pipeline.placement import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelJob:
-    """``batch`` samples of each replica make a step, passed in the layout's micro-batches.
+    """Each step takes ``batch`` samples per replica, passed in the layout's micro-batches.
 
-    ``library`` and ``workers`` are those of `ringside.sim.program.Group`. ``ddp`` matters where the strategy
-    is that. Products are kept in ``precision``, or in the parameters' own type where None. Layers take
-    ``factor`` times what the parts say. Of ``costs`` the slowdown of single ranks is nobody's: all stages are
-    as slow as the slowest of all ranks.
+    ``library`` and ``workers`` are those of `ringside.sim.program.Group`. ``ddp`` only matters under the
+    strategy of that name. Products are kept in ``precision``, None for the parameters' own type. Layers take
+    ``factor`` times the parts' times. The slowdown of single ranks in ``costs`` does not apply: all stages
+    are as slow as the slowest of all ranks.
     """
 
     parts: Parts
@@ -36,7 +36,7 @@ class ParallelJob:
 
     @property
     def micro_batches(self) -> int:
-        """How many pass in a step."""
+        """Number of micro-batches in a step."""
         return self.layout.micro_batches(self.batch)
 
     @property
@@ -46,27 +46,27 @@ class ParallelJob:
 
     @property
     def gathered(self) -> str | None:
-        """The type in which FSDP gathers parameters, their own where None."""
+        """The type in which FSDP gathers parameters; None for their own."""
         return self.layout.param_dtype or self.precision
 
     @property
     def dealt(self) -> tuple[str, ...]:
-        """The dimensions along which parameters are dealt out."""
+        """The dimensions along which parameters are sharded."""
         return () if self.layout.strategy in COPIES else ("context", "shard")
 
     @property
     def holders(self) -> int:
-        """Ranks that hold one copy of the parameters together."""
+        """Number of ranks that hold one copy of the parameters together."""
         return self.mesh.degree(*self.dealt)
 
     @property
     def pace(self) -> float:
-        """By what factor the slowest rank is slower than the mean."""
+        """The factor by which the slowest rank is slower than the mean."""
         return 1 + self.costs.spread * expected_maximum(self.mesh.ranks)
 
     @property
     def placement(self) -> Placement:
-        """Where the stages of the pipeline stand."""
+        """The ranks of the pipeline's stages."""
         return self.layout.placement
 
     @property
@@ -77,12 +77,12 @@ class ParallelJob:
 
     @property
     def roles(self) -> tuple[int, ...]:
-        """For each rank the one that is played for it: the first of its stage."""
+        """For each rank the one that is simulated for it: the first of its stage."""
         stage = self.mesh.ranks // self.mesh.pipeline
         return tuple(rank // stage * stage for rank in range(self.mesh.ranks))
 
     def layers(self, stage: int) -> tuple[RankLayer, ...]:
-        """The layers of a stage, at the pace of the slowest rank."""
+        """Return the layers of a stage, at the pace of the slowest rank."""
         own = self.parts.cut(self.layout.stages)[stage]
         layers = [at_pace(self.parts.layers[number], self.pace * self.factor) for number in own]
         if stage == self.layout.stages - 1 and self.parts.tied and self.copies_embedding:
@@ -90,7 +90,7 @@ class ParallelJob:
         return tuple(layers)
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:
-        """Bytes of the parameters of some layers that a rank's optimizer has a state of."""
+        """Return the bytes of some layers' parameters whose optimizer state a rank holds."""
         listed = list(layers)
         experts = sum(layer.expert_nbytes for layer in listed)
         dealt = self.mesh.expert_data if self.mesh.expert > 1 and self.dealt else self.holders
@@ -98,12 +98,12 @@ class ParallelJob:
 
     @property
     def between_nbytes(self) -> tuple[int, ...]:
-        """Bytes that a micro-batch takes from each stage to the next."""
+        """Return the bytes that a micro-batch sends from each stage to the next."""
         return tuple(self.parts.between_nbytes[own[0] - 1] for own in self.parts.cut(self.layout.stages)[1:])
 
 
 def at_pace(layer: RankLayer, factor: float) -> RankLayer:
-    """The layer with all that it computes so many times as long."""
+    """Return the layer with all of its compute times multiplied by ``factor``."""
 
     def paced(parts: Pass) -> Pass:
         return tuple(Work(part.seconds * factor) if isinstance(part, Work) else part for part in parts)

@@ -1,4 +1,4 @@
-"""A model as a layout cuts it: what one tensor-parallel rank has of each layer, and its stages."""
+"""A model as a layout cuts it: one tensor-parallel rank's part of each layer, and the stages."""
 
 import re
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from ringside.sim.workload.workload import Tensor, Workload
 class Parts:
     """``layers`` in forward order, each as one rank has it, for one micro-batch.
 
-    ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` has a sample,
-    if it has tokens; ``model_flops`` are those of forward and backward of one sample on all ranks together,
-    ``recomputed_flops`` what checkpointing does anew, None where nobody knows them. ``output_nbytes`` are a
-    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding where the
-    output product uses it too.
+    ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` is the number per
+    sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
+    ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
+    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if
+    the output product uses it too.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Parts:
     tied: Tensor | None = None
 
     def cut(self, stages: int) -> tuple[range, ...]:
-        """The layers of each stage.
+        """Return the layers of each stage.
 
-        Where layers that stand for themselves divide by the stages each stage has as many of them, with
-        what comes before the first and after the last, such as an embedding and the output product;
-        otherwise the longest stage is as short as it can be.
+        If the repeated layers divide by the stages, each stage has the same number of them, plus
+        the layers before the first and after the last, such as an embedding and the output product;
+        otherwise the longest stage is as short as possible.
         """
         alone = [number for number, layer in enumerate(self.layers) if layer.wrapped]
         if len(self.layers) < stages:
@@ -57,10 +57,10 @@ class Parts:
 
 
 def parts_of(workload: Workload, *, units: bool, model_flops: float | None = None) -> Parts:
-    """A workload that no tensor parallelism cuts.
+    """Return the parts of a workload that tensor parallelism does not cut.
 
-    ``units`` has layers of one block, as their names tell it, be one layer, as FSDP wraps them. From layer
-    to layer goes what the later one keeps for backward: its input. Logits are what the layers behind the last
+    With ``units`` the layers of one block, by their names, make one layer, as FSDP wraps them. Between
+    layers passes the later one's kept activation: its input. Logits are what layers after the last
     parameters keep.
     """
     forward = workload.layers[::-1]
@@ -97,38 +97,38 @@ def parts_of(workload: Workload, *, units: bool, model_flops: float | None = Non
 
 
 def seconds_of(layer: RankLayer) -> float:
-    """What a micro-batch computes in a layer, forward and backward."""
+    """Return a micro-batch's compute seconds in a layer, forward and backward."""
     passes = (*layer.forward, *layer.recomputed, *layer.backward)
     return sum(part.seconds for part in passes if isinstance(part, Work))
 
 
 def _block(name: str) -> str | None:
-    """``encoder.layer.3`` of ``encoder.layer.3.output.dense``; None where the name has no number.
+    """Return ``encoder.layer.3`` of ``encoder.layer.3.output.dense``; None for a name without a number.
 
     Torchvision's ``encoder_layer_3`` counts too.
     """
-    found = re.match(r"(.*?(?:\.|layer_)\d+)(?:\.|$)", name)
-    return found[1] if found else None
+    match = re.match(r"(.*?(?:\.|layer_)\d+)(?:\.|$)", name)
+    return match[1] if match else None
 
 
 @lru_cache(maxsize=1024)
 def _shortest(seconds: tuple[float, ...], stages: int) -> list[int]:
-    """Where the stages begin, and the end: the longest is as short as it can be, none is empty."""
+    """Return the begin of each stage, and the end: the longest is as short as possible, none is empty."""
     low, high = max(seconds), sum(seconds)
     firsts = _filled(seconds, stages, high)
     for _ in range(60):
         middle = (low + high) / 2
-        found = _filled(seconds, stages, middle)
-        if found is None:
+        begins = _filled(seconds, stages, middle)
+        if begins is None:
             low = middle
         else:
-            firsts, high = found, middle
+            firsts, high = begins, middle
     assert firsts is not None
     return firsts
 
 
 def _filled(seconds: Sequence[float], stages: int, most: float) -> list[int] | None:
-    """Stages that are filled one after another up to ``most``; None where some layers are left."""
+    """Fill stages one after another up to ``most`` seconds; return None if layers are left."""
     firsts, total = [0], 0.0
     for number, own in enumerate(seconds):
         left = len(seconds) - number

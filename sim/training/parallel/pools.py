@@ -1,4 +1,4 @@
-"""What a rank's memory held over a simulated step, pool by pool."""
+"""A rank's memory over a simulated step, pool by pool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from ringside.sim.program import Operation
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most that a rank held: bytes by pool, since when (s), and the operation that began then.
+    """The most that a rank holds: bytes by pool, its begin (s), and the operation that begins then.
 
-    It is what is held all the time where no operation takes anything.
+    If no operation allocates anything it is the constant part.
     """
 
     pools: Mapping[str, int]
@@ -19,7 +19,7 @@ class Peak:
 
     @property
     def nbytes(self) -> int:
-        """All of it."""
+        """Their sum."""
         return sum(self.pools.values())
 
 
@@ -29,9 +29,9 @@ def peak(
     begins: Sequence[float] | None = None,
     ends: Sequence[float] | None = None,
 ) -> Peak:
-    """The peak of a rank that has ``held`` bytes all the time and does these operations at these moments.
+    """Return the peak of a rank that holds ``held`` bytes throughout and runs these operations.
 
-    Without moments they are done one after another, as listed: what a step holds before it is simulated.
+    Without times operations run one after another, as listed: the peak of a step before it is simulated.
     """
     changes: Iterator[tuple[float, int, str, int, str]] = (
         (
@@ -43,10 +43,10 @@ def peak(
         for pool, nbytes in operation.memory
     )  # fmt: skip
     now, total, most = dict(held), sum(held.values()), sum(held.values())
-    found = Peak(dict(held), 0.0, "")
+    peak_ = Peak(dict(held), 0.0, "")
     for moment, _, pool, nbytes, name in sorted(changes):
         now[pool] = now.get(pool, 0) + nbytes
         total += nbytes
         if total > most:
-            most, found = total, Peak(dict(now), moment, name)
-    return found
+            most, peak_ = total, Peak(dict(now), moment, name)
+    return peak_

@@ -1,8 +1,7 @@
 """A training step under a layout as a `Program`, folded to one rank a pipeline stage.
 
-All ranks of a stage do the same, whatever their places along the other dimensions. A rank passes its
-micro-batches as the schedule says, has its gradients summed, clips them if asked to, and has the optimizer
-step.
+All ranks of a stage act alike, whatever their places along the other dimensions. A rank passes its
+micro-batches in the schedule's order, has its gradients summed, clips them if requested, runs the optimizer.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ from ringside.sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroP
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
-    """What one rank does in a step; ``held`` are bytes by pool that it has all the time."""
+    """One rank's operations in a step; ``held`` are bytes by pool that it holds throughout."""
 
     rank: RankList
     stages: dict[int, Stage]
@@ -59,18 +58,18 @@ class Writing:
             self._tables = prepare(job.layout.actions(job.micro_batches), job.placement, self._runtime)
 
     def program(self) -> Program:
-        """The step of all ranks."""
+        """Return the step of all ranks."""
         roles = self.job.roles
         return Program(
             f"{self.job.parts.name} step", self.job.mesh.ranks, self.operations, role=roles.__getitem__
         )
 
     def operations(self, rank: int) -> Sequence[Operation]:
-        """A rank's list."""
+        """Return a rank's operations."""
         return self.step(rank).rank.operations
 
     def step(self, rank: int) -> RankStep:
-        """What a rank does."""
+        """Return a rank's step."""
         if rank not in self._steps:
             self._steps[rank] = self._written(rank)
         return self._steps[rank]
@@ -114,7 +113,7 @@ class Writing:
         return RankStep(made, stages, held)
 
     def _pass(self, rank: RankList, stages: dict[int, Stage]) -> None:
-        """Have all micro-batches pass the stages of a rank."""
+        """Pass all micro-batches through the stages of a rank."""
         job = self.job
         if job.mesh.pipeline == 1:
             stages[0].pass_all(job.micro_batches)
@@ -123,22 +122,22 @@ class Writing:
         self._runtime(Messages(rank, job.placement, job.between_nbytes), stages, self._tables[position])
 
     def _layers(self, stage: int) -> tuple[RankLayer, ...]:
-        """The layers of a stage; where no experts are dealt out, all are as other parameters."""
-        found = self.job.layers(stage)
-        return found if self.job.mesh.expert > 1 else tuple(layer.undivided for layer in found)
+        """Return the layers of a stage; unsharded experts are ordinary parameters."""
+        layers = self.job.layers(stage)
+        return layers if self.job.mesh.expert > 1 else tuple(layer.undivided for layer in layers)
 
     def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
-        """The layers as they are passed: by modules, where parameters are gathered or reduced by them."""
+        """Return the layers as they are passed: as modules if these are gathered or reduced one by one."""
         if self.job.layout.strategy == "zero3":
             return as_modules(layers)
         return arriving(layers) if self.job.layout.strategy in BUCKETS else layers
 
     def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:
-        """What data-parallel ranks do about a stage's parameters."""
+        """Return what data-parallel ranks do about a stage's parameters."""
         job = self.job
         if job.mesh.expert == 1:
             return self._sharing_along(rank, stage, layers, DATA)
-        # the experts' gradients are summed among those that have the same
+        # the experts' gradients are summed among ranks with the same experts
         dense = self._sharing_along(rank, stage, layers, DATA)
         if not any(layer.experts for layer in layers):
             return dense
@@ -154,7 +153,7 @@ class Writing:
     def _sharing_along(
         self, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
     ) -> Sharing:
-        """What ranks along some dimensions do about the parameters of a stage's layers."""
+        """Return what ranks along some dimensions do about the parameters of a stage's layers."""
         job = self.job
         if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
             return Unshared()
@@ -164,25 +163,25 @@ class Writing:
             if job.mesh.degree(*along) == 1:
                 return Unshared()
             return Replicated(rank, *_replicated(job, rank, layers, along, first=stage == 0))
-        found: Updating | FullyShard | FlatShard
+        sharing: Updating | FullyShard | FlatShard
         if job.layout.strategy in FSDP:
             policy = _policy(job, layers)
             if along != DATA and isinstance(policy, FullyShardPolicy):
                 policy = replace(policy, shard=along)
-            found = sharded(
+            sharing = sharded(
                 rank, layers, policy, inputs_need_gradient=stage > 0 or along != DATA,
                 defers=job.mesh.pipeline > 1 and job.layout.strategy != "fsdp1",
             )  # fmt: skip
         else:
-            found = _updating(job, rank, stage, layers, along)
-        found.hold(job.optimizer)
-        return found
+            sharing = _updating(job, rank, stage, layers, along)
+        sharing.hold(job.optimizer)
+        return sharing
 
 
 def _updating(
     job: ParallelJob, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
 ) -> Updating:
-    """The strategies that deal the optimizer out, parameters and gradients in the type of products."""
+    """Return a sharing that shards the optimizer, parameters and gradients in the type of products."""
     strategy, bandwidth = job.layout.strategy, job.costs.memory_bandwidth
     if strategy == "zero_redundancy":
         return ZeroRedundant(rank, *_replicated(job, rank, layers, DATA, first=stage == 0))
@@ -205,7 +204,7 @@ def _updating(
 def _replicated(
     job: ParallelJob, rank: RankList, layers: Sequence[RankLayer], along: tuple[str, ...], *, first: bool
 ) -> tuple[StepPlan, Group]:
-    """DistributedDataParallel around a stage: its plan, and whose it is."""
+    """Return DistributedDataParallel around a stage: its plan, and its group."""
     buffers = job.parts.buffers if first and along == DATA else ()
     group = rank.communicators.along(rank.rank, *along)
     ddp = replace(job.ddp, no_sync=not job.layout.syncs_each)
@@ -213,9 +212,9 @@ def _replicated(
 
 
 def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
-    """Sum gradients of what ranks have alike and saw different things with.
+    """Sum gradients of parameters that ranks replicate but used on different data.
 
-    With sequence parallelism these are norms, along the tensor-parallel ranks; where a tied embedding is on
+    With sequence parallelism these are norms, along the tensor-parallel ranks; with a tied embedding on
     two stages, both copies of it.
     """
     along = rank.communicators.along
@@ -232,10 +231,10 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
 
 
 def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
-    """Read gradients for their norm, whose square all who have other parameters sum, and scale them."""
+    """Read gradients for their norm, sum its square among ranks with other parameters, and scale them."""
     bandwidth = job.costs.memory_bandwidth
     rank.compute(nbytes / bandwidth, "norm of the gradients", "clip")
-    # those who deal parameters out have different experts too
+    # ranks that shard parameters have different experts too
     dealt = job.dealt or ("expert",)
     for dimensions in (("tensor",), dealt, ("pipeline",)):
         group = rank.communicators.along(rank.rank, *dimensions)
@@ -245,7 +244,7 @@ def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
 
 
 def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
-    """Gathers in the type of products, sums in that of the parameters, unless told otherwise."""
+    """Return FSDP's policy: by default gathers in the type of products, sums in that of the parameters."""
     stored = next(tensor.dtype for layer in layers for tensor in layer.parameters)
     policy = FlatPolicy if job.layout.strategy == "fsdp1" else FullyShardPolicy
     return policy(
@@ -255,7 +254,7 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
 
 
 def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
-    """Bytes by pool that a rank has all the time; a strategy that deals anything out takes its own."""
+    """Return bytes by pool that a rank holds throughout; sharding strategies hold their own."""
     nbytes = sum(layer.nbytes for layer in layers)
     held = {"buffers": sum(buffer.nbytes for buffer in job.parts.buffers)}
     frozen = job.parts.frozen_nbytes // job.mesh.pipeline

@@ -1,4 +1,4 @@
-"""A training step under a layout, simulated on a cluster: one rank a stage is played for all of it."""
+"""A training step under a layout, simulated on a cluster: one rank per stage is played for all of it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from ringside.sim.training.parallel.step import ParallelStep, StageTime, stage_t
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A step that has been played, one rank a stage; ``step`` makes out of it what is answered."""
+    """A step that has been played, one rank per stage; `step` summarises it."""
 
     job: ParallelJob
     writing: Writing
@@ -29,12 +29,12 @@ class Played:
 
     @property
     def step_s(self) -> float:
-        """When the last operation has ended."""
+        """The end of the last operation."""
         return self.simulation.makespan_s
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
-        """The most that each played rank held."""
+        """The peak of each played rank."""
         simulation = self.simulation
         return tuple(
             peak(
@@ -45,16 +45,16 @@ class Played:
         )  # fmt: skip
 
     def step(self) -> ParallelStep:
-        """The step, stage by stage.
+        """Return the step, stage by stage.
 
-        Raise `ringside.sim.engine.laws.LawError` where it would break a bound.
+        Raise `ringside.sim.engine.laws.LawError` if it breaks a bound.
         """
         job, simulation, step_s = self.job, self.simulation, self.step_s
         stages = []
-        for index, (rank, found) in enumerate(zip(simulation.played, self.peaks, strict=True)):
+        for index, (rank, most) in enumerate(zip(simulation.played, self.peaks, strict=True)):
             step = self.writing.step(rank)
             names = tuple(layer.name for stage in step.stages for layer in job.layers(stage))
-            stages.append(stage_time(simulation, index, job.mesh, names, found))
+            stages.append(stage_time(simulation, index, job.mesh, names, most))
             _check(job, step.stages, stages[-1], step_s)
         parts, samples = job.parts, job.samples
         flops = parts.model_flops
@@ -84,15 +84,15 @@ def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
 
 
 def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
-    """One optimizer step; rank r of the mesh is rank r of the cluster.
+    """Simulate one optimizer step; rank r of the mesh is rank r of the cluster.
 
-    Raise `ringside.sim.engine.laws.LawError` where the answer would break a bound.
+    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
     """
     return play_parallel(job, libraries).step()
 
 
 def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Draw) -> Simulation:
-    """One draw of a disturbed step, in which no two ranks compute alike: each is played."""
+    """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
     program = Writing(job).program()
     passed = sum(_operations(layer) for layer in job.parts.layers)
     consider_operations(job.micro_batches * passed * program.ranks)
@@ -102,12 +102,12 @@ def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Dr
 
 
 def _operations(layer: RankLayer) -> int:
-    """About how many operations a micro-batch makes of a layer, each exchange with a wait."""
+    """Return roughly the number of operations of a micro-batch in a layer, each exchange with a wait."""
     return 2 * (len(layer.forward) + len(layer.recomputed) + len(layer.backward))
 
 
 def _check(job: ParallelJob, stages: Iterable[int], stage: StageTime, step_s: float) -> None:
-    """Refuse a step that is shorter than what one of its stages computes or communicates."""
+    """Raise LawError for a step shorter than the compute or the communication of one of its stages."""
     a_pass = sum(seconds_of(layer) for number in stages for layer in job.layers(number))
     bounds = {
         "compute": job.micro_batches * a_pass,

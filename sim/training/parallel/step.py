@@ -1,4 +1,4 @@
-"""One simulated step under a layout: where each stage's time went, and what its memory held at most."""
+"""One simulated step under a layout: time by stage, and peak memory."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class UnderWay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """What the ranks of one place along the pipeline did, each of which does the same; ``rank`` is the first.
+    """Time of the ranks at one place along the pipeline, which all act alike; ``rank`` is the first.
 
-    ``compute_s`` is what it computed as if it were alone, ``contention_s`` what collectives made it longer,
-    ``copy_s`` its copies and casts. ``exposed_by_s`` is, by dimension, the time in which it waited while its
-    own bytes moved; ``bubble_s`` the time in which it waited and none did. Together they are the step.
-    ``communication_s`` is how long its bytes moved, ``communication_by_s`` those of each dimension.
+    ``compute_s`` is compute without contention, ``contention_s`` the time that collectives add to it,
+    ``copy_s`` copies and casts. ``exposed_by_s`` is, by dimension, the time in which it waited while its
+    own bytes moved; ``bubble_s`` the time in which it waited and none did. Their sum is the step.
+    ``communication_s`` is how long its bytes moved, ``communication_by_s`` the same by dimension.
     """
 
     rank: int
@@ -44,12 +44,12 @@ class StageTime:
 
     @property
     def busy_s(self) -> float:
-        """The time in which it did not wait."""
+        """The time in which it does not wait."""
         return self.compute_s + self.contention_s + self.copy_s
 
     @property
     def exposed_s(self) -> float:
-        """The time in which it waited while its own bytes moved."""
+        """The time in which it waits while its own bytes move."""
         return sum(self.exposed_by_s.values())
 
 
@@ -57,8 +57,8 @@ class StageTime:
 class ParallelStep:
     """One training step of all ranks; times in seconds.
 
-    ``tokens`` are those of all samples, None where samples have none. ``model_flops`` are those of all
-    ranks' forward and backward, ``hardware_flops`` with what checkpointing does anew; None where unknown.
+    ``tokens`` are those of all samples, None where samples have none. ``model_flops`` are forward and
+    backward on all ranks, ``hardware_flops`` include checkpointing's recomputation; None where unknown.
     """
 
     workload: str
@@ -85,12 +85,12 @@ class ParallelStep:
 
     @property
     def gpu_hours_per_1e9_tokens(self) -> float | None:
-        """Hours of one rank's time that 1e9 tokens take."""
+        """GPU-hours per billion tokens."""
         return None if not self.tokens else self.ranks * self.step_s / 3600 * 1e9 / self.tokens
 
     @property
     def bubble_share(self) -> float:
-        """The share of the step in which stages, on average, waited and no bytes of theirs moved."""
+        """The share of the step in which stages, on average, wait and none of their bytes move."""
         return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
 
     @property
@@ -108,20 +108,20 @@ class ParallelStep:
 
     @property
     def peak_nbytes(self) -> int:
-        """What the rank that holds most holds at its peak."""
+        """The largest peak of all ranks."""
         return max(stage.peak.nbytes for stage in self.stages)
 
     def utilization(self, peak_flops_per_s: float) -> tuple[float | None, float | None]:
-        """Model and hardware FLOPs utilization: shares of what all ranks could compute in the step."""
+        """Return model and hardware FLOPs utilization: shares of all ranks' peak over the step."""
         most = self.ranks * peak_flops_per_s * self.step_s
-        found = (self.model_flops, self.hardware_flops)
-        return found[0] and found[0] / most, found[1] and found[1] / most
+        flops = (self.model_flops, self.hardware_flops)
+        return flops[0] and flops[0] / most, flops[1] and flops[1] / most
 
 
 def stage_time(
     simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], peak: Peak
 ) -> StageTime:
-    """What became of the played rank of this number."""
+    """Return the time of the played rank of this number."""
     rank = simulation.played[index]
     dimensions: dict[Group, str] = {}
     moves = list(_moves(simulation, index, mesh, dimensions))
@@ -160,7 +160,7 @@ def stage_time(
 
 
 def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, int | None]]:
-    """When the stream stood still, and for which operation it waited last."""
+    """Yield the gaps in a rank's stream, each with the operation that it last waited for."""
     begins, ends = simulation.begin[index], simulation.end[index]
     before = 0.0
     for place, operation in enumerate(simulation.operations(index)):
@@ -178,9 +178,9 @@ def _moves(
     simulation: Simulation, index: int, mesh: Mesh, dimensions: dict[Group, str]
 ) -> Iterator[UnderWay]:
     for place in range(len(simulation.operations(index))):
-        found = _move(simulation, index, place, mesh, dimensions)
-        if found:
-            yield found
+        move = _move(simulation, index, place, mesh, dimensions)
+        if move:
+            yield move
 
 
 def _move(
@@ -195,7 +195,7 @@ def _move(
 
 
 def _dimension(mesh: Mesh, group: Group) -> str:
-    """The dimensions along which a group's ranks differ; a fold of the data-parallel ones by its name."""
+    """Return the dimensions along which a group's ranks differ; a fold of the data-parallel ones by name."""
     words = group.name.split()[:-1]
     if set(words) & set(FOLDS):
         return " ".join(name for name in words if mesh.degree(name) > 1)
@@ -204,14 +204,14 @@ def _dimension(mesh: Mesh, group: Group) -> str:
 
 
 class _Waits:
-    """Divides stretches of waiting, which come in order, among what was under way."""
+    """Divides waiting, in time order, among concurrent collectives and messages."""
 
     def __init__(self, moves: Iterable[UnderWay]) -> None:
         self._later = sorted(moves, reverse=True)
         self._active: list[UnderWay] = []
 
     def divide(self, begin: float, end: float, own: UnderWay | None) -> Iterator[tuple[str | None, float]]:
-        """Seconds by dimension: of what was waited for, then of what else was under way, then of nothing."""
+        """Return seconds by dimension: of the awaited transfer, then of other transfers, then of none."""
         while self._later and self._later[-1].start < end:
             self._active.append(self._later.pop())
         self._active = [one for one in self._active if one.end > begin]
@@ -224,7 +224,7 @@ class _Waits:
 
 
 def _without(stretches: list[tuple[float, float]], one: UnderWay) -> tuple[float, list[tuple[float, float]]]:
-    """How long some stretches are covered, and what is left of them."""
+    """Return how long some stretches are covered, and their uncovered rest."""
     covered, left = 0.0, []
     for begin, end in stretches:
         start, stop = max(begin, one.start), min(end, one.end)

@@ -1,4 +1,4 @@
-"""What a rank of a pipeline does, one thing at a time, and how torch writes it: ``2F0``, ``1UNSHARD``."""
+"""Actions of a pipeline's rank, and torch's notation for them: ``2F0``, ``1UNSHARD``."""
 
 import csv
 import re
@@ -24,20 +24,20 @@ class Kind(StrEnum):
     SEND_BACKWARD = "SEND_B"
     RECV_BACKWARD = "RECV_B"
     OVERLAP = "OVERLAP_F_B"
-    """A forward and a backward of which a model may make one."""
+    """A forward and a backward that a model may fuse."""
 
 
 COMPUTES = frozenset({Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.BACKWARD})
 BACKWARDS = frozenset({Kind.INPUT_GRADIENT, Kind.BACKWARD})
-"""What needs the gradient of a stage's output, and gives that of its input."""
+"""Kinds that need the gradient of a stage's output, and make that of its input."""
 ENDS = frozenset({Kind.WEIGHT_GRADIENT, Kind.BACKWARD})
-"""What a micro-batch does last in a stage, after which nothing of it is kept there."""
+"""A micro-batch's last kinds in a stage, after which it keeps nothing there."""
 OF_STAGES = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
-"""What is done to a stage, and for no micro-batch."""
+"""Kinds that act on a stage, not on a micro-batch."""
 
 
 class Action(NamedTuple):
-    """One action. An overlapped one has ``parts`` instead, and no stage or micro-batch of its own."""
+    """One action. An overlapped one has ``parts``, and no stage or micro-batch of its own."""
 
     stage: int
     kind: Kind
@@ -56,15 +56,15 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The action that torch writes so."""
-        found = _PAIR.fullmatch(text)
-        if found:
-            parts = tuple(cls.parse(part.strip()) for part in found[1].split(";"))
+        """Parse an action in torch's notation."""
+        match = _PAIR.fullmatch(text)
+        if match:
+            parts = tuple(cls.parse(part.strip()) for part in match[1].split(";"))
             if [part.kind for part in parts] == [Kind.FORWARD, Kind.BACKWARD]:
                 return cls(-1, Kind.OVERLAP, None, parts)
-        found = _SINGLE.fullmatch(text)
-        if found:
-            stage, kind, micro_batch = found.groups()
+        match = _SINGLE.fullmatch(text)
+        if match:
+            stage, kind, micro_batch = match.groups()
             if bool(micro_batch) != (Kind(kind) in OF_STAGES):
                 return cls(int(stage), Kind(kind), int(micro_batch) if micro_batch else None)
         raise ValueError(
@@ -75,16 +75,16 @@ class Action(NamedTuple):
 
 
 Table = tuple[Action, ...]
-"""What one rank does, in order."""
+"""One rank's actions, in order."""
 
 
 def singles(table: Iterable[Action]) -> Iterator[Action]:
-    """The actions of a table, the parts of overlapped ones each on its own."""
+    """Yield the actions of a table, the parts of overlapped ones separately."""
     return (single for action in table for single in action.singles)
 
 
 def read_tables(file: Path) -> tuple[Table, ...]:
-    """The tables of a file in torch's form: a line a rank, cells of actions, idle ones empty."""
+    """Read the tables of a file in torch's form: one line per rank, cells of actions, idle ones empty."""
     tables = []
     try:
         with file.open(encoding="utf-8-sig", newline="") as text:

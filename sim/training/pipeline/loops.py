@@ -1,7 +1,7 @@
-"""The orders of pipelines whose stages stand in a loop, as every rank finds its own by rules.
+"""The orders of pipelines whose stages stand in a loop: rules by which every rank finds its own.
 
 A rank's order has ``None`` where torch leaves a time step empty, so that steps of all ranks line up if each
-action takes one. Nobody executes them.
+action takes one. Runtimes skip these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from ringside.sim.training.pipeline.placement import Placement
 
 Slot = Action | None
 Passes = Sequence[tuple[int, int]]
-"""Stages and micro-batches in the order in which a rank takes them."""
+"""Stages and micro-batches in a rank's order."""
 
 
 def gpipe(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """All forward, then all backward, in one order of micro-batches (Huang et al. 2018)."""
+    """Order all forwards, then all backwards, with the same order of micro-batches (Huang et al. 2018)."""
     idle = [None] * (3 * (placement.ranks - 1 - rank))
     forwards = [Action(rank, Kind.FORWARD, number) for number in range(micro_batches)]
     backwards = [Action(rank, Kind.BACKWARD, number) for number in range(micro_batches)]
@@ -24,7 +24,7 @@ def gpipe(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
 
 
 def looped_bfs(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """Stage after stage, all micro-batches through each, and all the way back (Lamy-Poirier 2023)."""
+    """Order stage after stage, all micro-batches through each, then back (Lamy-Poirier 2023)."""
     passes = [(stage, number) for stage in placement.of(rank) for number in range(micro_batches)]
     idle = [None] * (2 * (placement.ranks - 1 - rank))
     forwards = [Action(stage, Kind.FORWARD, number) for stage, number in passes]
@@ -33,17 +33,17 @@ def looped_bfs(placement: Placement, micro_batches: int, rank: int) -> list[Slot
 
 
 def one_forward_one_backward(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """As few forwards ahead as keep all ranks at work, then one of each in turn (Narayanan et al. 2019).
+    """Order just enough forwards ahead to keep all ranks busy, then 1F1B (Narayanan et al. 2019).
 
-    With fewer micro-batches than ranks the first ranks have all forwards ahead, as Megatron-LM has them
-    (forward_backward_pipelining_without_interleaving); torch's class refuses to begin.
+    With fewer micro-batches than ranks the first ranks run all forwards ahead, as in Megatron-LM
+    (forward_backward_pipelining_without_interleaving); torch's class refuses this case.
     """
     passes = [(rank, number) for number in range(micro_batches)]
     return [*_alternate(passes, passes, placement.ranks - 1 - rank)]
 
 
 def interleaved(placement: Placement, group: int, micro_batches: int, rank: int) -> list[Slot]:
-    """1F1B with several stages a rank, through which groups of micro-batches go (Narayanan et al. 2021)."""
+    """Order 1F1B with several stages per rank, visited by groups of micro-batches (Narayanan et al. 2021)."""
     hops = placement.ranks - 1 - rank
     forwards, backwards = _passes(placement, group, micro_batches, rank)
     ahead = min((placement.stages_a_rank - 1) * group + 2 * hops, len(forwards))
@@ -67,7 +67,7 @@ def zero_bubble(
     lead: float = 1,
     put_off: float = 1,
 ) -> list[Slot]:
-    """1F1B of which weights' gradients are put off and fill what was a bubble (Qi et al. 2024).
+    """Order 1F1B with weights' gradients postponed to fill the bubble (Qi et al. 2024).
 
     For each hop to the last rank ``lead`` forwards go ahead, and for each from the first one the weights'
     gradients of ``put_off`` micro-batches wait: ZB-H1 has 1 of both.
@@ -92,12 +92,12 @@ def zero_bubble(
 
 
 def zb_h2(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """ZB-H2, which fills the bubble wholly where all passes take as long, and keeps twice as much as 1F1B."""
+    """Order ZB-H2, which fills the bubble if all passes take equal time, and keeps twice 1F1B's memory."""
     return zero_bubble(placement, micro_batches, micro_batches, rank, lead=2, put_off=2)
 
 
 def in_step(orders: Sequence[Sequence[Slot]]) -> tuple[tuple[Slot, ...], ...]:
-    """Orders with an empty step before each forward whose input no earlier step has made."""
+    """Yield orders with an empty step before each forward whose input no earlier step has made."""
     made: set[Action] = set()
     left = [list(reversed(order)) for order in orders]
     slots: list[list[Slot]] = [[] for _ in orders]
@@ -119,7 +119,7 @@ def in_step(orders: Sequence[Sequence[Slot]]) -> tuple[tuple[Slot, ...], ...]:
 
 
 def _passes(placement: Placement, group: int, micro_batches: int, rank: int) -> tuple[Passes, Passes]:
-    """Forwards and backwards in order: a group of micro-batches through a stage, then through the next."""
+    """Order forwards and backwards: a group of micro-batches through a stage, then through the next."""
     own = placement.of(rank)
 
     def through(stages: Sequence[int]) -> Passes:
@@ -136,7 +136,7 @@ def _passes(placement: Placement, group: int, micro_batches: int, rank: int) -> 
 def _alternate(
     forwards: Passes, backwards: Passes, ahead: int, kind: Kind = Kind.BACKWARD
 ) -> Iterator[Action]:
-    """So many forwards ahead, then one forward and one backward in turn, then the backwards left."""
+    """Order ``ahead`` forwards, then one forward and one backward in turn, then the backwards left."""
     for stage, number in forwards[:ahead]:
         yield Action(stage, Kind.FORWARD, number)
     for place, (stage, number) in enumerate(backwards):

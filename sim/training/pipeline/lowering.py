@@ -1,6 +1,6 @@
-"""Tables of what is computed, checked, and with what must go on between: messages, and FSDP's all around.
+"""Checks of compute tables, and their lowering: messages are inserted, and FSDP's actions around them.
 
-The places are torch's: a receive stands where its sender sends, which no rank can come to in a wrong order.
+Places are torch's: a receive stands where its sender sends, so no rank can reach it in a wrong order.
 """
 
 from collections import deque
@@ -10,33 +10,33 @@ from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Ac
 from ringside.sim.training.pipeline.placement import Placement
 
 MOST_ACTIVE = 3
-"""Stages whose parameters a rank holds whole at once, or is about to."""
+"""The most stages whose parameters a rank holds whole at once, or is about to."""
 
 
 def find_placement(tables: Sequence[Table]) -> Placement:
-    """Where tables from a file have their stages; `ValueError` unless that is a loop or a V."""
+    """Return the placement of stages in tables from a file; `ValueError` unless it is a loop or a V."""
     own = [sorted({single.stage for single in singles(table)}) for table in tables]
     each = len(own[0]) if own else 0
     if tables and each:
         for v in (False, True) if each == 2 else (False,):
-            found = Placement(len(tables), each, v)
-            if all(tuple(stages) == found.of(rank) for rank, stages in enumerate(own)):
-                return found
+            placement = Placement(len(tables), each, v)
+            if all(tuple(stages) == placement.of(rank) for rank, stages in enumerate(own)):
+                return placement
     raise ValueError(
         f"tables of {len(tables)} ranks, the first with stages {own[0] if own else 'none'}; write stages "
-        "in a loop (rank r has r, r + ranks, ...) or in a V (r and 2 ranks - 1 - r), as many on each rank"
+        "in a loop (rank r has r, r + ranks, ...) or in a V (r and 2 ranks - 1 - r), equally many per rank"
     )
 
 
 def check_tables(tables: Sequence[Table], placement: Placement) -> int:
-    """How many micro-batches there are; `ValueError` unless each passes every stage once, and all ends."""
+    """Return the number of micro-batches; `ValueError` unless each passes every stage once, and all end."""
     if len(tables) != placement.ranks:
         raise ValueError(f"{len(tables)} tables for {placement.ranks} ranks; write one a rank")
     done: dict[int, set[Action]] = {stage: set() for stage in range(placement.stages)}
     for rank, table in enumerate(tables):
         for action in singles(table):
             if action.kind not in COMPUTES:
-                raise ValueError(f"rank {rank}: {action} is not computing; write tables of F, I, W and B")
+                raise ValueError(f"rank {rank}: {action} does not compute; write tables of F, I, W and B")
             if action.stage >= placement.stages or placement.rank(action.stage) != rank:
                 raise ValueError(
                     f"rank {rank} does {action}, but has stages {', '.join(map(str, placement.of(rank)))}"
@@ -57,15 +57,15 @@ def check_tables(tables: Sequence[Table], placement: Placement) -> int:
 
 
 def lower(tables: Sequence[Table], placement: Placement) -> tuple[Table, ...]:
-    """The tables with UNSHARD, RESHARD, REDUCE_GRAD, sends and receives."""
+    """Return the tables with UNSHARD, RESHARD, REDUCE_GRAD, sends and receives."""
     check_tables(tables, placement)
     return _in_order([_with_gradients(_with_parameters(table)) for table in tables], placement)
 
 
 def source(action: Action, placement: Placement) -> Action | None:
-    """What makes the input of a computation on another stage, or on its own for the loss; None of the first.
+    """Return the action that makes the input of a computation; None for the first stage's forward.
 
-    Of two backward kinds that may have made it, `BACKWARD` stands for both.
+    It is on another stage, or on its own for the loss. `BACKWARD` stands for both backward kinds.
     """
     if action.kind is Kind.FORWARD:
         return action._replace(stage=action.stage - 1) if action.stage else None
@@ -77,7 +77,7 @@ def source(action: Action, placement: Placement) -> Action | None:
 
 
 def received(action: Action, placement: Placement) -> list[Action]:
-    """What has to be received before an action can be computed: one message or none."""
+    """Return the message that an action needs before it can be computed, if any."""
     if action.kind is Kind.FORWARD and placement.receives_forward(action.stage):
         return [action._replace(kind=Kind.RECV_FORWARD)]
     if action.kind in BACKWARDS and placement.receives_backward(action.stage):
@@ -86,7 +86,7 @@ def received(action: Action, placement: Placement) -> list[Action]:
 
 
 def sent(action: Action, placement: Placement) -> list[Action]:
-    """What is sent when an action has been computed: one message or none."""
+    """Return the message to send once an action has been computed, if any."""
     if action.kind is Kind.FORWARD and placement.receives_backward(action.stage):
         return [action._replace(kind=Kind.SEND_FORWARD)]
     if action.kind in BACKWARDS and placement.receives_forward(action.stage):
@@ -95,7 +95,7 @@ def sent(action: Action, placement: Placement) -> list[Action]:
 
 
 def met(message: Action) -> Action:
-    """The receive that a send meets, or the send that a receive does."""
+    """Return the receive that matches a send, or the send that matches a receive."""
     kind, away = _OTHER_SIDE[message.kind]
     return message._replace(stage=message.stage + away, kind=kind)
 
@@ -109,7 +109,7 @@ _OTHER_SIDE = {
 
 
 def _check_whole(stage: int, number: int, done: set[Action]) -> None:
-    """A micro-batch passes a stage forward, and backward either at once or in both parts."""
+    """Raise ValueError unless a micro-batch passes a stage forward, and backward at once or in both parts."""
     kinds = "".join(kind for kind in "FIWB" if Action(stage, Kind(kind), number) in done)
     if kinds not in ("FB", "FIW"):
         missing = "F" if "F" not in kinds else "I" if "W" in kinds else "W" if "I" in kinds else "B"
@@ -122,7 +122,7 @@ def _check_whole(stage: int, number: int, done: set[Action]) -> None:
 
 
 def _with_parameters(table: Sequence[Action]) -> list[Action]:
-    """A table with whose parameters are gathered ahead, and let go."""
+    """Return a table with actions that gather parameters ahead, and free them."""
     active: set[int] = set()
     lowered: list[Action] = []
     last = {single.stage: place for place, action in enumerate(table) for single in action.singles}
@@ -142,16 +142,16 @@ def _with_parameters(table: Sequence[Action]) -> list[Action]:
 
 
 def _next_stages(table: Sequence[Action], place: int, count: int) -> list[int]:
-    """The stages that come next from a place on, so many or, where two come at once, one more."""
-    found: list[int] = []
-    while len(found) < count:
-        found += [single.stage for single in table[place].singles if single.stage not in found]
+    """Return the next ``count`` stages from a place on, or one more where two come at once."""
+    stages: list[int] = []
+    while len(stages) < count:
+        stages += [single.stage for single in table[place].singles if single.stage not in stages]
         place += 1
-    return found
+    return stages
 
 
 def _with_gradients(table: Sequence[Action]) -> list[Action]:
-    """A table in which a stage's gradients are reduced after the last micro-batch that adds to them."""
+    """Return a table that reduces a stage's gradients after the last micro-batch that adds to them."""
     left: dict[int, int] = {}
     for single in singles(table):
         if single.kind in ENDS:
@@ -168,9 +168,9 @@ def _with_gradients(table: Sequence[Action]) -> list[Action]:
 
 
 def _in_order(tables: Sequence[Sequence[Action]], placement: Placement) -> tuple[Table, ...]:
-    """The tables with messages, written down one rank after another as inputs are there.
+    """Return the tables with messages, written one rank after another as inputs become ready.
 
-    `ValueError` if none can go on.
+    Raise ValueError if no rank can continue.
     """
     lowered: list[list[Action]] = [[] for _ in tables]
     made: set[Action] = set()
@@ -204,7 +204,7 @@ def _ready(single: Action, made: set[Action], placement: Placement) -> bool:
 
 
 def _stuck(left: Sequence[deque[Action]], made: set[Action], placement: Placement) -> Iterable[str]:
-    """Who waits for what."""
+    """Describe who waits for what."""
     for rank, rest in enumerate(left):
         for single in rest[0].singles if rest else ():
             needed = source(single, placement)

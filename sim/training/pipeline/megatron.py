@@ -1,6 +1,6 @@
-"""Megatron-LM's ways to carry out 1F1B and interleaved 1F1B (core/pipeline_parallel/schedules.py).
+"""Megatron-LM's runtimes of 1F1B and interleaved 1F1B (core/pipeline_parallel/schedules.py).
 
-Its orders are torch's, if groups of micro-batches are of one size; what differs is when messages go.
+Orders are torch's if groups of micro-batches are of one size; the times of messages differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ringside.sim.training.stage import Stage
 
 
 def megatron_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """1F1B: each exchange is a batch on the pipeline's communicator, and waited for at once."""
+    """Run 1F1B: each exchange is a batch on the pipeline's communicator, and waited for at once."""
     passes = Passes(stages, table)
     actions = computed(table)
     fuses = alternates(actions, messages.placement.ranks - 1 - messages.position)
@@ -34,16 +34,16 @@ def megatron_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table)
 def megatron_interleaved(
     messages: Messages, stages: Mapping[int, Stage], table: Table, *, overlap: bool = False
 ) -> None:
-    """Interleaved 1F1B, in which all ranks step together: after each step one exchange with both neighbours.
+    """Run interleaved 1F1B, in which all ranks step together: one exchange with both neighbours per step.
 
-    With ``overlap`` (overlap_p2p_comm) messages are on their own, and waited for before they are used.
+    With ``overlap`` (overlap_p2p_comm) messages are separate, and waited for before they are used.
     """
     step = _Steps(messages, Passes(stages, table), computed(table))
     step.overlapped() if overlap else step.batched()
 
 
 class _Steps:
-    """The steps of one rank: so many forwards ahead, then a forward and a backward, then backwards."""
+    """The steps of one rank: forwards ahead, then a forward and a backward in turn, then backwards."""
 
     def __init__(self, messages: Messages, passes: Passes, actions: Sequence[Action]) -> None:
         self._messages = messages
@@ -58,7 +58,7 @@ class _Steps:
         self._leaving: dict[Kind, list[int]] = {}
 
     def batched(self) -> None:
-        """Each exchange a batch, waited for at once."""
+        """Write each exchange as a batch, waited for at once."""
         forwards, backwards, ahead = self._forwards, self._backwards, self._ahead
         self._batch(self._received(forwards[0]))
         for number in range(ahead):
@@ -76,7 +76,7 @@ class _Steps:
             self._batch(self._backward_exchange(number))
 
     def overlapped(self) -> None:
-        """Each message on its own: a rank computes what it has while others are on their way."""
+        """Write each message separately: a rank computes while others are in flight."""
         forwards, backwards, ahead = self._forwards, self._backwards, self._ahead
         self._apart(self._received(forwards[0]))
         for number in range(self._count + ahead):
@@ -92,7 +92,7 @@ class _Steps:
             self._messages.wait(leaving)
 
     def _forwards_ahead(self) -> int:
-        """How many, by the size of groups, which is how many forwards of one stage come first."""
+        """Return the number of forwards ahead, given the size of groups: one stage's first forwards."""
         first = self._forwards[0].stage
         group = next(
             (place for place, action in enumerate(self._forwards) if action.stage != first), self._count
@@ -100,7 +100,7 @@ class _Steps:
         short = min(group, self._count // self._placement.stages_a_rank % group or group)
         if self._placement.stages_a_rank > 1 and short <= self._hops:
             raise ValueError(
-                f"{short} micro-batches in a group, but Megatron-LM needs as many as ranks in each; "
+                f"{short} micro-batches in a group, but Megatron-LM needs at least one per rank; "
                 f"write {self._hops + 1} micro-batches or more"
             )
         return min(
@@ -109,7 +109,7 @@ class _Steps:
         )
 
     def _forward_exchange(self, number: int) -> list[Action]:
-        """What a forward's result is sent as, and what is received then: the first rank's from the last."""
+        """Return how a forward's result is sent, and the next receive: the first rank's from the last."""
         own = self._forwards[number]
         if number == self._count - 1:
             return sent(own, self._placement)
@@ -118,7 +118,7 @@ class _Steps:
         return [*sent(own, self._placement), *self._around(self._forwards, number, self._hops)]
 
     def _backward_exchange(self, number: int) -> list[Action]:
-        """The same of a backward: the last rank's from the first."""
+        """Return the same for a backward: the last rank's receive from the first."""
         own = self._backwards[number]
         if number == self._count - 1:
             return sent(own, self._placement)
@@ -127,7 +127,7 @@ class _Steps:
         return [*sent(own, self._placement), *self._around(self._backwards, number, -self._hops)]
 
     def _around(self, own: Sequence[Action], number: int, away: int) -> list[Action]:
-        """What the rank at the other end, which is as many steps behind as there are hops, sends then."""
+        """Return what the rank at the other end sends then; it is one step behind per hop."""
         if number < self._hops:
             return []
         other = own[number - self._hops]
@@ -140,14 +140,14 @@ class _Steps:
         self._messages.wait(self._messages.batch(actions))
 
     def _take(self, action: Action) -> None:
-        """Compute it when what it needs has arrived."""
+        """Compute an action once its input has arrived."""
         self._messages.wait([self._arriving.pop(one) for one in self._received(action)])
         self._passes.take(action)
 
     def _apart(self, actions: Sequence[Action]) -> None:
-        """Ranks of even numbers send first and the others receive first, when the last send has left.
+        """Send first on even ranks; receive first on odd ranks, once the last send has left.
 
-        Two ranks have one communicator for each way, which goes on beside the other.
+        Two ranks have one communicator per direction, and both directions run side by side.
         """
         even = not self._messages.position % 2
         for action in sorted(actions, key=lambda one: (one.kind in SENDS) is not even):

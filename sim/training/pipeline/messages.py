@@ -1,4 +1,4 @@
-"""What one rank of a pipeline sends to its neighbours and receives from them, as libraries take it."""
+"""Sends and receives of one pipeline rank, as libraries accept them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ class Messages:
 
     They have ``nbytes``, or between stages s and s + 1 entry s of it.
 
-    Places in the list are what is waited for. Messages that are not in a batch are on a communicator of the
+    Waits take places in the list. Unbatched messages are on a communicator of the
     two ranks where the library has such, as NCCL does, and else on the pipeline's.
     """
 
@@ -37,7 +37,7 @@ class Messages:
             )
 
     def one_by_one(self, actions: Iterable[Action], purpose: str = "pair") -> list[int]:
-        """Messages each on its own, in this order."""
+        """Post messages separately, in this order."""
         return [self._post(action, self._pair(action, purpose)) for action in actions]
 
     def batch(self, actions: Sequence[Action]) -> list[int]:
@@ -49,12 +49,12 @@ class Messages:
         return [] if place is None else [place]
 
     def mixed_batch(self, actions: Sequence[Action]) -> list[int]:
-        """A batch as torch's pipelines take it: only what both sends and receives is one."""
+        """Post a batch as torch's pipelines do: only one that both sends and receives is batched."""
         kinds = {action.kind in SENDS for action in actions}
         return self.batch(actions) if len(kinds) > 1 else self.one_by_one(actions)
 
     def free(self, action: Action) -> int:
-        """A message that no other stands in the way of; a receive has waited since the step's beginning."""
+        """Post a message that never queues; a receive waits from the step's beginning."""
         send = action if action.kind in SENDS else met(action)
         return self._post(action, self._pair(action, f"message {send}"), None if send is action else ())
 

@@ -1,4 +1,4 @@
-"""The stages of one rank of a pipeline, as its actions have micro-batches pass them."""
+"""The stages of one rank of a pipeline, and its actions on them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from ringside.sim.training.stage import Stage
 
 @runtime_checkable
 class Commanded(Protocol):
-    """A `ringside.sim.training.sharing.Sharing` to which the pipeline says when, as torch's does to FSDP2.
+    """A `ringside.sim.training.sharing.Sharing` that the pipeline commands, as torch's commands FSDP2.
 
-    Between ``unshard`` and ``reshard`` the whole stage's parameters are there, and its other hooks gather and
+    Between ``unshard`` and ``reshard`` the whole stage's parameters are held, and its other hooks gather and
     free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.
     """
 
@@ -21,16 +21,16 @@ class Commanded(Protocol):
         ...
 
     def reshard(self) -> None:
-        """Let go of what others hold."""
+        """Free other ranks' shards."""
         ...
 
     def reduce(self) -> None:
-        """Have all gradients of the stage summed among those who share it."""
+        """Sum all gradients of the stage among the ranks that share it."""
         ...
 
 
 class Passes:
-    """Carries out what a rank computes and what is done to its stages; messages are the runtime's."""
+    """Runs a rank's compute and its actions on stages; messages are the runtime's."""
 
     def __init__(self, stages: Mapping[int, Stage], table: Iterable[Action]) -> None:
         self._stages = stages
@@ -43,7 +43,7 @@ class Passes:
             self._left[single.stage] += single.kind in ENDS
 
     def take(self, action: Action) -> None:
-        """Write one action, which computes or is of a stage as a whole."""
+        """Write one action, which computes or acts on a whole stage."""
         stage, number = self._stages[action.stage], action.micro_batch or 0
         if action.kind in ENDS:
             self._left[action.stage] -= 1
@@ -70,14 +70,14 @@ class Passes:
 
 
 def alternates(actions: Sequence[Action], hops: int) -> bool:
-    """Whether a rank of 1F1B, so many hops before the last, has a forward after its first backward.
+    """Return whether a rank of 1F1B, ``hops`` before the last, has a forward after its first backward.
 
-    Then it and the next rank send to each other at once. Otherwise the next one, which has its last forward
-    to do before it has a gradient to send, receives and sends by itself, and so does this one.
+    Then it and the next rank send to each other at once. Otherwise the next one still has its last forward
+    to do before it has a gradient to send, so both receive and send separately.
     """
     return hops < sum(action.kind is Kind.FORWARD for action in actions)
 
 
 def computed(table: Table) -> list[Action]:
-    """What a table computes, one after another: of what may overlap the forward first."""
+    """Yield a table's computations in order: the forward of an overlapped pair first."""
     return [single for single in singles(table) if single.kind in COMPUTES]

@@ -1,4 +1,4 @@
-"""Which stage stands on which rank of a pipeline, and which layers on which stage."""
+"""Which stage stands on which rank of a pipeline, and which layers in which stage."""
 
 from dataclasses import dataclass
 
@@ -28,31 +28,31 @@ class Placement:
 
     @property
     def stages(self) -> int:
-        """All of them."""
+        """Number of stages."""
         return self.ranks * self.stages_a_rank
 
     def rank(self, stage: int) -> int:
-        """The rank that has a stage."""
+        """Return the rank of a stage."""
         turn, place = divmod(stage, self.ranks)
         return self.ranks - 1 - place if self.v and turn else place
 
     def of(self, rank: int) -> tuple[int, ...]:
-        """The stages of a rank, in forward order."""
+        """Return the stages of a rank, in forward order."""
         if self.v:
             return rank, 2 * self.ranks - 1 - rank
         return tuple(range(rank, self.stages, self.ranks))
 
     def receives_forward(self, stage: int) -> bool:
-        """Whether a stage's input comes from another rank."""
+        """Return whether a stage's input comes from another rank."""
         return stage > 0 and self.rank(stage - 1) != self.rank(stage)
 
     def receives_backward(self, stage: int) -> bool:
-        """Whether the gradient of a stage's output comes from another rank."""
+        """Return whether the gradient of a stage's output comes from another rank."""
         return stage < self.stages - 1 and self.rank(stage + 1) != self.rank(stage)
 
 
 def deal_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """How many layers each stage has: as many as every other, or one more in the first ones."""
+    """Return the number of layers of each stage: equal, or one more in the first stages."""
     if stages < 1:
         raise ValueError(f"{stages} stages; write 1 or more")
     if layers < stages:

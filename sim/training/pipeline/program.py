@@ -1,4 +1,4 @@
-"""A pipeline alone as a program: one rank a place, and whose layers a stage has is given."""
+"""A pipeline alone as a program: one rank per place, and given layers per stage."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -23,21 +23,21 @@ RUNTIMES: dict[str, dict[str, Runtime]] = {
     "megatron-overlap": {"interleaved1f1b": partial(megatron_interleaved, overlap=True)},
     "decoupled": {"": decoupled},
 }
-"""Whose runtimes carry out which schedules; an empty name stands for all others, and for tables of a file."""
+"""Schedules by runtime; an empty name stands for all others, and for tables of a file."""
 
 
 def find_runtime(whose: str, schedule: str = "") -> Runtime:
-    """The runtime by which a schedule is carried out."""
+    """Return the runtime that runs a schedule."""
     if whose not in RUNTIMES:
-        raise ValueError(f"{whose!r} carries out no pipeline; write {one_of(RUNTIMES, whose)}")
+        raise ValueError(f"{whose!r} is no runtime of pipelines; write {one_of(RUNTIMES, whose)}")
     own = RUNTIMES[whose]
     if schedule not in own and "" not in own:
-        raise ValueError(f"{whose} carries out {' and '.join(own)}, and no {schedule or 'tables of a file'}")
+        raise ValueError(f"{whose} runs {' and '.join(own)}, not {schedule or 'tables of a file'}")
     return own.get(schedule, own[""]) if "" in own else own[schedule]
 
 
 def prepare(tables: Sequence[Table], placement: Placement, runtime: Runtime) -> tuple[Table, ...]:
-    """Tables as a runtime takes them, checked: torch's for all schedules has messages in them."""
+    """Check tables and prepare them for a runtime: torch's for all schedules has messages in them."""
     what = {*COMPUTES, Kind.OVERLAP}
     computing = tuple(tuple(action for action in table if action.kind in what) for table in tables)
     given = tuple(map(tuple, tables))
@@ -57,9 +57,9 @@ def pipeline(
     nbytes: int = 0,
     library: str = "nccl",
 ) -> Program:
-    """One step of a pipeline without any other parallelism.
+    """Return one step of a pipeline without any other parallelism.
 
-    ``layers(stage)`` are those of a stage, ``nbytes`` those of a micro-batch's activations between two.
+    ``layers(stage)`` returns a stage's layers; ``nbytes`` are a micro-batch's activations between two.
     """
     prepared = prepare(tables, placement, runtime)
     communicators = Communicators(Mesh(pipeline=placement.ranks), library)

@@ -1,7 +1,7 @@
-"""How a rank carries out its table: when it sends and receives what it computes, and when it waits.
+"""Runtimes of a rank's table: when it sends and receives, and when it waits.
 
 A runtime is called with the rank's `Messages`, its stages by their numbers in the pipeline, and its
-table. What follows the step, `Sharing.after_step` and the optimizer, is the caller's.
+table. The caller runs `Sharing.after_step` and the optimizer afterwards.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ _RECEIVES = (Kind.RECV_FORWARD, Kind.RECV_BACKWARD)
 
 
 def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """Torch's runtime for tables that are lowered: of schedules with several stages a rank, and of CSV.
+    """Run lowered tables as torch does: schedules with several stages per rank, and tables from CSV.
 
-    A receive is asked for where the table has it and waited for before it is used, sends at the step's end.
-    Raise ValueError where a table sends what is not computed yet, or is sent already.
+    A receive is posted at its place in the table and waited for before its use; sends are waited for last.
+    Raise ValueError if a table sends a result that is not computed yet, or has been sent.
     """
     passes = Passes(stages, table)
     arriving: dict[Action, list[int]] = {}
@@ -33,7 +33,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
         if action.kind in SENDS:
             if action not in made:
                 raise ValueError(
-                    f"{action} stands where it has nothing to send; write it once, after what computes it"
+                    f"{action} stands where it has nothing to send; write it once, after its own pass"
                 )
             made.remove(action)
             sends += messages.one_by_one([action])
@@ -52,7 +52,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
 
 
 def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """Messages that hold nobody up and no other message: the textbook's, as bubbles are counted."""
+    """Run messages that block neither ranks nor other messages: the textbook's, for counting bubbles."""
     passes = Passes(stages, table)
     for action in computed(table):
         messages.wait([messages.free(one) for one in received(action, messages.placement)])
@@ -62,7 +62,7 @@ def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> 
 
 
 def torch_gpipe(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """Torch's GPipe: receives just before they are used, sends waited for at the end of each phase."""
+    """Run torch's GPipe: receive just before use, wait for sends at the end of each phase."""
     passes = Passes(stages, table)
     sends: list[int] = []
     actions = computed(table)
@@ -77,9 +77,9 @@ def torch_gpipe(messages: Messages, stages: Mapping[int, Stage], table: Table) -
 
 
 def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """Torch's 1F1B: a send goes with the receive of the other direction, waited for at once.
+    """Run torch's 1F1B: a send goes with the receive of the other direction, waited for at once.
 
-    Only while all goes in one direction a send goes beside one more computation.
+    A send overlaps one more computation only while all messages go in one direction.
     """
     passes = Passes(stages, table)
     actions = computed(table)

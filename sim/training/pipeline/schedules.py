@@ -1,4 +1,4 @@
-"""The schedules by name, what each of them needs, and the tables of all ranks."""
+"""The schedules by name, their requirements, and the tables of all ranks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from ringside.topologies.words import one_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule; ``stages_a_rank`` is None where a rank may have any number of stages.
+    """A schedule; ``stages_a_rank`` is None if a rank may have any number of stages.
 
-    ``steps`` says that idle steps are those of a play in step. ``least`` micro-batches a rank are needed, and
-    where it is ``grouped`` they go through a stage in groups of one size.
+    ``steps`` says that idle steps follow lockstep play. At least ``least`` micro-batches per rank are needed;
+    a ``grouped`` schedule passes them through a stage in groups of one size.
     """
 
     order: Callable[..., list[loops.Slot]]
@@ -45,19 +45,19 @@ SCHEDULES = {
 def tables(
     schedule: str, ranks: int, stages_a_rank: int, micro_batches: int, *, group: int | None = None
 ) -> tuple[Table, ...]:
-    """What each rank does, in order; ``group`` is `orders`'."""
-    found = orders(schedule, ranks, stages_a_rank, micro_batches, group=group)
-    return tuple(tuple(action for action in order if action) for order in found)
+    """Return each rank's actions in order; ``group`` is `orders`'."""
+    rows = orders(schedule, ranks, stages_a_rank, micro_batches, group=group)
+    return tuple(tuple(action for action in order if action) for order in rows)
 
 
 def orders(
     schedule: str, ranks: int, stages_a_rank: int, micro_batches: int, *, group: int | None = None
 ) -> tuple[tuple[loops.Slot, ...], ...]:
-    """`tables` with the time steps in which a rank of torch's is idle, as None.
+    """Return `tables` with the time steps in which a rank of torch's is idle, as None.
 
-    ``group`` micro-batches in a row go through a stage where stages are interleaved. Without it there are as
-    many in each group, no fewer than ranks if there are as many, as torch has it. Megatron-LM has as many as
-    ranks unless told otherwise, and its last group may be shorter.
+    ``group`` consecutive micro-batches pass an interleaved stage. By default groups are
+    equal and have at least one micro-batch per rank, if there are that many, as in torch. Megatron-LM's
+    default is one per rank, and its last group may be shorter.
     """
     own = find_schedule(schedule)
     where = placement(schedule, ranks, stages_a_rank)
@@ -65,15 +65,15 @@ def orders(
     arguments: tuple[int, ...] = (micro_batches,)
     if own.grouped:
         arguments = (group or micro_batches // _rounds(ranks, micro_batches), micro_batches)
-    found = tuple(tuple(own.order(where, *arguments, rank)) for rank in range(ranks))
-    return loops.in_step(found) if own.steps else found
+    rows = tuple(tuple(own.order(where, *arguments, rank)) for rank in range(ranks))
+    return loops.in_step(rows) if own.steps else rows
 
 
 def zb_2p(ranks: int, micro_batches: int, times: "PassTimes") -> tuple[Table, ...]:
-    """ZB-2p: as little bubble as keeping 2 micro-batches a rank allows, for passes of known times.
+    """Return ZB-2p: the least bubble that keeping 2 micro-batches per rank allows, for known pass times.
 
-    The first rank has forwards for as long as it waits for its first backward, and after its last backward
-    the last rank still has weights' gradients for as long as the others wait for it. Qi et al. (2024) search
+    The first rank runs forwards while it waits for its first backward; after its last backward
+    the last rank makes weights' gradients while the others wait for it. Qi et al. (2024) search
     for such an order; these rules come within 0.8 percent of their bubbles, mostly within 0.2.
     """
     where = placement("zb-h1", ranks, 1)
@@ -88,7 +88,7 @@ def zb_2p(ranks: int, micro_batches: int, times: "PassTimes") -> tuple[Table, ..
 
 
 class PassTimes(NamedTuple):
-    """How long a micro-batch's passes of a rank take, and a message between ranks, in one unit."""
+    """Times of a micro-batch's passes on a rank, and of a message between ranks, in one unit."""
 
     forward: float
     input_gradient: float
@@ -97,19 +97,19 @@ class PassTimes(NamedTuple):
 
 
 def find_schedule(name: str) -> Schedule:
-    """The schedule of that name."""
+    """Return the schedule of that name."""
     if name not in SCHEDULES:
         raise ValueError(f"{name!r} is no schedule of a pipeline; write {one_of(SCHEDULES, name)}")
     return SCHEDULES[name]
 
 
 def placement(schedule: str, ranks: int, stages_a_rank: int) -> Placement:
-    """Where a schedule has its stages."""
+    """Return the placement of a schedule's stages."""
     own = find_schedule(schedule)
     if own.stages_a_rank and own.stages_a_rank != stages_a_rank:
         several = [name for name, one in SCHEDULES.items() if one.stages_a_rank in (None, stages_a_rank)]
         raise ValueError(
-            f"{schedule} has {own.stages_a_rank} on each rank and not {stages_a_rank} stages; "
+            f"{schedule} has {own.stages_a_rank} per rank, not {stages_a_rank} stages; "
             f"write {own.stages_a_rank}, or with {stages_a_rank} one of {', '.join(several)}"
         )
     return Placement(ranks, stages_a_rank, own.v)
@@ -126,7 +126,7 @@ def _check(schedule: str, where: Placement, micro_batches: int, group: int | Non
     if group is not None:
         _check_group(schedule, own, where, micro_batches, group)
     elif own.grouped and micro_batches % _rounds(where.ranks, micro_batches):
-        # a multiple of the ranks always does
+        # a multiple of the ranks always divides evenly
         near = range(max(1, micro_batches - where.ranks), micro_batches + where.ranks + 1)
         fits = [
             other
@@ -134,19 +134,19 @@ def _check(schedule: str, where: Placement, micro_batches: int, group: int | Non
             if other % _rounds(where.ranks, other) == 0
         ]
         raise ValueError(
-            f"{micro_batches} micro-batches, which {where.ranks} ranks take in "
-            f"{_rounds(where.ranks, micro_batches)} rounds, are not as many in each, as {schedule} needs; "
+            f"{micro_batches} micro-batches do not divide evenly into the "
+            f"{_rounds(where.ranks, micro_batches)} rounds of {where.ranks} ranks, as {schedule} requires; "
             f"write {fits[0]} or {fits[1]}"
         )
 
 
 def _check_group(schedule: str, own: Schedule, where: Placement, micro_batches: int, group: int) -> None:
-    """Megatron-LM's own rules for its groups."""
+    """Check groups by Megatron-LM's rules."""
     if not own.grouped:
         raise ValueError(f"{schedule} has no groups of micro-batches; leave the group out")
     if not where.ranks <= group <= max(micro_batches, where.ranks):
         raise ValueError(
-            f"groups of {group} micro-batches; write {where.ranks} (as many as ranks) to "
+            f"groups of {group} micro-batches; write {where.ranks} (one per rank) to "
             f"{max(micro_batches, where.ranks)}"
         )
     last = micro_batches % group

@@ -1,6 +1,6 @@
 """The orders of pipelines in a V: each rank has a stage on the way down and one on the way back.
 
-Orders may have ``None``, see `ringside.sim.training.pipeline.loops`.
+Orders may have ``None``: see `ringside.sim.training.pipeline.loops`.
 """
 
 from collections import Counter, deque
@@ -13,7 +13,7 @@ F, I, W, B = Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.BACKW
 
 
 class _Order:
-    """A rank's order as it is written: each stage takes its micro-batches one after another."""
+    """A rank's order while it is written: each stage takes its micro-batches one after another."""
 
     def __init__(self, stages: tuple[int, ...]) -> None:
         self.slots: list[Slot] = []
@@ -23,16 +23,16 @@ class _Order:
         self._stages = stages
 
     def take(self, way: int, *kinds: Kind) -> None:
-        """Do these with the next micro-batch of the stage on the way down (0) or back (1)."""
+        """Run these kinds on the next micro-batch of the stage on the way down (0) or back (1)."""
         self.slots += [self._action(way, kind) for kind in kinds]
 
     def both(self, forward: int, backward: int) -> None:
-        """A forward and a backward that may be one."""
+        """Append a forward and a backward that may be fused."""
         parts = self._action(forward, F), self._action(backward, B)
         self.slots.append(Action(-1, Kind.OVERLAP, None, parts))
 
     def weight(self) -> None:
-        """Make the oldest of the weights' gradients that wait, if any does."""
+        """Make the oldest pending weights' gradient, if there is one."""
         if self.put_off:
             stage, number = self.put_off.popleft()
             self.slots.append(Action(stage, W, number))
@@ -47,9 +47,9 @@ class _Order:
 
 
 def zbv(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """ZB-V, without a bubble where all three passes take as long as each other (Qi et al. 2024).
+    """Order ZB-V, without a bubble if all three passes take equal time (Qi et al. 2024).
 
-    Where there are fewer than 2 ranks - 1 micro-batches, those that are missing leave gaps.
+    With fewer than 2 ranks - 1 micro-batches, the missing ones leave gaps.
     """
     order = _Order(placement.of(rank))
     hops = placement.ranks - 1 - rank
@@ -80,7 +80,7 @@ def zbv(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
 
 
 def dualpipev(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """DualPipe on a V, where a forward goes with a backward of another micro-batch (DeepSeek-AI 2024)."""
+    """Order DualPipe on a V: a forward with a backward of another micro-batch (DeepSeek-AI 2024)."""
     order = _Order(placement.of(rank))
     hops = placement.ranks - 1 - rank
     for _ in range(2 * hops):
@@ -102,7 +102,7 @@ def dualpipev(placement: Placement, micro_batches: int, rank: int) -> list[Slot]
     for _ in range(hops):
         order.take(1, B)
         order.both(1, 0)
-    # from the middle of what is left on, weights' gradients are put off
+    # from the middle of the remaining micro-batches on, weights' gradients are postponed
     for number in range(2 * (rank + 1)):
         order.take(1 - number % 2, I if number > rank else B)
     for _ in range(hops):

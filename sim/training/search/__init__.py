@@ -1,6 +1,6 @@
-"""The search for the layout under which a job is quickest: bounds, and who is worth simulating.
+"""The search for a job's fastest layout: bounds, and which candidates are worth simulating.
 
-`search` goes through candidates; `Bounds` says what each takes and holds at the least.
+`search` goes through candidates; `Bounds` has lower bounds of time and memory.
 """
 
 from ringside.sim.training.search.bounds import Bounds

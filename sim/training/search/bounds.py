@@ -1,9 +1,9 @@
-"""What a job's step takes, and what its ranks hold, at the least: found without simulating it.
+"""Lower bounds of a job's step time and of its ranks' memory, without simulation.
 
-A step is no shorter than its passes and messages would be if nothing stood in their way, nor than what one
-communicator carries. A rank holds no less than its parameters and what waits for backward. Both are below
-what `ringside.sim.training.parallel.simulate` finds, mostly by a few percent: what is worse than something
-known need not be simulated.
+A step is no shorter than its passes and messages without any waiting, nor than one
+communicator's traffic. A rank holds no less than its parameters and the activations that wait for backward.
+Both are below the results of `ringside.sim.training.parallel.simulate`, mostly by a few percent: a layout
+whose bound is worse than a known result need not be simulated.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
 
 
 class StageCost(NamedTuple):
-    """What a stage takes and holds on one rank: seconds of a micro-batch's passes, bytes.
+    """Costs of a stage on one rank: seconds of a micro-batch's passes, bytes.
 
-    ``again_nbytes`` are had anew for backward, layer by layer, ``most_nbytes`` the most that one micro-batch
-    holds there somewhere in it; ``nbytes`` are
-    the parameters', ``wrapped_nbytes`` those of layers that FSDP wraps.
+    ``again_nbytes`` are recomputed for backward, layer by layer, ``most_nbytes`` the most that
+    one micro-batch holds anywhere in the stage; ``nbytes`` are the parameters', ``wrapped_nbytes``
+    those of layers that FSDP wraps.
     """
 
     forward: float = 0.0
@@ -40,7 +40,7 @@ class StageCost(NamedTuple):
     wrapped_nbytes: int = 0
 
     def seconds(self, kind: Kind) -> float:
-        """Those of a pass."""
+        """Return the seconds of a pass."""
         return {
             Kind.FORWARD: self.forward,
             Kind.BACKWARD: self.backward,
@@ -50,7 +50,7 @@ class StageCost(NamedTuple):
 
 
 class _Cut:
-    """A model as some layouts cut it: into which stages, and along which dimensions its layers exchange."""
+    """A model as some layouts cut it: its stages, and the dimensions along which its layers exchange."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -66,7 +66,7 @@ class _Cut:
 
 
 class Bounds:
-    """Lower bounds of jobs on one cluster; what layouts have in common is found once."""
+    """Lower bounds of jobs on one cluster; results that layouts share are computed once."""
 
     def __init__(self, libraries: Libraries) -> None:
         self._libraries = libraries
@@ -76,7 +76,7 @@ class Bounds:
         self._costs: dict[tuple[object, ...], tuple[StageCost, ...]] = {}
 
     def nbytes(self, job: ParallelJob) -> int:
-        """Bytes that some rank of the job holds at one moment."""
+        """Return the bytes that some rank of the job holds at one moment."""
         costs = self.stages(job)
         most = 0
         for place, every in moments(order_of(job.layout), job.micro_batches):
@@ -85,9 +85,9 @@ class Bounds:
         return most
 
     def step_s(self, job: ParallelJob, *, walks: bool = True) -> float:
-        """Seconds of a step.
+        """Return the seconds of a step.
 
-        Without ``walks`` the order in which a pipeline's ranks do things is left out of it, which is quicker.
+        Without ``walks`` the order of actions in a pipeline is ignored, which is faster to compute.
         """
         costs = self.stages(job)
         passed = self._walked(job, costs) if walks and job.mesh.pipeline > 1 else _filled(job, costs)
@@ -97,10 +97,10 @@ class Bounds:
         )
 
     def stages(self, job: ParallelJob) -> tuple[StageCost, ...]:
-        """The costs of all stages of a job, at the pace of the slowest rank."""
+        """Return the costs of all stages of a job, at the pace of the slowest rank."""
         parts, count = job.parts, job.layout.stages
         if id(parts) not in self._known:
-            # kept, so that an id stays that of one object
+            # kept, so that the id is not reused by another object
             self._known[id(parts)] = _Cut(parts)
         known = self._known[id(parts)]
         if count not in known.stages:
@@ -115,15 +115,15 @@ class Bounds:
         return self._costs[key]
 
     def _layers(self, parts: Parts, mesh: Mesh, pace: float) -> list[StageCost]:
-        """The costs of each layer; those of a decoder share their passes, which are then timed once."""
+        """Return the costs of each layer; a decoder's layers share their passes, which are timed once."""
         known: dict[tuple[object, ...], StageCost] = {}
-        found = []
+        costs = []
         for layer in parts.layers:
             same = layer.forward, layer.backward, layer.recomputed, layer.kept_nbytes, layer.nbytes
             if same not in known:
                 known[same] = self._layer(layer, mesh, pace)
-            found.append(known[same])
-        return found
+            costs.append(known[same])
+        return costs
 
     def _layer(self, layer: RankLayer, mesh: Mesh, pace: float) -> StageCost:
         def alone(parts: Pass) -> float:
@@ -138,7 +138,7 @@ class Bounds:
         )  # fmt: skip
 
     def _pass_s(self, parts: Pass, mesh: Mesh, pace: float) -> float:
-        """Seconds of a pass on links of its own; work hides the exchanges before it that overlap."""
+        """Return the seconds of a pass on links of its own; work hides earlier exchanges that overlap."""
         now = beside = 0.0
         for part in parts:
             if isinstance(part, Work):
@@ -161,13 +161,13 @@ class Bounds:
         return self._times[key]
 
     def _walked(self, job: ParallelJob, costs: Sequence[StageCost]) -> list[float]:
-        """When each rank of the pipeline has passed all micro-batches, in its order."""
+        """Return when each rank of the pipeline has passed all micro-batches, in its order."""
         tables = order_of(job.layout).actions(job.micro_batches)
         hops = [self._hop_s(job, stage) for stage in range(job.layout.stages - 1)]
         return ends_of(tables, job.placement, lambda one: costs[one.stage].seconds(one.kind), hops)
 
     def _hop_s(self, job: ParallelJob, stage: int) -> float:
-        """Seconds of a message from a stage to the next."""
+        """Return the seconds of a message from a stage to the next."""
         each = job.mesh.ranks // job.mesh.pipeline
         here, there = (job.placement.rank(one) * each for one in (stage, stage + 1))
         nbytes = job.between_nbytes[stage]
@@ -179,7 +179,7 @@ class Bounds:
         return self._hops[key]
 
     def _ended(self, job: ParallelJob, own: Sequence[StageCost], passed: float) -> float:
-        """When a rank has stepped its optimizer, whose passes are over at that moment."""
+        """Return when a rank has run its optimizer, given the end of its passes."""
         if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.expert > 1:
             return passed
         nbytes = sum(cost.nbytes for cost in own) / job.holders
@@ -187,7 +187,7 @@ class Bounds:
         if job.mesh.degree(*DATA) == 1:
             return passed + update_s
         if job.layout.strategy == "ddp":
-            # the stage that ends last is summed from a micro-batch's backward on, of each or the last
+            # the last stage to end is summed from the begin of a micro-batch's backward, each or the last
             longest = max(cost.backward for cost in own)
             reduced_s = min(self._all_reduce_s(job, cost.nbytes) for cost in own)
             return passed + _reduces(job) * max(0.0, reduced_s - longest) + update_s
@@ -200,7 +200,7 @@ class Bounds:
         return self._time(job.mesh, DATA)(Collective("all_reduce", ranks, nbytes))
 
     def _shared_s(self, job: ParallelJob, own: Sequence[StageCost]) -> float:
-        """What one communicator carries of gathered parameters and reduced gradients.
+        """Return the seconds of gathered parameters and reduced gradients on one communicator.
 
         They go layer by layer, which takes no less than all at once.
         """
@@ -211,10 +211,10 @@ class Bounds:
         nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
         parts = [(1, nbytes)]
         if job.mesh.pipeline == 1 or layout.strategy == "fsdp1":
-            # for each micro-batch all of it, and for its backward what was given back
+            # all of it for each micro-batch, and for its backward the part that was freed
             parts = [(job.micro_batches, nbytes + wrapped)]
         elif layout.schedule in ("gpipe", "1f1b"):
-            # backward gives nothing back, so after each forward what it gave is gathered once
+            # backward frees nothing, so the part that each forward frees is gathered once
             parts.append((job.micro_batches, wrapped))
         gathers_s = sum(
             times * time(Collective("all_gather", ranks, _computed_nbytes(job, gathered)))
@@ -224,12 +224,12 @@ class Bounds:
 
 
 def _reduces(job: ParallelJob) -> int:
-    """How often the gradients of a step are reduced."""
+    """Return how often the gradients of a step are reduced."""
     return job.micro_batches if job.layout.syncs_each else 1
 
 
 def _together(costs: Sequence[StageCost]) -> StageCost:
-    """The costs of layers in a row. Backward goes through them from the last, each in its turn anew."""
+    """Return the costs of consecutive layers. Backward recomputes them from the last, each in its turn."""
     kept = most = 0
     for cost in costs:
         most = max(most, kept + cost.most_nbytes)
@@ -248,41 +248,41 @@ def _together(costs: Sequence[StageCost]) -> StageCost:
 
 
 def _filled(job: ParallelJob, costs: Sequence[StageCost]) -> list[float]:
-    """When each rank has passed its micro-batches if it never waits once the first has come to it."""
-    found = []
+    """Return when each rank has passed its micro-batches if it never waits once the first has arrived."""
+    ends = []
     for place in range(job.mesh.pipeline):
         own = job.placement.of(place)
         before = sum(cost.forward for cost in costs[: own[0]])
         work = sum(costs[stage].forward + _backward_s(costs[stage]) for stage in own)
-        found.append(before + job.micro_batches * work)
-    return found
+        ends.append(before + job.micro_batches * work)
+    return ends
 
 
 def _backward_s(cost: StageCost) -> float:
-    """Backward at once or in two parts, whichever is shorter."""
+    """Return the shorter of backward at once and in two parts."""
     return min(cost.backward, cost.input_gradient + cost.weight_gradient)
 
 
 def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
-    """Bytes that a rank with these stages has all the time."""
+    """Return the bytes that a rank with these stages holds throughout."""
     nbytes, states = sum(cost.nbytes for cost in costs), job.optimizer.states
     if job.layout.strategy == "ddp":
-        # experts that nobody else has are in no bucket
+        # experts without replicas are in no bucket
         shares = job.mesh.degree(*DATA) > 1 and job.mesh.expert == 1
         return (2 + states) * nbytes + (nbytes if shares and not job.ddp.gradient_as_bucket_view else 0)
     return (1 + states) * nbytes // job.holders if job.layout.strategy in FSDP else 0
 
 
 def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
-    """Bytes of so many bytes of parameters in the type of products."""
+    """Return the size of ``nbytes`` bytes of parameters in the type of products."""
     dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
     return nbytes // ITEMSIZE[dtype] * ITEMSIZE[job.gathered or dtype]
 
 
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
-    """What a rank keeps at a moment of what comes and goes: activations, and what FSDP has not reduced.
+    """Return a rank's transient bytes at a moment: activations, and gradients that FSDP has not reduced.
 
-    It reduces gradients beside the last backward, or after it where a pipeline's table says when. FSDP1
+    FSDP reduces gradients beside the last backward, or after it where a pipeline's table says when. FSDP1
     keeps them in the type in which backward made them.
     """
     now = costs[moment.stage]

@@ -1,8 +1,8 @@
-"""The quickest of many layouts: those whose bounds promise something are simulated, the others named.
+"""The fastest of many layouts: promising ones by their bounds are simulated, the others named.
 
-A layout is left out where it cannot be, where its ranks would hold more than there is, or where its bound is
-above what the best that were simulated take. So those that are found are the quickest of all, with the times
-that simulations of each of them have.
+A layout is left out if it is invalid, if its ranks would hold more than there is, or if its bound is
+above the times of the best simulated ones. So the result is the fastest of all, with
+simulated times.
 """
 
 from bisect import insort
@@ -20,14 +20,14 @@ from ringside.sim.training.search.bounds import Bounds
 
 IMPOSSIBLE = "cannot be"
 SLOWER = "slower"
-"""Why a layout is left out, where its room is not why."""
+"""Reasons to leave a layout out, beside memory."""
 
 NOISE = 1e-9
-"""By which share a bound may be above a time because of rounding."""
+"""The share by which rounding may raise a bound above a time."""
 
 
 class Candidate(NamedTuple):
-    """A layout by a name of its own; ``job`` makes its job, and raises ValueError where it cannot be."""
+    """A layout and its unique name; ``job`` makes its job, and raises ValueError if it is invalid."""
 
     name: str
     job: Callable[[], ParallelJob]
@@ -45,8 +45,8 @@ class Found(NamedTuple):
 class Pruned(NamedTuple):
     """A layout that was left out: the kind of reason, and the reason in words.
 
-    ``step_s`` and ``nbytes`` are what its step takes and its ranks hold at the least, as far as they were
-    asked for.
+    ``step_s`` and ``nbytes`` are lower bounds of its step and of its ranks' memory, if they were
+    computed.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Pruned(NamedTuple):
 
 @dataclass(slots=True)
 class Searched:
-    """What is known: ``found`` with the quickest first, of which ``best`` is the whole step.
+    """The result so far: ``found`` with the fastest first; ``best`` is its whole step.
 
-    ``left`` names layouts that would have been looked at next when the search was stopped.
+    ``left`` names the remaining layouts, in search order, if the search was stopped.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Searched:
 
 
 class Stage(NamedTuple):
-    """A layout on its way: its bound, whether its pipeline was walked for it, and in which order it came."""
+    """A layout during the search: its bound, whether that includes its pipeline's walk, and its number."""
 
     step_s: float
     walked: bool
@@ -85,13 +85,13 @@ def search(
     top: int = 5,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Searched:
-    """The ``top`` quickest layouts of those that surely fit into the ``room``.
+    """Return the ``top`` fastest layouts that certainly fit into the ``room``.
 
-    ``tell`` is told how far it is. Control-C ends it with what is known so far.
+    ``tell`` receives progress messages. Control-C ends the search with the result so far.
     """
-    found = Searched()
-    _Search(found, libraries, room, top, tell).run(candidates)
-    return found
+    searched = Searched()
+    _Search(searched, libraries, room, top, tell).run(candidates)
+    return searched
 
 
 class _Search:
@@ -119,7 +119,7 @@ class _Search:
             self._searched.left = tuple(self._jobs[one.number][0] for one in waiting)
 
     def _consider(self, number: int, candidate: Candidate) -> None:
-        """Leave a layout out, or put it on the agenda with the first of its bounds."""
+        """Leave a layout out, or put it on the agenda with its first bound."""
         try:
             job = candidate.job()
             nbytes = self._bounds.nbytes(job)
@@ -133,7 +133,7 @@ class _Search:
         heappush(self._agenda, Stage(self._bounds.step_s(job, walks=False), False, number))
 
     def _next(self) -> None:
-        """Take the layout that promises most: leave it out, ask its better bound, or simulate it."""
+        """Take the most promising layout: leave it out, compute its better bound, or simulate it."""
         one = heappop(self._agenda)
         name, job = self._jobs[one.number]
         slowest = self._slowest_s
@@ -152,9 +152,9 @@ class _Search:
 
     @property
     def _slowest_s(self) -> float:
-        """What a layout must not take longer than to be among the best."""
-        found = self._searched.found
-        return found[-1].step_s if len(found) == self._top else float("inf")
+        """Return the time that a layout must not exceed to be among the best."""
+        best = self._searched.found
+        return best[-1].step_s if len(best) == self._top else float("inf")
 
     def _simulate(self, name: str, job: ParallelJob) -> None:
         searched = self._searched
@@ -171,7 +171,7 @@ class _Search:
         one = Found(name, job, played.step_s, nbytes)
         if not searched.found or one.step_s < searched.found[0].step_s:
             searched.best = played.step()
-        insort(searched.found, one, key=lambda found: found.step_s)
+        insort(searched.found, one, key=lambda candidate: candidate.step_s)
         for slow in searched.found[self._top :]:
             self._leave_out(slow.name, SLOWER, f"takes {slow.step_s:.6g} s", step_s=slow.step_s)
         del searched.found[self._top :]

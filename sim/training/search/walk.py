@@ -1,6 +1,6 @@
-"""A pipeline's tables taken by themselves: how long its ranks need for them, and what they keep meanwhile.
+"""A pipeline's tables alone: the ranks' time, and their memory meanwhile.
 
-Messages take their time and hold nobody up.
+Messages take their time and block no rank.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ from ringside.sim.training.pipeline.placement import Placement
 
 
 class Moment(NamedTuple):
-    """One of a rank's own stages goes backward, and how things stand then, by stage.
+    """A backward of one of a rank's own stages, and the state at its begin, by stage.
 
-    ``kept`` micro-batches wait for the end of their backward, of which ``halved`` have gone backward but for
-    their weights' gradients; ``summed`` says that gradients of an earlier one are there, and others to come.
+    ``kept`` micro-batches wait for the end of their backward; ``halved`` of them only lack
+    their weights' gradients; ``summed`` says that gradients of an earlier one are held, and others to come.
     ``last`` is the stage's last micro-batch, and ``whole`` says that both gradients are made at once.
     """
 
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 
 def order_of(layout: Layout) -> Layout:
-    """Of a layout what its pipeline's order depends on."""
+    """Return the part of a layout that its pipeline's order depends on."""
     return Layout(
         pipeline=layout.pipeline, schedule=layout.schedule, virtual=layout.virtual, tables=layout.tables
     )
@@ -37,7 +37,7 @@ def order_of(layout: Layout) -> Layout:
 
 @lru_cache(maxsize=4096)
 def moments(order: Layout, micro_batches: int) -> tuple[tuple[int, frozenset[Moment]], ...]:
-    """Those of the first and the last rank of a pipeline, by their places."""
+    """Return the moments of the first and the last rank of a pipeline, by their places."""
     if order.pipeline == 1:
         first, later = Moment(0, (1,), (0,), (False,), micro_batches == 1), range(1, min(micro_batches, 3))
         others = (Moment(0, (1,), (0,), (True,), number == micro_batches - 1) for number in later)
@@ -56,9 +56,9 @@ def ends_of(
     seconds: Callable[[Action], float],
     hop_s: Sequence[float],
 ) -> list[float]:
-    """When each rank has ended its last action.
+    """Return when each rank has ended its last action.
 
-    One begins when its rank is free and its input is there: ``hop_s`` entry s is how long a message takes
+    An action begins when its rank is free and its input has arrived: ``hop_s`` entry s is a message's time
     between stages s and s + 1.
     """
     lists = [[one for one in singles(table) if one.kind in COMPUTES] for table in tables]
@@ -89,7 +89,7 @@ def ends_of(
 
 
 def _input(action: Action, placement: Placement) -> tuple[int, bool, int | None] | None:
-    """The pass that makes an action's input: its stage, whether it is forward, its micro-batch."""
+    """Return the pass that makes an action's input: its stage, whether it is forward, its micro-batch."""
     stage, kind, number, _ = action
     if kind is Kind.FORWARD:
         return (stage - 1, True, number) if stage else None

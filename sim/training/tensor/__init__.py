@@ -1,4 +1,4 @@
-"""Decoders on tensor-parallel ranks: `rank_layers` makes what one rank has of a model."""
+"""Decoders on tensor-parallel ranks: `rank_layers` makes one rank's part of a model."""
 
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.alone import pass_s, without_exchanges

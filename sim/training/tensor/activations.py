@@ -1,8 +1,8 @@
 """Bytes of activations that a micro-batch leaves on a rank for backward.
 
 Korthikanti et al., arXiv:2205.05198, section 4, count them for GPT in 16 bits with dropout and an attention
-whose scores are written down: s b h (34 + 5 a s / h) a layer. Here the same tensors are added up one by one,
-so that gated networks, grouped queries, fused attention and no dropout follow.
+that stores its scores: s b h (34 + 5 a s / h) per layer. Here the same tensors are added up one by one,
+which extends to gated networks, grouped queries, fused attention and no dropout.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from ringside.sim.training.tensor.cut import Cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
-    """What a micro-batch of ``batch`` sequences keeps, in elements of ``itemsize`` bytes.
+    """Activations that a micro-batch of ``batch`` sequences keeps, in elements of ``itemsize`` bytes.
 
-    ``fused`` attention keeps one number of each score's row instead of all scores. ``experts`` are the
-    bytes that a mixture of experts keeps where the layer has one instead of a feed-forward network.
+    ``fused`` attention keeps one number per row of scores instead of all scores. ``experts`` are the
+    bytes kept by a mixture of experts where the layer has one instead of a feed-forward network.
     """
 
     cut: Cut
@@ -36,7 +36,7 @@ class Activations:
 
     @property
     def gathered(self) -> int:
-        """Bytes of one products' input: DTensor keeps it as it was gathered."""
+        """Bytes of one input of products: DTensor keeps it gathered."""
         kept_whole = self.cut.parallel.style == "dtensor"
         return self.between * (self.cut.spread if kept_whole else 1)
 
@@ -46,7 +46,7 @@ class Activations:
 
     @property
     def core(self) -> int:
-        """Bytes of attention proper, beside its inputs and output: what selective checkpointing saves."""
+        """Bytes of attention proper, beside its inputs and output: selective checkpointing's saving."""
         rows = self._tokens * self.cut.heads
         if self.fused:
             return 4 * rows
@@ -54,7 +54,7 @@ class Activations:
 
     @property
     def layer(self) -> int:
-        """Bytes of a layer of which nothing is done anew."""
+        """Bytes of a layer without recomputation."""
         attention = self._tokens * (self.cut.attended + self.cut.narrow) * self.itemsize
         feed_forward = self.experts
         if feed_forward is None:
@@ -63,7 +63,7 @@ class Activations:
         return 2 * (self.between + self.gathered + self._mask) + attention + feed_forward + self.core
 
     def kept(self, checkpointing: str) -> tuple[int, int]:
-        """Bytes that a layer keeps, and those that backward has anew."""
+        """Return the bytes that a layer keeps, and those that backward recomputes."""
         if checkpointing == "none":
             return self.layer, 0
         again = self.core if checkpointing == "selective" else self.layer - self.between

@@ -1,7 +1,7 @@
-"""How long passes take where tensor-parallel ranks have links to themselves, and layers without exchanges.
+"""Times of passes where tensor-parallel ranks have links of their own, and layers without exchanges.
 
-All ranks of a group do the same at the same time, so what they exchange can be written as time. What else
-goes on in a job is then simulated without them.
+All ranks of a group act alike at the same times, so their exchanges can be replaced by times. The rest
+of a job is then simulated without them.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from ringside.sim.training.layers import Pass, RankLayer, Work
 
 
 def pass_s(parts: Pass, time: CollectiveTime) -> float:
-    """Seconds of a pass whose exchanges take ``time`` each; work hides those before it that overlap."""
+    """Return the seconds of a pass whose exchanges take ``time``; work hides earlier ones that overlap."""
     now = beside = 0.0
     for part in parts:
         if isinstance(part, Work):
@@ -24,7 +24,7 @@ def pass_s(parts: Pass, time: CollectiveTime) -> float:
 
 
 def without_exchanges(layer: RankLayer, time: CollectiveTime) -> RankLayer:
-    """The layer with the time of its exchanges in that of its work."""
+    """Return the layer with its exchanges' time added to its work."""
 
     def whole(parts: Pass) -> Pass:
         return (Work(pass_s(parts, time)),) if parts else ()

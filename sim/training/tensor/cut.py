@@ -1,9 +1,9 @@
-"""How tensor parallelism cuts a decoder, and what of it one rank has.
+"""How tensor parallelism cuts a decoder, and one rank's part of it.
 
-The products that read a layer's input are cut by columns, whose outputs a rank keeps to itself, those that
-write its output by rows, whose outputs all ranks add up (Shoeybi et al., arXiv:1909.08053). With sequence
-parallelism what lies between, norms and sums, is cut along the tokens (Korthikanti et al., arXiv:2205.05198).
-Embedding and output product are cut along the vocabulary.
+Products that read a layer's input are cut by columns, and a rank keeps their outputs; products that
+write its output are cut by rows, and all ranks sum their outputs (Shoeybi et al., arXiv:1909.08053). With
+sequence parallelism the norms and sums between are cut along the tokens (Korthikanti et al.,
+arXiv:2205.05198). Embedding and output product are cut along the vocabulary.
 """
 
 from collections.abc import Iterable
@@ -17,17 +17,17 @@ from ringside.sim.workload.workload import Tensor
 STYLES = ("megatron", "dtensor")
 
 TILE = 128, 256
-"""Rows and columns of a product that a multiprocessor computes at once: the largest usual ones of cuBLAS
+"""Rows and columns of a product that a multiprocessor computes at once: cuBLAS's usual largest tile
 (NVIDIA, Matrix Multiplication Background User's Guide, section 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """How ranks read each other's memory while they compute, as torch's asynchronous tensor parallelism does.
+    """Reads of other ranks' memory during compute, as in torch's asynchronous tensor parallelism.
 
     A copy runs at ``bytes_per_s``; ranks meet before and after, ``barrier_s`` each time. Products are
-    computed piece by piece, each in as many waves of `TILE` as the ``multiprocessors`` need for it: what
-    the last wave leaves idle is lost with each piece. Without their number nothing is.
+    computed in pieces, each in waves of `TILE` on the ``multiprocessors``: each piece loses the
+    idle part of its last wave. If their number is unknown nothing is lost.
     """
 
     bytes_per_s: float
@@ -35,7 +35,7 @@ class Pull:
     multiprocessors: int | None = None
 
     def lost(self, rows: int, outputs: int, pieces: int) -> float:
-        """How many times as long a product of so many rows takes in pieces."""
+        """Return the factor by which computing a product of ``rows`` rows in pieces lengthens it."""
         if self.multiprocessors is None:
             return 1.0
         whole, piece = (self._waves(count, outputs) for count in (rows, -(-rows // pieces)))
@@ -50,11 +50,11 @@ class Pull:
 class TensorParallel:
     """Tensor parallelism among ``degree`` ranks.
 
-    ``style`` is ``megatron``, which fuses products of one input and works on weights' gradients while those
-    of inputs are exchanged, or ``dtensor``, torch's, with every product apart. ``sequence`` adds sequence
-    parallelism, for which Megatron gathers inputs anew in backward and DTensor keeps them. ``pull`` has
-    DTensor take its gathers and scatters apart and hide them behind the products. ``gathers_logits`` says
-    that the loss wants the whole vocabulary on each rank, which DTensor's loss does unless told otherwise.
+    ``style`` is ``megatron``, which fuses products of one input and computes weights' gradients while those
+    of inputs are exchanged, or ``dtensor``, torch's, with separate products. ``sequence`` adds sequence
+    parallelism, for which Megatron gathers inputs again in backward and DTensor keeps them. ``pull`` has
+    DTensor split its gathers and scatters and hide them behind the products. ``gathers_logits`` says
+    that the loss needs the whole vocabulary on each rank, as DTensor's loss does by default.
     """
 
     degree: int = 1
@@ -69,11 +69,11 @@ class TensorParallel:
         if self.style not in STYLES:
             raise ValueError(f"{self.style!r} is no style of tensor parallelism; write {' or '.join(STYLES)}")
         if self.pull and not (self.style == "dtensor" and self.sequence):
-            raise ValueError("asynchronous tensor parallelism wants style dtensor and sequence parallelism")
+            raise ValueError("asynchronous tensor parallelism needs style dtensor and sequence parallelism")
 
 
 class Product(NamedTuple):
-    """A matrix product on one rank; ``cut`` is ``columns`` or ``rows``, or ``whole`` if every rank has it."""
+    """A matrix product on one rank; ``cut`` is ``columns`` or ``rows``, or ``whole`` if it is replicated."""
 
     name: str
     inputs: int
@@ -81,7 +81,7 @@ class Product(NamedTuple):
     cut: str = "columns"
 
     def parameters(self, dtype: str, *, bias: bool, by_input: bool = False) -> tuple[Tensor, ...]:
-        """Weight and, where there is one, bias, which is whole on each rank if the weight is cut by rows.
+        """Return the weight and, if there is one, the bias, which is whole if the weight is cut by rows.
 
         A weight has a row for each output, or ``by_input`` for each input, as transformers' ``Conv1D``.
         """
@@ -97,7 +97,7 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One rank's part of a decoder; refuses what does not divide."""
+    """One rank's part of a decoder; raises ValueError for sizes that do not divide."""
 
     decoder: Decoder
     parallel: TensorParallel
@@ -126,12 +126,11 @@ class Cut:
             )  # fmt: skip
 
     def _check_context(self) -> None:
-        """Refuse tokens, or heads, that do not divide by the context-parallel ranks."""
+        """Raise ValueError for tokens, or heads, that do not divide by the context-parallel ranks."""
         name, degree, pieces = self.decoder.name, self.context.degree, self.context.pieces
         if degree > 1 and self.decoder.latent:
             raise ValueError(
-                f"{name}: what context-parallel ranks exchange of latent attention is not known here; leave "
-                "--cp out"
+                f"{name}: context parallelism of latent attention is not modelled; leave --cp out"
             )
         if self.decoder.sequence % pieces:
             raise ValueError(
@@ -148,7 +147,7 @@ class Cut:
             )
 
     def tokens(self, batch: int) -> int:
-        """Tokens of so many sequences that the rank has."""
+        """Return the rank's number of tokens of ``batch`` sequences."""
         return batch * self.decoder.sequence // self.context.degree
 
     def _divides(self, what: str, count: int, *, or_else: str = "") -> None:
@@ -168,12 +167,12 @@ class Cut:
 
     @property
     def heads(self) -> int:
-        """Heads that ask."""
+        """Number of query heads."""
         return self.decoder.heads // self.parallel.degree
 
     @property
     def key_value(self) -> int:
-        """Width of the keys, and of the values; ranks that are more than key-value heads have copies."""
+        """Width of the keys, and of the values; with more ranks than key-value heads these are copied."""
         groups = max(1, self.decoder.key_value_heads // self.parallel.degree)
         return groups * (self.decoder.width // self.decoder.heads)
 
@@ -192,17 +191,17 @@ class Cut:
 
     @property
     def spread(self) -> int:
-        """Among how many ranks the tokens between products are cut."""
+        """Number of ranks among which the tokens between products are cut."""
         return self.parallel.degree if self.parallel.sequence else 1
 
     @property
     def scored(self) -> int:
-        """Width of a query and of a value: what a score costs to make and to use."""
+        """Width of a query and of a value: the cost of making and using a score."""
         return self.decoder.scored // self.parallel.degree
 
     @property
     def attended(self) -> int:
-        """Width of queries, keys, values and what becomes of them: what attention proper reads and writes."""
+        """Width of queries, keys, values and outputs: the elements that attention proper reads and writes."""
         latent = self.decoder.latent
         if latent:
             return 2 * self.heads * (latent.plain + latent.rotary + latent.value)
@@ -210,7 +209,7 @@ class Cut:
 
     @property
     def narrow(self) -> int:
-        """Width of latent attention's narrow vectors, before and behind their norms."""
+        """Width of latent attention's narrow vectors, before and after their norms."""
         latent = self.decoder.latent
         return 2 * latent.norms + latent.rotary if latent else 0
 
@@ -247,7 +246,7 @@ class Cut:
         return before, Product("down", hidden, width, "rows")
 
     def norm(self, name: str, dtype: str) -> tuple[Tensor, ...]:
-        """A norm's parameters, which every rank has."""
+        """Return a norm's parameters, which every rank has."""
         weight = Tensor(f"{name}.weight", self.decoder.width, dtype)
         if self.decoder.norm_parameters == self.decoder.width:
             return (weight,)

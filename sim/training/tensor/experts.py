@@ -1,10 +1,10 @@
 """A mixture of experts on one rank: tokens go to the ranks that have their experts, and come back.
 
-As Megatron-LM's all-to-all dispatcher does it (megatron/core/transformer/moe/token_dispatcher.py): ranks tell
-each other how many tokens go to each expert, and the host waits for these counts, for it must say how large
-the parts are; tokens are brought into the experts' order and sent, and after them their probabilities; the
-results go the same way back. Backward sends gradients against the way. Experts are cut by tensor parallelism
-as other networks are, for which its ranks gather the tokens that each got.
+As in Megatron-LM's all-to-all dispatcher (megatron/core/transformer/moe/token_dispatcher.py): ranks exchange
+how many tokens go to each expert, and the host waits for these counts, which set the sizes of
+the parts. Tokens are sorted by expert and sent, then their probabilities; the
+results return the same way. Backward sends gradients in reverse. Experts are cut by tensor parallelism
+like other networks, and their ranks gather each other's tokens for that.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ringside.sim.workload.decoder import Experts
 from ringside.sim.workload.workload import Tensor
 
 HOST_SYNC_S = 20e-6
-"""Seconds that a GPU stands still while its host waits for counts and launches anew.
+"""Seconds that a GPU idles while its host waits for counts and launches again.
 
 A round figure: a copy to the host and the launch of a kernel take some 10 microseconds each.
 """
@@ -26,11 +26,11 @@ A round figure: a copy to the host and the launch of a kernel take some 10 micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertParallel:
-    """Expert parallelism among ``degree`` ranks, each with as many of a layer's experts.
+    """Expert parallelism among ``degree`` ranks, each with the same number of a layer's experts.
 
-    The rank that is looked at gets ``imbalance`` times as many tokens as the mean. With a ``capacity`` factor
-    each expert gets so many times the mean: what is missing is padded, what is more is dropped, and
-    nobody has to be told how many they are.
+    The simulated rank gets ``imbalance`` times the mean number of tokens. With a ``capacity`` factor
+    each expert gets that many times the mean: missing tokens are padded, further ones are dropped, and
+    ranks need not exchange counts.
     """
 
     degree: int = 1
@@ -48,7 +48,7 @@ class ExpertParallel:
         if self.capacity is not None and not 0 < self.capacity < float("inf"):
             raise ValueError(f"a capacity of {self.capacity:g} times the even part; write for example 1.25")
         if self.capacity is not None and self.imbalance > 1:
-            raise ValueError("with a capacity all experts get as many tokens; leave one of them out")
+            raise ValueError("a capacity balances the experts, so imbalance is 1; leave one of them out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,15 @@ class Mixture:
             )
 
     def parameters(self, dtype: str) -> tuple[Tensor, ...]:
-        """What every rank has: the router, and the experts that all tokens pass."""
+        """Return the parameters of every rank: the router, and the experts that all tokens pass."""
         bias = (Tensor("router.correction", self._experts.count, dtype),) if self._experts.biased else ()
         shared = (tensor for one in self._shared for tensor in one.parameters(dtype, bias=False))
         return (*self._router.parameters(dtype, bias=False), *bias, *shared)
 
     def experts(self, dtype: str) -> tuple[Tensor, ...]:
-        """The rank's own experts, each product's of all of them as one tensor.
+        """Return the rank's own experts, each product of all of them as one tensor.
 
-        FSDP deals them out by experts, or where these are too few by their outputs, as torchtitan does.
+        FSDP shards them by experts, or if these are too few by their outputs, as torchtitan does.
         """
         count = self._experts.count // self.parallel.degree
         return tuple(
@@ -92,7 +92,7 @@ class Mixture:
 
     @property
     def kept_nbytes(self) -> int:
-        """Bytes of activations: scores of experts, what the experts got, and what is inside of networks."""
+        """Bytes of activations: experts' scores, experts' inputs, and tensors inside the networks."""
         hidden = self.cut.decoder.width + 3 * self._experts.hidden // self._tensor
         shared = 3 * self._experts.shared * self._experts.hidden // self._tensor
         itemsize = self.costs.roofline.itemsize
@@ -101,7 +101,7 @@ class Mixture:
 
     @property
     def forward(self) -> Pass:
-        """The norm, the shared experts, the way to the experts, the experts, the way back, the sum."""
+        """Return the norm, shared experts, dispatch, experts, combination, and the sum."""
         costs = self.costs
         return merged(
             [
@@ -121,26 +121,26 @@ class Mixture:
 
     @property
     def backward(self) -> Pass:
-        """All gradients; those of products take as long as the products for inputs and for weights."""
+        """Return all gradients; products for inputs and for weights each take as long as forward's."""
         return self._back(2)
 
     @property
     def input_gradient(self) -> Pass:
-        """Backward without gradients of the weights."""
+        """Return backward without gradients of the weights."""
         return self._back(1)
 
     @property
     def weight_gradient(self) -> Pass:
-        """The rest of it; Megatron gathers the shared experts' input anew."""
+        """Return the rest of backward; Megatron gathers the shared experts' input again."""
         again = self.costs.gather(overlaps=True) if self._shared else ()
         return merged([*again, Work(self._products_s + self._shared_s + self._router_s)])
 
     @property
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
-        """The parameters of products as backward finishes their gradients, each time with its seconds."""
+        """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         up, down = self._products
         ordering = self._ordering_s(self._tokens)
-        found = [
+        arrival = [
             (("experts.down.weight",), self.costs.between(3) + ordering + self._inner_ordering_s
              + 2 * self._expert_s(down)),
             (("experts.gate_up.weight",), 2 * self._activation_s + 2 * self._expert_s(up)
@@ -149,8 +149,8 @@ class Mixture:
         ]  # fmt: skip
         for one in reversed(self._shared):
             between = 2 * self._shared_activation_s if one.cut == "columns" else 0.0
-            found.append((one.arrival, between + 2 * self.costs.product(one)))
-        return found
+            arrival.append((one.arrival, between + 2 * self.costs.product(one)))
+        return arrival
 
     def _back(self, directions: int) -> Pass:
         costs = self.costs
@@ -175,9 +175,9 @@ class Mixture:
 
     @property
     def _experts(self) -> Experts:
-        found = self.cut.decoder.experts
-        assert found
-        return found
+        experts = self.cut.decoder.experts
+        assert experts
+        return experts
 
     @property
     def _tensor(self) -> int:
@@ -185,12 +185,12 @@ class Mixture:
 
     @property
     def _tokens(self) -> int:
-        """Tokens of the rank itself."""
+        """The rank's own tokens."""
         return self.costs.tokens // self.cut.spread
 
     @property
     def _routed(self) -> int:
-        """Tokens that come to the rank, each once for each of its experts, before tensor parallelism."""
+        """Tokens that arrive at the rank, once for each of their experts, before tensor parallelism."""
         experts, capacity = self._experts, self.parallel.capacity
         even = self._tokens * experts.active
         if capacity is not None:
@@ -225,7 +225,7 @@ class Mixture:
         return sum(map(self._expert_s, self._products))
 
     def _expert_s(self, one: Product) -> float:
-        """Seconds of one of the products of all experts."""
+        """Return the seconds of one product of all experts."""
         count, got = self._experts.count // self.parallel.degree, self._got
         return self.costs.roofline.seconds(
             2.0 * got * one.inputs * one.outputs,
@@ -259,20 +259,20 @@ class Mixture:
         return (*self.costs.gather(), work, *self.costs.reduce())
 
     def _ordering_s(self, tokens: int) -> float:
-        """Seconds to copy tokens into the experts' order, once for each of theirs, or to add them up."""
+        """Return the seconds to copy tokens into expert order, once per expert, or to sum them up."""
         copies = 1 + self._experts.active
         return self.costs.roofline.seconds(0.0, float(copies * tokens * self.cut.decoder.width))
 
     @property
     def _inner_ordering_s(self) -> float:
-        """Seconds to bring what came from several ranks into the order of the rank's several experts."""
+        """Return the seconds to sort tokens from several ranks by the rank's experts."""
         if self.parallel.degree * self._tensor == 1 or self._experts.count == self.parallel.degree:
             return 0.0
         return self.costs.roofline.seconds(0.0, 2.0 * self._got * self.cut.decoder.width)
 
     @property
     def _told(self) -> Pass:
-        """How many tokens go to each expert, for which the host waits."""
+        """Exchange the number of tokens per expert, for which the host waits."""
         ranks = self.parallel.degree * self._tensor
         if ranks == 1 or self.parallel.capacity is not None:
             return ()
@@ -294,7 +294,7 @@ class Mixture:
         return (Exchange(("expert",), Collective("all_to_all", self.parallel.degree, nbytes, dtype=dtype)),)
 
     def _tensor_exchange(self, kind: str) -> Pass:
-        """Have the tokens of all tensor-parallel ranks, or add up what they made of them."""
+        """Gather the tokens of all tensor-parallel ranks, or sum their results."""
         if self._tensor == 1:
             return ()
         itemsize = self.costs.roofline.itemsize

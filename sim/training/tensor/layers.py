@@ -17,10 +17,10 @@ from ringside.sim.workload.workload import Tensor
 class Numerics:
     """How a decoder is computed.
 
-    ``dtype`` is what parameters and their gradients are stored in, the precision's own if None.
-    ``checkpointing`` is one of `CHECKPOINTING`. ``fused`` attention never writes its scores, ``causal`` one
-    skips those that are masked, and computes at ``attention``'s pace where it has one of its own, as where
-    products are in a narrower type. ``dropout`` has masks to keep.
+    ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
+    ``checkpointing`` is one of `CHECKPOINTING`. ``fused`` attention never writes its scores; ``causal``
+    attention skips masked ones, and computes at ``attention``'s pace if that is given, as where
+    products are in a narrower type. ``dropout`` keeps masks.
     """
 
     dtype: str | None = None
@@ -33,7 +33,7 @@ class Numerics:
     def __post_init__(self) -> None:
         if self.checkpointing not in CHECKPOINTING:
             allowed = ", ".join(CHECKPOINTING)
-            raise ValueError(f"{self.checkpointing!r} is no checkpointing; write one of {allowed}")
+            raise ValueError(f"unknown checkpointing {self.checkpointing!r}; write one of {allowed}")
 
 
 def rank_layers(
@@ -46,11 +46,11 @@ def rank_layers(
     numerics: Numerics | None = None,
     experts: ExpertParallel | None = None,
 ) -> tuple[RankLayer, ...]:
-    """What one rank has of the decoder: embedding, layers, and head with the loss.
+    """Return one rank's part of the decoder: embedding, layers, and head with the loss.
 
     ``roofline`` is the pace of one GPU (`ringside.sim.workload.devices.Device.roofline`), ``micro_batch``
-    counts sequences. All ranks of the tensor-parallel group have the same, and of the context-parallel one
-    this is what the rank has that has most to do. A tied embedding stands in the embedding alone: where the
+    counts sequences. All ranks of the tensor-parallel group have equal parts; of the context-parallel group
+    this is the busiest rank's. A tied embedding stands in the embedding alone: if the
     head is on another rank, that one has a copy (`tied_embedding`).
     """
     if micro_batch < 1:
@@ -67,16 +67,16 @@ def rank_layers(
 
 
 def tied_embedding(decoder: Decoder, parallel: TensorParallel, dtype: str) -> Tensor:
-    """The embedding as a rank has it; where it is tied, the last stage of a pipeline has a copy."""
+    """Return a rank's embedding; if it is tied, the last stage of a pipeline has a copy."""
     rows = Cut(decoder, parallel).vocabulary
     return Tensor("embedding.weight", rows * decoder.width, dtype, rows=rows)
 
 
 def replicated_parameters(layers: tuple[RankLayer, ...]) -> tuple[Tensor, ...]:
-    """What tensor-parallel ranks have alike: weights of norms, routers, whole products, and biases of rows.
+    """Return parameters that tensor-parallel ranks replicate: norms, routers, whole products, biases of rows.
 
-    With sequence parallelism each sees other tokens, so their gradients are summed along ``tensor`` after
-    backward.
+    With sequence parallelism each rank uses them on other tokens, so their gradients are summed along
+    ``tensor`` after backward.
     """
     return tuple(
         tensor
@@ -125,7 +125,7 @@ class _Making:
         )
 
     def _feed_forward(self, number: int) -> tuple[Branch | Mixture, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """What stands beside attention in a layer: its passes, parameters, and those of its experts."""
+        """Return a layer's branch beside attention: its passes, parameters, and experts' parameters."""
         if self.cut.decoder.has_experts(number):
             mixture = Mixture(self._costs, self.cut, self.experts)
             return mixture, mixture.parameters(self._dtype), mixture.experts(self._dtype)
@@ -134,7 +134,7 @@ class _Making:
         return Branch(Columns(self._costs, up), *activation, down), self._parameters(*up, down), ()
 
     def layer(self, number: int) -> RankLayer:
-        """One layer."""
+        """Return one layer."""
         before, after = self.cut.attention
         proper = self._attention
         attention = Branch(Columns(self._costs, before), proper.forward, proper.backward, after)
@@ -179,7 +179,7 @@ class _Making:
         )
 
     def _arrival(self, norm: tuple[Tensor, ...]) -> tuple[tuple[str, ...], float]:
-        """A norm's tensors, in the order in which autograd finishes their gradients, and its seconds."""
+        """Return a norm's tensors, in the order in which autograd finishes their gradients, and seconds."""
         return tuple(tensor.name for tensor in norm), self._costs.between(4)
 
     @property
@@ -192,9 +192,9 @@ class _Making:
 
     @property
     def _attention_s(self) -> float:
-        """Seconds of attention proper on all tokens: two products with the scores.
+        """Return the seconds of attention proper on all tokens: two products with the scores.
 
-        They go to memory if not fused.
+        Scores go to memory unless fused.
         """
         decoder, how = self.cut.decoder, self.numerics
         tokens = self.batch * decoder.sequence
@@ -212,7 +212,7 @@ class _Making:
         return self.roofline.seconds(0.0, float(tensors * self._tokens * self.cut.hidden))
 
     def embedding(self) -> RankLayer:
-        """The embedding, of which a rank looks up its own entries and all ranks add up."""
+        """Return the embedding: a rank looks up its own entries and all ranks sum up."""
         decoder, costs = self.cut.decoder, self._costs
         rows = [tied_embedding(decoder, self.cut.parallel, self._dtype)]
         if decoder.positions:
@@ -234,7 +234,7 @@ class _Making:
         )
 
     def head(self) -> RankLayer:
-        """The last norm, the product with the vocabulary, the loss."""
+        """Return the last norm, the product with the vocabulary, and the loss."""
         decoder, cut = self.cut.decoder, self.cut
         product = Product("head", decoder.width, cut.vocabulary)
         columns = Columns(self._costs, (product,))
@@ -259,7 +259,7 @@ class _Making:
         )
 
     def _loss_exchanges(self) -> Pass:
-        """The largest result of each token, the sum of exponents, the target's; or all results gathered."""
+        """Return all-reduces of tokens' largest logit, sum of exponents and target, or gathered logits."""
         parallel = self.cut.parallel
         if parallel.degree == 1:
             return ()
@@ -270,6 +270,6 @@ class _Making:
 
 
 def _shares(finished: list[tuple[tuple[str, ...], float]]) -> tuple[tuple[tuple[str, ...], float], ...]:
-    """What backward finishes one after another, with seconds as shares of all."""
+    """Return the tensors in backward's order, with seconds as shares of all."""
     total = sum(seconds for _, seconds in finished)
     return tuple((names, seconds / total) for names, seconds in finished)

@@ -1,8 +1,8 @@
-"""What a micro-batch does in one branch of a layer on one rank: products, and exchanges around them.
+"""A micro-batch's operations in one branch of a layer on one rank: products, and exchanges around them.
 
-A branch is a norm, products cut by columns, what lies between (attention proper, an activation function), a
-product cut by rows, and the sum with what went around it. Backward does the work of each product twice, once
-for the gradient of its input, once for that of its weight, and all else twice.
+A branch is a norm, products cut by columns, the part between (attention proper, an activation function), a
+product cut by rows, and the residual sum. Backward does the work of each product twice, once
+for the gradient of its input, once for that of its weight, and all other work twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ DTYPES = {2: "bfloat16", 4: "float32"}
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """How long things take on a rank: ``tokens`` of ``width`` in a micro-batch, at ``roofline``'s pace."""
+    """Times on a rank: ``tokens`` of ``width`` in a micro-batch, at ``roofline``'s pace."""
 
     roofline: Roofline
     parallel: TensorParallel
@@ -26,20 +26,20 @@ class Costs:
     width: int
 
     def product(self, product: Product) -> float:
-        """Seconds of a product, in any of its three directions."""
+        """Return the seconds of a product, in any of its three directions."""
         inputs, outputs = product.inputs, product.outputs
         elements = self.tokens * (inputs + outputs) + inputs * outputs
         return self.roofline.seconds(2.0 * self.tokens * inputs * outputs, elements)
 
     def between(self, tensors: int) -> float:
-        """Seconds of a kernel between products that reads and writes so many tensors of the tokens."""
+        """Return the seconds of a kernel between products that reads and writes ``tensors`` token tensors."""
         spread = self.parallel.degree if self.parallel.sequence else 1
         return self.roofline.seconds(0.0, tensors * self.tokens * self.width / spread)
 
     def hidden(self, products: Sequence[Product], *, gradient: bool = False) -> float:
-        """Seconds of products, or their inputs' gradients, that pull or push tokens piece by piece meanwhile.
+        """Return the seconds of products, or their inputs' gradients, that pull or push tokens in pieces.
 
-        The first piece is waited for; the others are copied beside the products of those before.
+        The first piece is waited for; the others are copied beside the products of earlier ones.
         """
         pull, degree = self.parallel.pull, self.parallel.degree
         if pull is None or degree == 1:
@@ -52,19 +52,19 @@ class Costs:
         return max(seconds, (degree - 1) * piece) + piece + 2 * pull.barrier_s
 
     def exchange(self, kind: str, *, overlaps: bool = False) -> Pass:
-        """An exchange of the tokens among tensor-parallel ranks; nothing if there is only one."""
+        """Exchange the tokens among tensor-parallel ranks; do nothing on a single rank."""
         if self.parallel.degree == 1:
             return ()
         return (exchange(self.parallel.degree, kind, self._nbytes, self._dtype, overlaps=overlaps),)
 
     def gather(self, *, overlaps: bool = False) -> Pass:
-        """Have all tokens on each rank, where the sequence is cut and no product pulls them itself."""
+        """Gather all tokens on each rank, if the sequence is cut and products do not pull."""
         if self.parallel.pull or not self.parallel.sequence:
             return ()
         return self.exchange("all_gather", overlaps=overlaps)
 
     def reduce(self, *, overlaps: bool = False) -> Pass:
-        """Add up what ranks have of the tokens, unless a product pushes it itself."""
+        """Sum the ranks' parts of the tokens, unless a product pushes them itself."""
         if self.parallel.pull:
             return ()
         kind = "reduce_scatter" if self.parallel.sequence else "all_reduce"
@@ -80,25 +80,25 @@ class Costs:
 
 
 def exchange(degree: int, kind: str, nbytes: int, dtype: str, *, overlaps: bool = False) -> Exchange:
-    """A collective among tensor-parallel ranks."""
+    """Return a collective among tensor-parallel ranks."""
     return Exchange(("tensor",), Collective(kind, degree, nbytes, dtype=dtype), overlaps)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A norm and the products cut by columns behind it: the way into a branch."""
+    """A norm and the products cut by columns after it: the start of a branch."""
 
     costs: Costs
     products: tuple[Product, ...]
 
     @property
     def seconds(self) -> float:
-        """Time of the products."""
+        """Seconds of the products."""
         return sum(map(self.costs.product, self.products))
 
     @property
     def forward(self) -> Pass:
-        """The norm, all tokens, the products."""
+        """Return the norm, the gather of all tokens, the products."""
         return (
             Work(self.costs.between(2)),
             *self.costs.gather(),
@@ -107,7 +107,7 @@ class Columns:
 
     @property
     def backward(self) -> Pass:
-        """Gradients of inputs, whose sum is exchanged, and of weights; then the norm's."""
+        """Return gradients of inputs, whose sum is exchanged, and of weights; then the norm's."""
         costs, norm = self.costs, Work(self.costs.between(4))
         if costs.parallel.style == "megatron":
             return (
@@ -123,16 +123,16 @@ class Columns:
 
     @property
     def input_gradient(self) -> Pass:
-        """Of backward what the layer before waits for."""
+        """Return the part of backward that the layer before waits for."""
         norm = Work(self.costs.between(4))
         if self.costs.parallel.style == "dtensor" and not self.costs.parallel.sequence:
             return (*self._apart(1), norm)
         return (Work(self.costs.hidden(self.products, gradient=True)), *self.costs.reduce(), norm)
 
     def _apart(self, directions: int) -> Pass:
-        """Each product's gradient of the input summed by itself, the last product's first.
+        """Return products' input gradients, each summed by itself, the last product's first.
 
-        The first sum is on its way while the next product works; then both are waited for, to be added.
+        The first sum overlaps with the next product; then both are waited for, to be added.
         """
         return tuple(
             part
@@ -146,7 +146,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Columns, what lies between, forward and backward, the product cut by rows, the sum."""
+    """Columns, the part between forward and backward, the product cut by rows, the residual sum."""
 
     columns: Columns
     core: Pass
@@ -162,7 +162,7 @@ class Branch:
 
     @property
     def backward(self) -> Pass:
-        """Backward, with gradients of the weights."""
+        """Return backward, with gradients of the weights."""
         costs = self.columns.costs
         return merged(
             [
@@ -176,7 +176,7 @@ class Branch:
 
     @property
     def input_gradient(self) -> Pass:
-        """Backward without gradients of the weights."""
+        """Return backward without gradients of the weights."""
         costs = self.columns.costs
         return merged(
             [
@@ -190,7 +190,7 @@ class Branch:
 
     @property
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
-        """The parameters of products as backward finishes their gradients, each time with its seconds."""
+        """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         costs = self.columns.costs
         core = sum(part.seconds for part in self.core_backward if isinstance(part, Work))
         first = costs.between(3) + 2 * costs.product(self.row)
@@ -200,19 +200,19 @@ class Branch:
 
     @property
     def weight_gradient(self) -> Pass:
-        """The rest of it; Megatron gathers the columns' input anew."""
+        """Return the rest of backward; Megatron gathers the columns' input again."""
         costs = self.columns.costs
         again = costs.gather(overlaps=True) if costs.parallel.style == "megatron" else ()
         return merged([*again, Work(costs.product(self.row)), Work(self.columns.seconds)])
 
 
 def merged(parts: Iterable[Work | Exchange]) -> Pass:
-    """Works in a row as one; an exchange that overlaps is hidden behind the one product after it alone."""
-    found: list[Work | Exchange] = []
+    """Merge consecutive works; an exchange that overlaps hides behind the one product after it alone."""
+    works: list[Work | Exchange] = []
     for part in parts:
-        hides = len(found) > 1 and isinstance(found[-2], Exchange) and found[-2].overlaps
-        if isinstance(part, Work) and found and isinstance(found[-1], Work) and not hides:
-            found[-1] = Work(found[-1].seconds + part.seconds)
+        hides = len(works) > 1 and isinstance(works[-2], Exchange) and works[-2].overlaps
+        if isinstance(part, Work) and works and isinstance(works[-1], Work) and not hides:
+            works[-1] = Work(works[-1].seconds + part.seconds)
         else:
-            found.append(part)
-    return tuple(found)
+            works.append(part)
+    return tuple(works)

@@ -1,4 +1,4 @@
-"""Optimizers dealt out: DeepSpeed's ZeRO, torch's ZeroRedundancyOptimizer, InternEvo's hybrid ZeRO."""
+"""Sharded optimizers: DeepSpeed's ZeRO, torch's ZeroRedundancyOptimizer, InternEvo's hybrid ZeRO."""
 
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
 from ringside.sim.training.zero.policy import ZeroPolicy

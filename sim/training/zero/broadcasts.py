@@ -1,7 +1,7 @@
-"""Optimizers whose owners broadcast what they have updated, after all gradients were summed on every rank.
+"""Optimizers whose owners broadcast updated parameters, after every rank has summed all gradients.
 
-Each parameter has one owner in a group. Bytes are as many as those of an all-gather, but there is a broadcast
-for each tensor, or for each owner, and each takes as long as it takes to pass all ranks of the group.
+Each parameter has one owner in a group. Bytes equal an all-gather's, but there is one broadcast
+per tensor, or per owner, and each must pass all ranks of the group.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ REDUCE = "reduce"
 
 
 class ZeroRedundant(Replicated):
-    """torch's ZeroRedundancyOptimizer beside DistributedDataParallel: a broadcast for each parameter.
+    """torch's ZeroRedundancyOptimizer beside DistributedDataParallel: one broadcast per parameter.
 
-    Of torch/distributed/optim/zero_redundancy_optimizer.py, PyTorch 2.13, with neither
+    As in torch/distributed/optim/zero_redundancy_optimizer.py, PyTorch 2.13, with neither
     ``parameters_as_bucket_view`` nor ``overlap_with_ddp``.
     """
 
@@ -39,11 +39,11 @@ class ZeroRedundant(Replicated):
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters of the rank that has most, which the others wait for."""
+        """Bytes of the largest rank's parameters, whose update the others wait for."""
         return max(sum(tensor.nbytes for tensor in own) for own in self._parts)
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have parameters, gradients and buckets, and the states of the rank that has most."""
+        """Hold parameters, gradients and buckets, and the states of the largest rank."""
         nbytes = self.job.workload.nbytes
         views = self.job.ddp.gradient_as_bucket_view
         for pool, size in ((PARAMETERS, nbytes), (GRADIENTS, nbytes), ("buckets", 0 if views else nbytes)):
@@ -51,7 +51,7 @@ class ZeroRedundant(Replicated):
         self._own.take(OPTIMIZER, optimizer.states * self.updated_nbytes)
 
     def update(self, seconds: float) -> None:
-        """Step, then have everybody's parameters."""
+        """Update, then broadcast all ranks' parameters."""
         self._own.compute(seconds, "optimizer", "optimizer")
         broadcast(
             self._own,
@@ -65,13 +65,13 @@ class ZeroRedundant(Replicated):
 
 
 class HybridZero:
-    """InternEvo's hybrid ZeRO-1: within ``shard`` groups of all who share gradients optimizers are dealt out.
+    """InternEvo's hybrid ZeRO-1: optimizers are sharded within ``shard`` groups of the ranks.
 
-    Gradients are summed among all data-parallel ranks, in buckets of so many elements at the most, of the
-    last micro-batch alone; the host waits for one bucket before it sends the next, and the last goes when
+    Gradients of the last micro-batch are summed among all data-parallel ranks, in buckets of limited size.
+    The host waits for one bucket before it sends the next, and the last one goes when
     backward is over (internlm/solver/optimizer/hybrid_zero_optim.py, overlap_sync_grad). After the step each
-    owner broadcasts all that it has at once. Parameters are kept in ``policy.dtype``, beside copies in
-    float32 where they are stepped on.
+    owner broadcasts its whole part at once. Parameters are kept in ``policy.dtype``, beside copies in
+    float32 on the ranks that update them.
     """
 
     def __init__(self, rank: RankList, layers: Sequence[RankLayer], policy: ZeroPolicy) -> None:
@@ -89,29 +89,29 @@ class HybridZero:
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters that the optimizer of the rank that has most steps on."""
+        """Bytes of the parameters that the optimizer of the largest rank updates."""
         return most(self._parts) * ITEMSIZE[MASTER]
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have all parameters, and copies and states of one's own."""
+        """Hold all parameters, and the rank's own copies and states."""
         self.rank.take(PARAMETERS, self._nbytes(self._tensors))
         self.rank.take(OPTIMIZER, state_nbytes(optimizer, most(self._parts)))
 
     def before_forward(self, layer: int) -> None:
-        """They are there."""
+        """Do nothing: the parameters are whole."""
 
     def after_forward(self, layer: int) -> None:
         """Keep them."""
 
     def before_backward(self, layer: int) -> None:
-        """Make room for the layer's gradients in the step's first backward."""
+        """Allocate the layer's gradients in the step's first backward."""
         nbytes = self._nbytes(self._layers[layer].parameters)
         if self._made < self._nbytes(self._tensors):
             self.rank.take(GRADIENTS, nbytes)
             self._made += nbytes
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Put the layer's gradients into the bucket, and send it off before it would be too large."""
+        """Put the layer's gradients into the bucket, and send it before it would be too large."""
         for tensor in reversed(self._layers[layer].parameters) if last else ():
             filled = sum(one.count for one in self._bucket)
             if self._bucket and filled + tensor.count > self._policy.reduce_bucket_size:
@@ -119,13 +119,13 @@ class HybridZero:
             self._bucket.append(tensor)
 
     def after_step(self) -> None:
-        """Send what is left, and have all sums."""
+        """Send the last bucket, and wait for all sums."""
         if self._bucket:
             self._send()
         self.rank.wait(self._summed)
 
     def update(self, seconds: float) -> None:
-        """Cast one's own gradients, step, cast the parameters back, have everybody's."""
+        """Cast the rank's own gradients, update, cast the parameters back, gather all parts."""
         step_on(self.rank, self._policy, most(self._parts), seconds)
         self.rank.give(GRADIENTS, self._made)
         broadcast(
@@ -157,9 +157,9 @@ class HybridZero:
 
 
 def broadcast(rank: RankList, group: Group, parts: Sequence[tuple[int, str, int, str]]) -> None:
-    """All parts, each from its owner in the group by its own broadcast: asked for at once, then waited for.
+    """Broadcast all parts, each from its owner in the group: all launched at once, then waited for.
 
-    A part is its owner, what it is, its bytes and their type.
+    A part is its owner, its name, its bytes and their type.
     """
     calls = [
         rank.call(group, Collective("broadcast", len(group.ranks), nbytes, root=owner, dtype=dtype),

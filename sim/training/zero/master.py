@@ -1,4 +1,4 @@
-"""Parameters of lower precision, stepped on in float32: the copies that an optimizer keeps of its part."""
+"""Parameters of lower precision, updated in float32: an optimizer's copies of its part."""
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.training.fsdp.units import BUFFERS
@@ -7,16 +7,16 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.zero.policy import ZeroPolicy
 
 MASTER = "float32"
-"""The type of the parameters that the optimizer steps on, and of its states."""
+"""The type of the optimizer's copies, and of its states."""
 
 
 def state_nbytes(optimizer: Optimizer, elements: int) -> int:
-    """Bytes of what is kept for so many parameters: a copy and the optimizer's states."""
+    """Return the bytes of a copy of ``elements`` parameters and of the optimizer's states."""
     return (1 + optimizer.states) * elements * ITEMSIZE[MASTER]
 
 
 def step_on(rank: RankList, policy: ZeroPolicy, elements: int, seconds: float) -> None:
-    """Cast the gradients of so many parameters, step for so long, cast the parameters back."""
+    """Cast the gradients of ``elements`` parameters, update in ``seconds``, cast the parameters back."""
     cast = policy.seconds(elements * (policy.itemsize + ITEMSIZE[MASTER]))
     rank.take(BUFFERS, elements * ITEMSIZE[MASTER])
     rank.compute(cast, "gradients of the own part", "copy")

@@ -1,4 +1,4 @@
-"""Whole parameters dealt out to ranks."""
+"""Partition of whole parameters among ranks."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from ringside.sim.workload.workload import Tensor
 
 
 def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ...]:
-    """For each rank its tensors: the largest first, each to the first rank of those that have least.
+    """Return each rank's tensors: the largest first, each to the first rank with the fewest elements.
 
-    So do torch's ZeroRedundancyOptimizer (`_partition_parameters`, PyTorch 2.13) and InternEvo's hybrid ZeRO
-    (`_partition_param_list`). Ranks may be left without any.
+    As in torch's ZeroRedundancyOptimizer (`_partition_parameters`, PyTorch 2.13) and InternEvo's hybrid ZeRO
+    (`_partition_param_list`). Some ranks may get none.
     """
     own: list[list[Tensor]] = [[] for _ in range(ranks)]
     counts = [0] * ranks
@@ -21,5 +21,5 @@ def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ..
 
 
 def most(parts: Sequence[Sequence[Tensor]]) -> int:
-    """Elements of the rank that has most, for which all others wait."""
+    """Return the elements of the largest rank, for which all others wait."""
     return max((sum(tensor.count for tensor in own) for own in parts), default=0)

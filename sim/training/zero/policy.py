@@ -1,4 +1,4 @@
-"""What is asked of DeepSpeed's ZeRO: the figures of its configuration, with its defaults."""
+"""DeepSpeed's ZeRO configuration, with its defaults."""
 
 from dataclasses import dataclass
 from math import inf
@@ -8,7 +8,7 @@ from ringside.sim.collective import ITEMSIZE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroPolicy:
-    """Parameters and gradients are of type ``dtype``; counts are of elements, by DeepSpeed's own names.
+    """Parameters and gradients are of type ``dtype``; counts are of elements, under DeepSpeed's own names.
 
     Copies take the bytes that they read and write over ``memory_bandwidth`` (bytes/s).
     """
@@ -36,5 +36,5 @@ class ZeroPolicy:
         return ITEMSIZE[self.dtype]
 
     def seconds(self, nbytes: float) -> float:
-        """How long it takes to read and write so many bytes in all."""
+        """Return the time to read and write ``nbytes`` bytes in all."""
         return nbytes / self.memory_bandwidth

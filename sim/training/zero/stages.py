@@ -1,9 +1,9 @@
 """DeepSpeed's ZeRO stages 1 and 2: parameters whole on each rank, gradients summed, optimizers in parts.
 
-Of deepspeed/runtime/zero/stage_1_and_2.py, 0.16.5, as its configuration is if nothing is said: a bucket is
+As in deepspeed/runtime/zero/stage_1_and_2.py, 0.16.5, with its default configuration: a bucket is
 flattened, divided and all-reduced, although ``reduce_scatter`` is set, and each rank copies out the slices
-that it owns (``use_multi_rank_bucket_allreduce``); all of it on the stream that computes
-(``overlap_comm`` is off). After the step one all-gather, which nothing hides, has all parameters whole.
+that it owns (``use_multi_rank_bucket_allreduce``); all of it on the compute stream
+(``overlap_comm`` is off). After the step one exposed all-gather makes all parameters whole.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from ringside.sim.training.zero.policy import ZeroPolicy
 from ringside.sim.workload.workload import Tensor
 
 ALIGNMENT = 2
-"""Elements of which each rank's part is a multiple (``nccl_start_alignment_factor``)."""
+"""Alignment of each rank's part in elements (``nccl_start_alignment_factor``)."""
 
 
 class ReducedWhole:
@@ -34,7 +34,7 @@ class ReducedWhole:
         self, rank: RankList, layers: Sequence[RankLayer], policy: ZeroPolicy, *, stage: int
     ) -> None:
         if stage not in (1, 2):
-            raise ValueError(f"ZeRO stage {stage}; stages 1 and 2 have whole parameters")
+            raise ValueError(f"ZeRO stage {stage} does not keep whole parameters; write 1 or 2")
         self.rank = rank
         self._layers = layers
         self._policy = policy
@@ -44,29 +44,29 @@ class ReducedWhole:
         step = ALIGNMENT * len(self._group.ranks)
         self._part = ceil(self._elements / step) * ALIGNMENT
         self._bucket = 0
-        """Elements in the bucket."""
+        """Number of elements in the bucket."""
         self._made: set[int] = set()
-        """Layers whose gradients are there."""
+        """Layers whose gradients are held."""
         self._has_buffer = self._has_part = False
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters that this rank's optimizer steps on."""
+        """Bytes of the parameters that this rank's optimizer updates."""
         return self._part * ITEMSIZE[MASTER]
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have all parameters, and copies and states of the rank's part."""
+        """Hold all parameters, and copies and states of the rank's part."""
         self.rank.take(PARAMETERS, self._elements * self._policy.itemsize)
         self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
 
     def before_forward(self, layer: int) -> None:
-        """They are there."""
+        """Do nothing: the parameters are whole."""
 
     def after_forward(self, layer: int) -> None:
         """Keep them."""
 
     def before_backward(self, layer: int) -> None:
-        """Have the bucket, and room for the layer's gradients."""
+        """Allocate the bucket and the layer's gradients."""
         if not self._has_buffer:
             self.rank.take(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
             self._has_buffer = True
@@ -75,7 +75,7 @@ class ReducedWhole:
             self._made.add(layer)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """In stage 2 put the layer's gradients into the bucket; its last layer empties it."""
+        """Put the layer's gradients into the bucket in stage 2; its last layer empties it."""
         if self._keeps:
             return
         for tensor in reversed(self._layers[layer].parameters):
@@ -86,7 +86,7 @@ class ReducedWhole:
             self._reduce()
 
     def after_step(self) -> None:
-        """In stage 1 sum all gradients; have no buckets any more."""
+        """Sum all gradients in stage 1; free the buckets."""
         if self._keeps:
             for tensor in (tensor for layer in self._layers for tensor in layer.parameters):
                 self._add(tensor)
@@ -98,7 +98,7 @@ class ReducedWhole:
             self._has_buffer = False
 
     def update(self, seconds: float) -> None:
-        """Step on the rank's part in float32, cast it, and gather everybody's."""
+        """Update the rank's part in float32, cast it, and gather all parts."""
         policy, rank = self._policy, self.rank
         step_on(rank, policy, self._part, seconds)
         if self._has_part:
@@ -109,7 +109,7 @@ class ReducedWhole:
         rank.wait(rank.call(self._group, gathered, "all-gather of parameters"))
 
     def _add(self, tensor: Tensor) -> None:
-        """Copy a gradient into the bucket; one that no bucket could hold is summed by itself."""
+        """Copy a gradient into the bucket; sum one that exceeds the bucket's size by itself."""
         policy = self._policy
         if self._bucket and self._bucket + tensor.count > policy.reduce_bucket_size:
             self._reduce()
@@ -121,7 +121,7 @@ class ReducedWhole:
             self._reduce()
 
     def _reduce(self) -> None:
-        """Flatten and divide, sum, copy the own slices out."""
+        """Flatten and divide, sum, copy the rank's own slices out."""
         if not self._bucket:
             return
         policy, rank, ranks = self._policy, self.rank, len(self._group.ranks)

@@ -1,8 +1,8 @@
-"""DeepSpeed's ZeRO stage 3: all is dealt out, and gathered in the order that a first step showed.
+"""DeepSpeed's ZeRO stage 3: everything is sharded, and gathered in the order recorded in a first step.
 
-Of deepspeed/runtime/zero/stage3.py and partitioned_param_coordinator.py, 0.16.5. A module gathers what it
-lacks, then what the record of the first step has next is gathered ahead. What is used again soon is kept.
-The step that is written here is a later one: the record is whole.
+As in deepspeed/runtime/zero/stage3.py and partitioned_param_coordinator.py, 0.16.5. A module gathers its
+missing parameters, then prefetches the next ones of the recorded trace. Parameters that are used again soon
+are kept. The simulated step is a later one: the record is complete.
 """
 
 from collections import deque
@@ -24,17 +24,17 @@ GATHER = "all-gather"
 REDUCE = "reduce-scatter"
 
 MOST_FETCHES = 2
-"""Gathers that were waited for and are not over, beyond which the host waits for the oldest."""
+"""Awaited gathers in flight, beyond which the host waits for the oldest."""
 
 MOST_REDUCES = 2
-"""Buckets of gradients under way, beyond which the host waits for the oldest."""
+"""Buckets of gradients in flight, beyond which the host waits for the oldest."""
 
 
 class DealtOut:
     """A `Sharing` by ZeRO stage 3, of layers that are modules (`ringside.sim.training.modules`).
 
-    All parameters of a module are gathered by one collective; those of several modules that are gathered
-    ahead at once are, too, and copied apart. Small parameters are never released.
+    All parameters of a module are gathered by one collective; so are those of several modules that are
+    prefetched at once, which are copied apart. Small parameters are never released.
     """
 
     def __init__(self, rank: RankList, modules: Sequence[RankLayer], policy: ZeroPolicy) -> None:
@@ -49,11 +49,11 @@ class DealtOut:
         ]
         self._trace = [*range(len(modules)), *reversed(range(len(modules)))]
         self._calls: dict[int, int | None] = {}
-        """By which collective a module's parameters come that are whole, or are about to be."""
+        """The collective that gathers each module that is whole, or is about to be."""
         self._step = 0
-        """How far the trace has come in this micro-batch."""
+        """Position in the trace in this micro-batch."""
         self._queued = 0
-        """How far it has been gathered ahead."""
+        """Position up to which the trace is gathered."""
         self._fetches: deque[int] = deque()
         self._reduces: deque[int] = deque()
         self._bucket = 0
@@ -61,11 +61,11 @@ class DealtOut:
 
     @property
     def updated_nbytes(self) -> int:
-        """Bytes of the parameters that this rank's optimizer steps on."""
+        """Bytes of the parameters that this rank's optimizer updates."""
         return self._part * ITEMSIZE[MASTER]
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Have the rank's part of parameters, copies and states, and the small parameters whole."""
+        """Hold the rank's part of parameters, copies and states, and the small parameters whole."""
         small = sum(
             one.count for one in self._tensors if one.count <= self._policy.param_persistence_threshold
         )
@@ -73,7 +73,7 @@ class DealtOut:
         self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
 
     def before_forward(self, layer: int) -> None:
-        """Have the module's parameters, and begin to gather what comes next."""
+        """Wait for the module's parameters, and begin to gather the next ones."""
         if layer == 0:
             self._step = self._queued = 0
         self._fetch(layer)
@@ -83,7 +83,7 @@ class DealtOut:
         self._release(layer)
 
     def before_backward(self, layer: int) -> None:
-        """Have them again, and room for their gradients."""
+        """Wait for the module's parameters again, and allocate their gradients."""
         if not self._has_buffer:
             self.rank.take(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
             self._has_buffer = True
@@ -91,7 +91,7 @@ class DealtOut:
         self.rank.take(UNREDUCED, self._nbytes(layer))
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Release the module's parameters, and sum its gradients with others'."""
+        """Release the module's parameters, and sum its gradients among the ranks."""
         self._release(layer)
         for tensor in reversed(self._modules[layer].parameters):
             if self._bucket and self._bucket + tensor.count > self._policy.reduce_bucket_size:
@@ -108,13 +108,13 @@ class DealtOut:
             self._reduces.clear()
 
     def after_step(self) -> None:
-        """Each backward has summed its gradients: have no bucket any more."""
+        """Free the bucket: each backward has summed its gradients."""
         if self._has_buffer:
             self.rank.give(BUFFERS, self._policy.reduce_bucket_size * self._policy.itemsize)
             self._has_buffer = False
 
     def update(self, seconds: float) -> None:
-        """Step on the rank's part in float32, and cast it; gather the small parameters."""
+        """Update the rank's part in float32, and cast it; gather the small parameters."""
         policy, rank, ranks = self._policy, self.rank, len(self._group.ranks)
         step_on(rank, policy, self._part, seconds)
         if self._has_part:
@@ -150,7 +150,7 @@ class DealtOut:
         )
 
     def _fetch(self, layer: int) -> None:
-        """Gather what the module lacks, wait for it, and gather ahead along the trace."""
+        """Gather the module's missing parameters, wait for them, and prefetch along the trace."""
         self._step += 1
         self._queued = max(self._queued, self._step)
         if not self._counts[layer]:
@@ -170,16 +170,16 @@ class DealtOut:
     def _prefetch(self) -> None:
         live = sum(self._counts[layer] for layer in self._calls)
         most = min(self._policy.max_live_parameters - live, self._policy.prefetch_bucket_size)
-        found: list[int] = []
+        modules: list[int] = []
         count = 0
         while self._queued < len(self._trace) and count < most:
             layer = self._trace[self._queued]
             self._queued += 1
-            if self._counts[layer] and layer not in self._calls and layer not in found:
-                found.append(layer)
+            if self._counts[layer] and layer not in self._calls and layer not in modules:
+                modules.append(layer)
                 count += self._counts[layer]
-        if found:
-            self._gather(found)
+        if modules:
+            self._gather(modules)
 
     def _gather(self, layers: Sequence[int]) -> None:
         nbytes, ranks = self._gathered_nbytes(layers), len(self._group.ranks)
@@ -197,7 +197,7 @@ class DealtOut:
             self._calls[layer] = place
 
     def _release(self, layer: int) -> None:
-        """Give the module's parameters back, unless the trace has them again within so many elements."""
+        """Free the module's parameters, unless the trace has them again within the reuse distance."""
         if layer not in self._calls:
             return
         distance = 0
@@ -211,7 +211,7 @@ class DealtOut:
         self.rank.give(GATHERED, self._gathered_nbytes([layer]), *self.rank.last())
 
     def _reduce(self) -> None:
-        """Divide the bucket, scatter its sum, copy or add the own slices, on a stream of its own."""
+        """Divide the bucket, scatter its sum, copy or add the rank's own slices, on a stream of its own."""
         if not self._bucket:
             return
         policy, ranks, streams = self._policy, len(self._group.ranks), self._streams

@@ -194,6 +194,6 @@ def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
 def test_meshes_that_do_not_divide_are_refused():
     with pytest.raises(LayoutError, match="12 ranks do not divide by --tp 1 times --cp 5 times --pp 1"):
         Layout(context=5).mesh(12, 4)
-    with pytest.raises(LayoutError, match="--tp 2 times --cp 3 ranks lie across machines of 8"):
+    with pytest.raises(LayoutError, match="--tp 2 times --cp 3 ranks straddle machines of 8"):
         Layout(tensor=2, context=3).mesh(48, 8)
     assert replace(Layout(context=2), tensor=2).mesh(16, 8).context == 2

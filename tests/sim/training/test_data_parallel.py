@@ -119,8 +119,8 @@ def test_one_gpu_has_nothing_to_exchange() -> None:
     [
         ({"tp": 2}, "one process that copies a whole model; leave --tp and --pp out"),
         ({"pp": 2}, "one process that copies a whole model"),
-        ({"no_sync": True}, "and FSDP have, and --strategy is data_parallel; leave it out"),
-        ({"shard": 2}, "--shard is hsdp's"),
+        ({"no_sync": True}, "and FSDP, and --strategy is data_parallel; leave it out"),
+        ({"shard": 2}, "--shard applies to hsdp"),
     ],
 )
 def test_what_it_cannot_do_is_refused(words: dict[str, int], message: str) -> None:

@@ -1,6 +1,6 @@
-"""How NCCL deals data out to channels, and cuts what each carries into chunks and slices.
+"""How NCCL distributes data over channels, and cuts each channel's part into chunks and slices.
 
-Every connection has `STEPS` slots a protocol. A chunk fills one or several slots, a slice is one
+Every connection has `STEPS` slots per protocol. A chunk fills one or several slots, a slice is one
 message, and a sender is at most `STEPS` slots ahead of its receiver (src/include/device.h,
 src/init.cc and src/enqueue.cc, v2.30.7).
 """
@@ -17,7 +17,7 @@ STEPS = 8
 """Slots of one connection."""
 
 SLOT_PAYLOAD = {"simple": 512 * KIB, "ll": 32 * KIB, "ll128": 576_000}
-"""Bytes of data in one slot: of 4 MiB, of 512 KiB half of which is flags, of 4,915,200 B of which 15/16."""
+"""Data bytes per slot: of 4 MiB; of 512 KiB, half of it flags; of 4,915,200 B, 15/16 of it data."""
 
 WIRE_EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 0.9375}
 """Data bytes per byte that the link carries."""
@@ -34,8 +34,8 @@ NVLS_CHUNK = 128 * KIB
 class Chunking:
     """How one channel's part of a collective is cut.
 
-    ``chunk`` is the data bytes of a chunk, sent as ``slices`` messages; ``credits`` slices may be on
-    their way on one connection; one pass over the algorithm moves ``loop`` bytes of the channel.
+    ``chunk`` is the data bytes of a chunk, sent as ``slices`` messages; ``credits`` slices may be in
+    flight on one connection; one pass over the algorithm moves ``loop`` bytes of the channel.
     """
 
     chunk: int
@@ -44,7 +44,7 @@ class Chunking:
     loop: int
 
     def slice_bytes(self, nbytes: int, itemsize: int = 1) -> int:
-        """The size of the messages in which ``nbytes`` of a chunk travel: in step, but never tiny."""
+        """Return the size of the messages that carry ``nbytes`` of a chunk: proportional, but never tiny."""
         group = 16 * self.slices * itemsize
         return max(-(-nbytes // group) * 16 * itemsize, self.chunk // self.slices // 32)
 
@@ -52,7 +52,7 @@ class Chunking:
 def chunking(
     comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, channels: int = 1
 ) -> Chunking:
-    """How ``nbytes`` on ``channels`` channels are cut (the part of one channel, except for CollNet).
+    """Return how ``nbytes`` on ``channels`` channels are cut (one channel's part, except for CollNet).
 
     ``nbytes`` counts all ranks' blocks for all_gather and reduce_scatter.
     """
@@ -85,9 +85,9 @@ def chunking(
 
 
 def all_reduce_loops(nbytes: int, ranks: int, chunk: int) -> tuple[int, ...]:
-    """The chunk of each pass of a ring over ``nbytes``: full ones, and a last that shares what is left.
+    """Return the chunk of each pass of a ring over ``nbytes``: full ones, and a last one for the rest.
 
-    A pass moves one chunk for every rank; the last one's is a multiple of 16 B (src/device/all_reduce.h).
+    A pass moves one chunk per rank; the last one's is a multiple of 16 B (src/device/all_reduce.h).
     """
     full, rest = divmod(nbytes, ranks * chunk)
     return (chunk,) * full + ((-(-rest // (16 * ranks)) * 16,) if rest else ())
@@ -96,11 +96,11 @@ def all_reduce_loops(nbytes: int, ranks: int, chunk: int) -> tuple[int, ...]:
 def channel_bytes(
     comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, itemsize: int = 1
 ) -> tuple[int, ...]:
-    """Bytes that each channel really carries, first channel first, for one collective alone.
+    """Return the bytes that each channel carries, first channel first, for one collective alone.
 
-    The bytes are of what NCCL counts: the whole buffer, or one rank's block for all_gather and
-    reduce_scatter, whose ``nbytes`` is the total. Data are dealt in cells of 32 KiB of traffic, so
-    that small messages use few channels.
+    The bytes are as NCCL counts them: the whole buffer, or one rank's block for all_gather and
+    reduce_scatter, whose ``nbytes`` is the total. Data are distributed in cells of 32 KiB of traffic, so
+    small messages use few channels.
     """
     whole = nbytes // comm.ranks if kind in ("all_gather", "reduce_scatter") else nbytes
     if not whole:
@@ -143,7 +143,7 @@ def _tree_ll128(comm: Communicator, part: int, chunk: int) -> int:
 
 
 def _tree_by_depth(comm: Communicator, part: int, chunk: int) -> int:
-    """Up to v2.18: the deeper the tree, the smaller the chunks of what is not much."""
+    """Return the chunk up to v2.18: the deeper the tree, the smaller the chunks of small data."""
     depth = comm.gpus + comm.nodes.bit_length() - 1
     return _halved(part, chunk, (8 * depth, 128 * KIB), (4 * depth, 64 * KIB), (depth, 32 * KIB))
 
@@ -178,7 +178,7 @@ def _stepped(nbytes: int, parallel: int, chunk: int, ladder: tuple[tuple[int, in
 
 
 def _dealt(cells: int, each: int, limit: int) -> list[int]:
-    """Cells of every channel: ``each``, the rest on the last, which takes more where channels run out."""
+    """Return every channel's cells: ``each``, the rest on the last, which takes more if channels run out."""
     full, rest = divmod(cells, each)
     if full + (rest > 0) <= limit:
         return [each] * full + [rest] * (rest > 0)

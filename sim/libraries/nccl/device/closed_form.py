@@ -1,7 +1,7 @@
-"""How long NCCL's rings, trees and NVLS take, without playing every message; docs/model_nccl.md derives it.
+"""Times of NCCL's rings, trees and NVLS, without playing every message; docs/model_nccl.md derives them.
 
-Each wire carries its share of bandwidth and adds a latency to every message (see `wires`); what is
-left to count is how often a chunk waits for a wire, for a slot, and how often for a latency.
+Each wire carries its share of bandwidth and adds a latency to every message (see `wires`); the form
+counts how often a chunk waits for a wire, for a slot, and for a latency.
 """
 
 from collections import deque
@@ -36,11 +36,11 @@ Seconds = float
 Floats = NDArray[np.float64]
 
 _PRECISION = 13
-"""Decimals of a second to which two states of a ring are held to be the same."""
+"""Decimals of a second to which two states of a ring are treated as equal."""
 
 
 def has_closed_form(comm: Communicator, kind: str, algorithm: str) -> bool:
-    """Whether there is one: of rings and trees, and of NVLS on one node where data cross the switch once."""
+    """Return whether there is one: for rings and trees, and for NVLS on one node with one crossing."""
     return algorithm in ("tree", "ring") or (algorithm, comm.nodes, kind == "all_reduce") == (
         "nvls",
         1,
@@ -49,7 +49,7 @@ def has_closed_form(comm: Communicator, kind: str, algorithm: str) -> bool:
 
 
 def closed_form(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
-    """From the first byte sent to the last received, in seconds: that of the slowest channel."""
+    """Return the seconds from the first byte sent to the last received, on the slowest channel."""
     check_schedulable(comm, collective, algorithm, protocol)
     if not has_closed_form(comm, collective.kind, algorithm):
         raise ValueError(
@@ -73,9 +73,9 @@ def closed_form(comm: Communicator, collective: Collective, algorithm: str, prot
 
 
 def added_by_fabric(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Seconds:
-    """What a fabric adds to a time of ``ring``, ``tree`` or ``nvls_tree`` that knows of none.
+    """Return the time that a fabric adds to ``ring``, ``tree`` or ``nvls_tree``, which ignore it.
 
-    For rings and trees what it adds to the closed form; NVLSTree sends between nodes what a tree does.
+    For rings and trees it is added to the closed form; NVLSTree sends between nodes what a tree does.
     """
     if algorithm in ("ring", "tree"):
         bare = replace(comm, network=None)
@@ -88,7 +88,7 @@ def added_by_fabric(comm: Communicator, collective: Collective, algorithm: str, 
 
 
 def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:
-    """Loops of a ring one after another, each as many turns as there are chunks to pass on."""
+    """Return the loops of a ring one after another, each with one turn per chunk to pass on."""
     ring = _Ring(comm, channel, cuts, itemsize)
     turns, loops = comm.ranks - 1, even_pieces(channel.nbytes, cuts.chunk)
     if kind == "all_reduce":
@@ -99,10 +99,10 @@ def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, ite
 
 
 class _Ring:
-    """The sends of one node's ranks, turn after turn; all nodes of a ring do the same at the same time.
+    """The sends of one node's ranks, turn after turn; all nodes of a ring act alike at the same time.
 
-    ``flying`` has when the last slices arrive that take up slots, an array of ranks each; ``free``
-    is when each rank's wire is.
+    ``flying`` has the arrivals of the last slices that occupy slots, an array of ranks each; ``free``
+    is when each rank's wire is free.
     """
 
     def __init__(self, comm: Communicator, channel: Channel, cuts: Chunking, itemsize: int) -> None:
@@ -116,7 +116,7 @@ class _Ring:
         self.flying = deque([self.free] * cuts.credits, maxlen=cuts.credits)
 
     def loop(self, chunk: int, turns: int) -> None:
-        """A rank sends a chunk of its own, then in each turn the one that its predecessor sent before."""
+        """Send each rank's own chunk, then in each turn the one that its predecessor sent before."""
         ahead = min(self._cuts.slice_bytes(chunk, self._itemsize), chunk)
         parts = [ahead] + [chunk - ahead] * (self._cuts.slices - 1)
         self._turn(parts, own=True)
@@ -132,7 +132,7 @@ class _Ring:
             self.flying.append(self.free + self._latency)
 
     def repeat(self, act: Callable[[], None], times: int) -> None:
-        """Do the same so many times; once it only adds the same time again, add that."""
+        """Act ``times`` times; once an act only adds the same time again, add that."""
         seen: dict[bytes, tuple[int, Seconds]] = {}
         done = 0
         while done < times:
@@ -156,10 +156,10 @@ class _Ring:
 
 
 def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Seconds:
-    """Up to the root and down again, the way of the first chunk and the pace of those behind it.
+    """Return the time up to the root and down: the first chunk's way and the pace of those behind it.
 
-    Or, where a GPU's port takes both directions: from when it has something to send, twice the data, and
-    the way on.
+    Or, where a GPU's port takes both directions: from its first send, twice the data, and
+    the rest of the way.
     """
     chunk = min(cuts.chunk, channel.nbytes)
     parent = trees(comm)[channel.number].parent
@@ -178,7 +178,7 @@ def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Second
 
 
 def _through_the_switch(comm: Communicator, collective: Collective) -> Seconds:
-    """All blocks through one side of a GPU's port, and their first or last chunk alone through the other."""
+    """Return the time of all blocks through one side of a GPU's port, and one chunk through the other."""
     kind, carried = collective.kind, carried_bytes(comm, collective, "nvls", "simple")
     rate = nvls_port(comm) / len(carried)
     blocks = comm.gpus - (kind == "all_gather")
@@ -190,7 +190,7 @@ def _through_the_switch(comm: Communicator, collective: Collective) -> Seconds:
 
 
 def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
-    """How long a chunk takes to each rank from where it is longest, its hop upwards not counted."""
+    """Return a chunk's time to each rank from its longest way, its hop upwards not counted."""
     child = np.flatnonzero(parent >= 0)
     below = np.zeros(len(parent))
     while True:
@@ -202,7 +202,7 @@ def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
 
 
 def _along_the_ring(comm: Communicator, collective: Collective, channel: Channel, chunk: int) -> Seconds:
-    """A chunk's way over all wires but that by which a broadcast enters, and a reduce leaves, the root."""
+    """Return a chunk's way over all wires but the one into a broadcast's root, or out of a reduce's."""
     ring = rings(comm)[channel.number]
     place = int(np.flatnonzero(ring == collective.root)[0]) % comm.gpus
     spared = place == (0 if collective.kind == "broadcast" else comm.gpus - 1)
@@ -211,7 +211,7 @@ def _along_the_ring(comm: Communicator, collective: Collective, channel: Channel
 
 
 def _behind(channel: Channel, cuts: Chunking) -> Seconds:
-    """What the chunks after the first add: the slower wire's time for them, or a wait for credits."""
+    """Return the time that later chunks add: the slower wire's for them, or a wait for credits."""
     chunks = even_pieces(channel.nbytes, cuts.chunk)
     others = len(chunks) - 1
     if not others:

@@ -1,10 +1,10 @@
 """Which rank sends to which: NCCL's rings and trees over all nodes (src/graph/connect.cc, v2.30.7).
 
 Inside a node a search channel orders the GPUs (`ringside.sim.libraries.nccl.graph.search`, or a dump or a
-log). Rings join the last GPU of a node to the first of the next. Where the search found that they leave by
+log). Rings join the last GPU of a node to the first of the next. If the search found that they leave by
 another rail (cross_nic 2), rings 2j and 2j + 1 change places on every second node, so that each edge between
-nodes stays on one rail. In a tree a node is a chain of its GPUs; which of them talk to other nodes depends on
-the search's pattern.
+nodes stays on one rail. In a tree a node is a chain of its GPUs; the search's pattern determines which of
+them talk to other nodes.
 """
 
 from dataclasses import dataclass, replace
@@ -37,27 +37,27 @@ class Tree:
     slot: Ints
 
     def children(self, rank: int) -> list[int]:
-        """The ranks below ``rank``, the one inside the node first."""
-        found = np.flatnonzero(self.parent == rank)
-        return [int(child) for child in found[np.argsort(self.slot[found], kind="stable")]]
+        """Return the ranks below ``rank``, the one inside the node first."""
+        children = np.flatnonzero(self.parent == rank)
+        return [int(child) for child in children[np.argsort(self.slot[children], kind="stable")]]
 
 
 def rings(comm: Communicator) -> list[Ints]:
-    """For every channel the ranks in the order in which data pass them, from node 0 on."""
+    """Return every channel's ranks in data order, from node 0 on."""
     order = ordered(comm).ring.order
     alternate = comm.graphs.ring.cross_nic == 2 and len(order) % 2 == 0
     nodes = np.arange(comm.nodes)[:, None]
-    found = []
+    orders = []
     for channel in range(len(order)):
         lists = np.tile(order[channel].gpus, (comm.nodes, 1))
         if alternate:
             lists[1::2] = order[channel ^ 1].gpus
-        found.append((lists + nodes * comm.gpus).ravel())
-    return [found[channel % len(found)] for channel in range(comm.channels)]
+        orders.append((lists + nodes * comm.gpus).ravel())
+    return [orders[channel % len(orders)] for channel in range(comm.channels)]
 
 
 def trees(comm: Communicator) -> list[Tree]:
-    """The tree of every channel: all search channels over the first tree of nodes, then over the second."""
+    """Return every channel's tree: all search channels over the first tree of nodes, then over the second."""
     graph = ordered(comm).tree
     both = [
         _over_ranks(comm, graph, np.array(channel.gpus), parent, place)
@@ -69,7 +69,7 @@ def trees(comm: Communicator) -> list[Tree]:
 
 @cache
 def ordered(comm: Communicator) -> Graphs:
-    """The communicator's graphs, with the search's orders where a graph has none, as from some logs."""
+    """Return the graphs, with the search's orders where a graph has none, as from some logs."""
     searched = graphs(comm.system, comm.nodes, comm.gpus, comm.settings.version)
     own = comm.graphs
     return Graphs(
@@ -82,7 +82,7 @@ def ordered(comm: Communicator) -> Graphs:
 
 
 def _filled(graph: Graph, searched: Graph | None, comm: Communicator) -> Graph:
-    """A graph whose every channel has an order: its own, or those that the search finds, over and over."""
+    """Return a graph with an order for every channel: its own, or the search's, repeated."""
     if graph.order:
         return graph
     order = searched.order if searched and searched.order else _heads(graph, comm)
@@ -90,18 +90,18 @@ def _filled(graph: Graph, searched: Graph | None, comm: Communicator) -> Graph:
 
 
 def _heads(graph: Graph, comm: Communicator) -> tuple[SearchChannel, ...]:
-    """One GPU a channel, spread over the node, as for CollNet: the GPUs beside the cards."""
+    """Return one GPU per channel, spread over the node, as for CollNet: the GPUs beside the cards."""
     return tuple(SearchChannel((head * comm.gpus // graph.channels,)) for head in range(graph.channels))
 
 
 def places(nodes: int) -> tuple[Ints, Ints]:
-    """Where each node stands in the first tree, and in the second, which is the first shifted or mirrored."""
+    """Return each node's place in the first tree, and in the second, which is shifted or mirrored."""
     node = np.arange(nodes)
     return node, (node - 1) % nodes if nodes % 2 else nodes - 1 - node
 
 
 def _over_ranks(comm: Communicator, graph: Graph, chain: Ints, parents: Ints, places: Ints) -> Tree:
-    """A tree of nodes as a tree of ranks, by the chain of GPUs that every node has."""
+    """Return a tree of nodes as a tree of ranks, by the chain of GPUs that every node has."""
     talks = np.minimum(CHILD_GPUS[graph.pattern], comm.gpus - 1)
     parent = np.empty((comm.nodes, comm.gpus), dtype=np.int64)
     slot = np.zeros((comm.nodes, comm.gpus), dtype=np.int64)

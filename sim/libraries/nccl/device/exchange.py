@@ -1,6 +1,6 @@
-"""What sends and receives, and PAT, move from rank to rank, and by which cards of their nodes.
+"""Bytes of sends and receives, and of PAT, from rank to rank, and the cards that they take.
 
-They have no wires of their own: every message goes from card to card as the machine's paths say
+They have no wires of their own: every message goes from card to card on the machine's paths
 (`ringside.sim.libraries.nccl.device.machine`).
 """
 
@@ -20,22 +20,22 @@ from ringside.sim.schedule import Ints
 Floats = NDArray[np.float64]
 
 MAX_TRANSFERS = 2_000_000
-"""As many of PAT's are looked at, some seconds' work."""
+"""The most of PAT's messages that are counted, some seconds' work."""
 
 MAX_WAYS = 100_000_000
-"""As many ways from card to card are followed, some seconds' work."""
+"""The most routes from card to card that are followed, some seconds' work."""
 
 _BLOCK = 2**20
-"""Ways that are followed at once, so that memory stays small."""
+"""Routes that are followed at once, so that memory stays small."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Exchange:
-    """Bytes between local ranks, a table for each node; one table where all nodes are alike.
+    """Bytes between local ranks, a table per node; one table if all nodes are alike.
 
     ``inside`` is from a rank of a node to another of the same, ``leaving`` from a rank of the node to one on
     another, ``arriving`` the reverse. ``sent`` has all messages between nodes, by source and destination;
-    it is ``None`` where every rank sends ``each`` to every other.
+    it is ``None`` if every rank sends ``each`` to every other.
     """
 
     inside: Floats
@@ -47,9 +47,9 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """By which card a message leaves its node and arrives, by the local ranks of its ends.
+    """The cards by which a message leaves its node and arrives, by the local ranks of its ends.
 
-    There is one such table for each channel that takes other cards; all carry alike.
+    There is one such table per channel with other cards; all carry alike.
     """
 
     out: tuple[Ints, ...]
@@ -57,7 +57,7 @@ class Cards:
 
 
 def exchange(comm: Communicator, collective: Collective, algorithm: str) -> Exchange | None:
-    """What is moved by ``p2p`` or ``pat``; ``None`` where that is too much to look at."""
+    """Return the bytes of ``p2p`` or ``pat``; ``None`` if there are too many messages."""
     if algorithm == "pat":
         plan = schedule(comm, collective, algorithm, "simple")
         if plan.longer_than(MAX_TRANSFERS):
@@ -89,9 +89,9 @@ def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Ex
     (here, a), (there, b) = np.divmod(src, comm.gpus), np.divmod(dst, comm.gpus)
 
     def table(node: Ints, which: NDArray[np.bool_]) -> Floats:
-        found = np.zeros((comm.nodes, comm.gpus, comm.gpus))
-        np.add.at(found, (node[which], a[which], b[which]), nbytes[which])
-        return found
+        bytes_ = np.zeros((comm.nodes, comm.gpus, comm.gpus))
+        np.add.at(bytes_, (node[which], a[which], b[which]), nbytes[which])
+        return bytes_
 
     away = here != there
     sent = src[away], dst[away], nbytes[away]
@@ -100,7 +100,7 @@ def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Ex
 
 @lru_cache(maxsize=256)
 def cards_of(comm: Communicator) -> Cards:
-    """The cards of every pair of local ranks of two nodes."""
+    """Return the cards of every pair of local ranks of two nodes."""
     pair = Machine(replace(comm, nodes=2, network=None), Hops.of(comm, "ring", "all_reduce"))
     gpus = range(comm.gpus)
     tables = [
@@ -111,11 +111,11 @@ def cards_of(comm: Communicator) -> Cards:
 
 
 def between_cards(
-    comm: Communicator, found: Exchange, cards: int
+    comm: Communicator, moved: Exchange, cards: int
 ) -> Iterator[tuple[Ints, Ints, Floats]] | None:
-    """All bytes from port to port, ``cards`` on each node, some at a time; ``None`` of too many ways."""
+    """Return all bytes from port to port, ``cards`` on each node, in parts; ``None`` for too many routes."""
     table = cards_of(comm)
-    if found.sent is None:
+    if moved.sent is None:
         pairs = np.concatenate(
             [
                 out.ravel() % cards * cards + into.ravel() % cards
@@ -125,8 +125,8 @@ def between_cards(
         used, times = np.unique(pairs, return_counts=True)
         if comm.nodes**2 * len(used) > MAX_WAYS:
             return None
-        return _everywhere(_numbers(comm), cards, used, times * found.each / len(table.out))
-    return _sent(comm, found.sent, cards, table)
+        return _everywhere(_numbers(comm), cards, used, times * moved.each / len(table.out))
+    return _sent(comm, moved.sent, cards, table)
 
 
 def _both(table: Cards) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
@@ -136,7 +136,7 @@ def _both(table: Cards) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
 def _everywhere(
     machines: Ints, cards: int, pairs: Ints, nbytes: Floats
 ) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """From every node to every other by the same pairs of cards."""
+    """Yield bytes from every node to every other by the same pairs of cards."""
     out, into = np.divmod(pairs, cards)
     at_once = max(_BLOCK // (len(machines) * len(pairs)), 1)
     for first in range(0, len(machines), at_once):

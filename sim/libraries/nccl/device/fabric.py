@@ -1,7 +1,7 @@
-"""What a fabric between the machines does to NCCL's rings and trees: who shares its links, how long they are.
+"""Effects of a fabric between the machines on NCCL's rings and trees: shared links, and longer ways.
 
-NCCL knows its cards and nothing behind them. Each channel has its connections from card to card; a fabric's
-link leaves each that crosses it an equal share. A ring or a tree is as quick as its slowest connection.
+NCCL sees its cards and nothing behind them. Each channel has its connections from card to card; a fabric's
+link gives each connection that crosses it an equal share. The slowest connection limits a ring or a tree.
 """
 
 from collections import defaultdict
@@ -21,14 +21,14 @@ from ringside.topologies.structure import Machines
 from ringside.topologies.units import format_rate
 
 Ends = tuple[int, int, int, int]
-"""A machine and its card, and a machine and its card."""
+"""Two ends, each a machine and its card."""
 
 
 class Shared(NamedTuple):
-    """What a fabric leaves to the slowest connection of an algorithm's channels, in bytes/s, and where.
+    """The fabric's share for the slowest connection of an algorithm's channels, in bytes/s, and its link.
 
-    ``crossing`` connections share that ``link``. ``latency`` is what its switches add to a connection, in
-    seconds: round a ring on average, in a tree at the most.
+    ``crossing`` connections share that ``link``. ``latency`` is the switches' addition to a connection, in
+    seconds: round a ring on average, in a tree at most.
     """
 
     bandwidth: float
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Where it is narrowest."""
+        """A description of the narrowest link."""
         if self.link is None:
             return "no connection crosses a cable between its switches"
         link, share = " -> ".join(self.link), format_rate(self.bandwidth, 4)
@@ -50,7 +50,7 @@ NOTHING = Shared(float("inf"), 0.0, None, 0)
 
 @lru_cache(maxsize=256)
 def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
-    """What the fabric leaves with ``used`` channels in use."""
+    """Return the fabric's share with ``used`` channels in use."""
     graph = comm.network
     if graph is None or comm.nodes == 1:
         return NOTHING
@@ -70,20 +70,20 @@ def shared(comm: Communicator, algorithm: str, used: int) -> Shared:
 
 
 def way(structure: Machines, ends: Ends) -> list[str]:
-    """The switches from card to card; where rails are not joined the sender takes the receiver's."""
+    """Return the links from card to card; where rails are not joined the sender takes the receiver's."""
     here, out, there, into = ends
-    found = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
-    if found is None:
+    path = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
+    if path is None:
         raise TopologyError(f"no way from card {out} of node {here} to card {into} of node {there}")
-    return found[1:-1]
+    return path[1:-1]
 
 
 def connections(comm: Communicator, algorithm: str, weights: Sequence[float]) -> dict[Ends, float]:
-    """The connections between nodes of a ring or tree, each with the weights of the channels that have it."""
+    """Return the connections between nodes of a ring or tree, each with its channels' weights."""
     graphs = ordered(comm)
     search = graphs.tree if algorithm == "tree" else graphs.ring
     count, cards = len(search.order), len(comm.network.graph["structure"].cards) if comm.network else 1
-    found: dict[Ends, float] = defaultdict(float)
+    weighted: dict[Ends, float] = defaultdict(float)
     number = comm.machines or range(comm.nodes)
     kinds = 2 * count if algorithm == "tree" else count
     pair = zip(node_trees(comm.nodes), places(comm.nodes), strict=True)
@@ -96,12 +96,12 @@ def connections(comm: Communicator, algorithm: str, weights: Sequence[float]) ->
             turned = kind ^ 1 if search.cross_nic == 2 and count % 2 == 0 else kind
             ends = _of_ring(comm.nodes, search.order[kind], search.order[turned], kind, cards)
         for here, out, there, into in ends:
-            found[number[here], out, number[there], into] += weight
-    return found
+            weighted[number[here], out, number[there], into] += weight
+    return weighted
 
 
 def _of_ring(nodes: int, even: SearchChannel, odd: SearchChannel, number: int, cards: int) -> Iterator[Ends]:
-    """From the last GPU of every node to the first of the next."""
+    """Yield connections from the last GPU of every node to the first of the next."""
     for node in range(nodes):
         after = (node + 1) % nodes
         out, into = (odd if node % 2 else even), (odd if after % 2 else even)
@@ -111,7 +111,7 @@ def _of_ring(nodes: int, even: SearchChannel, odd: SearchChannel, number: int, c
 def _of_tree(
     comm: Communicator, channel: SearchChannel, cards: int, parent: list[int], place: list[int]
 ) -> Iterator[Ends]:
-    """From every node to its parent, and back."""
+    """Yield connections from every node to its parent, and back."""
     talks = np.minimum(CHILD_GPUS[comm.graphs.tree.pattern], comm.gpus - 1).tolist()
     below = _card(channel, 0, channel.gpus[0], cards)
     for node, above in enumerate(parent):
@@ -122,5 +122,5 @@ def _of_tree(
 
 
 def _card(channel: SearchChannel, place: int, number: int, cards: int) -> int:
-    """The card by which a place of a channel's chain leaves a node; in its stead the channel's number."""
+    """Return the card by which a place of a channel's chain leaves a node, else the channel's number."""
     return (channel.nics[0 if place == 0 else -1] if channel.nics else number) % cards

@@ -1,13 +1,13 @@
-"""The whole of a communicator's machines as a topology, with the ways that NCCL takes through them.
+"""A communicator's machines as one topology, with NCCL's routes through them.
 
-Rings and trees have wires of their own (`ringside.sim.libraries.nccl.device.wires`). What goes through
-switches that add, and what goes from every rank to every other, is played on the machines as NCCL draws them:
-GPUs, NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and adds where it
+Rings and trees have wires of their own (`ringside.sim.libraries.nccl.device.wires`). Reductions in
+switches, and messages from every rank to every other, are played on the machines as NCCL draws them:
+GPUs, NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and reduces if it
 can.
 
-A message to another node leaves by the card beside the receiver, if there is a good way to it: over NVLink
-to the GPU beside that card (PXN) or by a switch; else by a card of the sender's own. Of several cards of
-a GPU each channel has one (src/graph/paths.cc and src/transport/net.cc, v2.30.7).
+A message to another node leaves by the card beside the receiver, if a good path leads to it: over NVLink
+to the GPU beside that card (PXN) or by a switch; else by one of the sender's own cards. If a GPU has several
+cards, each channel has one (src/graph/paths.cc and src/transport/net.cc, v2.30.7).
 
 Latencies are the tuner's hardware latencies of a hop: NVLink's and PCIe's where a message leaves a GPU, the
 network's in equal parts before and behind the network, less the PCIe before it.
@@ -51,10 +51,10 @@ class Hops:
 
     @classmethod
     def of(cls, comm: Communicator, algorithm: str, kind: str) -> "Hops":
-        """Those of an algorithm with Simple.
+        """Return the latencies of an algorithm with Simple.
 
-        With one rank a node the network's is the trees', as in the tuner. NVLS has one figure for all that
-        happens inside a node, where an all-reduce goes up to the switch twice.
+        With one rank per node the network's is the trees', as in the tuner. NVLS has one figure for a
+        whole node, where an all-reduce goes up to the switch twice.
         """
         exposed = "tree" if comm.gpus == 1 else algorithm
         link, slot = (hop_us(link, algorithm, "simple", comm) for link in ("nvlink", "pci"))
@@ -63,10 +63,10 @@ class Hops:
 
 
 class Machine(Routes):
-    """All machines of a communicator as one topology, ``graph``, and the ways through it."""
+    """All machines of a communicator as one topology, ``graph``, and the routes through it."""
 
     def __init__(self, comm: Communicator, hops: Hops, *, channels: float = 1, nvlink: float = 1.0) -> None:
-        """``channels`` share every link evenly and this is one's part; ``nvlink`` of NVLinks is left."""
+        """``channels`` share every link evenly, and this is one's part; ``nvlink`` scales NVLinks."""
         self._comm, self._paths = comm, paths_of(comm)
         self._names = {
             id(node): f"{kind}{number}"
@@ -85,7 +85,7 @@ class Machine(Routes):
 
     @property
     def most_ports(self) -> int:
-        """How many cards of its own a GPU has at the most, one where it has none."""
+        """The largest number of a GPU's own cards, 1 if it has none."""
         return max(1, *map(len, self._ports))
 
     @property
@@ -94,14 +94,14 @@ class Machine(Routes):
         return self.most_ports > 1
 
     def on(self, channel: int) -> "Machine":
-        """The same ways, by the cards of a channel."""
+        """Return the same routes, by the cards of a channel."""
         if channel not in self._of_channel:
             self._of_channel[channel] = copy(self)
             self._of_channel[channel]._channel = channel
         return self._of_channel[channel]
 
     def copy_in_blocks(self, connections: Iterable[tuple[int, int, int]]) -> None:
-        """Have a thread block, no faster than one NVLink, copy what each connection sends over NVLink."""
+        """Copy each connection's sends over NVLink in a thread block, no faster than one NVLink."""
         speed = nvlink_link(self._comm.system.compute_capability)
         for src, dst, channel in connections:
             gpu, block = self._block(src, dst, channel)
@@ -112,13 +112,13 @@ class Machine(Routes):
                 self.graph.add_edge(block, gpu, kind="memory", bandwidth=LOCAL, latency=0.0)
 
     def _block(self, src: int, dst: int, channel: int) -> tuple[str, str]:
-        """The names of the GPU and of the thread block for what it sends to a rank on a channel."""
+        """Return the GPU's name and that of the thread block for its sends to a rank on a channel."""
         node, local = divmod(src, self._comm.gpus)
         gpu = self._name(node, self._paths.nodes.of["gpu"][self._gpu[local]])
         return gpu, f"{gpu}/to{dst}/channel{channel}"
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
-        """From rank to rank."""
+        """Return the route from rank to rank."""
         (here, a), (there, b) = self._place(src), self._place(dst)
         if here == there:
             way = self._along(here, self._paths.gpus[a][b].links, a)
@@ -130,18 +130,18 @@ class Machine(Routes):
         return (*self._leaving(here, a, out), *self._landing(there, b, into))
 
     def cards(self, src: int, dst: int) -> tuple[int, int]:
-        """The cards by which a message to another node leaves and arrives, by their numbers in a node."""
+        """Return the cards by which a message to another node leaves and arrives, as numbers in a node."""
         (_, a), (_, b) = self._place(src), self._place(dst)
         into = self._port(b)
         return (into if self._paths.out[a][into].kind <= PathClass.PXN else self._port(a)), into
 
     def _place(self, rank: int) -> tuple[int, int]:
-        """A rank's node, and its GPU among the node's."""
+        """Return a rank's node, and its GPU among the node's."""
         node, local = divmod(rank, self._comm.gpus)
         return node, self._gpu[local]
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
-        """Up to the node's NVSwitch, or by the rank's card to the network."""
+        """Return the route up to the node's NVSwitch, or by the rank's card to the network."""
         node, gpu = divmod(rank, self._comm.gpus)
         gpu = self._gpu[gpu]
         if self._inside(joined):
@@ -149,7 +149,7 @@ class Machine(Routes):
         return self._leaving(node, gpu, self._port(gpu))
 
     def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
-        """Down from the node's NVSwitch, or from the network by the rank's card."""
+        """Return the route down from the node's NVSwitch, or from the network by the rank's card."""
         node, gpu = divmod(rank, self._comm.gpus)
         gpu = self._gpu[gpu]
         if self._inside(joined):
@@ -212,7 +212,7 @@ class Machine(Routes):
 
 
 def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: float) -> dict[str, Any]:
-    """What an edge of the topology says of a device's link."""
+    """Return the edge attributes of a device's link."""
     over_nvlink = link.kind is PathClass.NVL
     part = (nvlink if over_nvlink else 1.0) / channels
     hop = hops.nvlink if over_nvlink else hops.pcie
@@ -221,11 +221,11 @@ def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: floa
 
 
 def of_nvlink(comm: Communicator, algorithm: str) -> float:
-    """What is left of NVLinks' bandwidth: with switch reductions the part that the release's tuner has."""
+    """Return NVLinks' share of bandwidth: with switch reductions the one of the release's tuner."""
     known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
     return (known[comm.generation] if known else 0.0) or 1.0
 
 
 def nvls_port(comm: Communicator) -> float:
-    """Bytes/s of a GPU's port to its NVSwitch for switch reductions, one way."""
+    """Return the bytes/s of a GPU's port to its NVSwitch for switch reductions, one direction."""
     return comm.system.nvlink * of_nvlink(comm, "nvls")

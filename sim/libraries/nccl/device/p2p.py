@@ -1,16 +1,16 @@
 """Point-to-point collectives: all_to_all, gather, scatter and sendrecv, which NCCL's tuner never sees.
 
 NCCL runs them as sends and receives, up to eight peers in one batch (src/enqueue.cc, src/graph/paths.cc,
-v2.30.7), which `p2p_schedule` has; it predicts no time for them. The time here is a plain estimate of ours:
+v2.30.7), as `p2p_schedule` does; it predicts no time for them. The time here is Ringside's own estimate:
 
     base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
 
 for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round
-is a batch of eight peers, and traffic inside the node and over the network goes on at once. Without
-NVLink both pass the GPU's slot, which needs as long as all that it carries. In
-all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has its own NIC
-alone, because what arrives lands beside its GPU; sendrecv passes a node's edge at one GPU. Of an uneven
-all_to_all inside and between are what the busiest ranks of each send or receive.
+is a batch of eight peers, and traffic inside the node and over the network overlap. Without
+NVLink both pass the GPU's slot, which needs the time of their sum. In
+all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has only its own NIC,
+because data arrive beside its GPU; sendrecv passes a node's edge at one GPU. For an uneven
+all_to_all inside and between are the busiest ranks' sends or receives.
 """
 
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class PointToPoint:
 def point_to_point(
     comm: Communicator, kind: str, nbytes: int, uneven: Collective | None = None
 ) -> PointToPoint:
-    """How ``nbytes`` move: one rank's buffer of all_to_all or sendrecv, the root's of gather or scatter.
+    """Return how ``nbytes`` move: one rank's buffer of all_to_all or sendrecv, or the root's.
 
-    ``uneven`` is an all_to_all whose splits say what each rank has for each other.
+    ``uneven`` is an all_to_all with splits, which give each rank's bytes for each other.
     """
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no point-to-point collective; write {one_of(KINDS, kind)}")
@@ -70,7 +70,7 @@ def point_to_point(
 
 
 def _bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float, float]:
-    """Bytes that the busiest rank exchanges inside its node, and with other nodes."""
+    """Return the bytes that the busiest rank exchanges inside its node, and with other nodes."""
     if kind == "sendrecv":
         return (nbytes if comm.gpus > 1 else 0), (nbytes if comm.nodes > 1 else 0)
     part = nbytes / comm.ranks
@@ -78,7 +78,7 @@ def _bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float
 
 
 def exchanged(comm: Communicator, collective: Collective) -> tuple[Floats, Floats]:
-    """Bytes that each rank sends, and then receives, inside its node, and with other nodes, by its splits."""
+    """Return each rank's sent, then received, bytes inside its node, and with other nodes, by its splits."""
     nbytes = np.array(collective.splits, dtype=np.float64) * collective.itemsize
     np.fill_diagonal(nbytes, 0)
     node = np.arange(comm.ranks) // comm.gpus
@@ -114,7 +114,7 @@ def _chunk(comm: Communicator) -> int:
 
 
 def _channels_per_peer(comm: Communicator) -> int:
-    """Channels that one send may use: enough for the slowest kind of path, a power of two."""
+    """Return the channels that one send may use: enough for the slowest kind of path, a power of two."""
     system = comm.system
     wanted = [MAX_CHANNELS]
     if comm.gpus > 1:
@@ -131,10 +131,10 @@ def _channels_per_peer(comm: Communicator) -> int:
 
 
 def all_channels(comm: Communicator) -> int:
-    """Channels that all sends and receives of a rank share."""
+    """Return the channels that all sends and receives of a rank share."""
     return _power_of_two(comm.channels)
 
 
 def _power_of_two(count: int) -> int:
-    """The smallest power of two that is not below ``count``."""
+    """Return the smallest power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()

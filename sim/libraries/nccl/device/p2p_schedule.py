@@ -1,10 +1,10 @@
 """all_to_all, gather, scatter and sendrecv as schedules: NCCL's sends and receives, cut and put on channels.
 
-Ranks meet their peers in rounds: in each a rank sends to the one so many nodes and so many local ranks
-ahead of it, node after node; the numbers are triangular ones, which come once each below a power of two. A
-message is cut into parts, of which each has a channel, as many as make them neither tiny nor
+Ranks meet their peers in rounds: in each a rank sends to the one a given number of nodes and of local ranks
+ahead of it, node after node; the numbers are triangular, and occur once each below a power of two. A
+message is cut into parts, one per channel, whose number keeps them neither tiny nor
 large; a part goes in chunks. Eight rounds share a set of channels, and sets are used in turn, so
-that with very many peers a rank waits with a message until that of an earlier batch on the same
+with very many peers a rank delays a message until that of an earlier batch on the same
 channels has arrived (src/enqueue.cc and src/init.cc, v2.30.7).
 """
 
@@ -25,10 +25,10 @@ Ints = NDArray[np.int64]
 
 
 def p2p_schedule(comm: Communicator, collective: Collective) -> Schedule:
-    """All messages of a point-to-point collective."""
+    """Return all messages of a point-to-point collective."""
     if collective.ranks != comm.ranks:
         raise ValueError(
-            f"a collective of {collective.ranks} ranks on {comm.ranks}; write as many ranks as there are"
+            f"a collective of {collective.ranks} ranks on {comm.ranks}; write {comm.ranks} ranks"
         )
     way = point_to_point(comm, collective.kind, collective.nbytes, collective)
     chunks, first, channel = _cut(comm, collective, way)
@@ -50,7 +50,7 @@ def p2p_schedule(comm: Communicator, collective: Collective) -> Schedule:
 
 
 def _cut(comm: Communicator, collective: Collective, way: PointToPoint) -> tuple[Chunks, Ints, Ints]:
-    """All chunks, the first chunk of each message, and the channel of each chunk among a message's own.
+    """Return all chunks, each message's first chunk, and each chunk's channel among a message's own.
 
     Parts of one size are cut alike; one that is an element shorter lacks it at its end.
     """
@@ -74,7 +74,7 @@ def _cut(comm: Communicator, collective: Collective, way: PointToPoint) -> tuple
 
 
 def rounds(comm: Communicator) -> list[tuple[int, int]]:
-    """How many nodes and local ranks ahead a rank's peer is in each round, its own left out."""
+    """Return how many nodes and local ranks ahead a rank's peer is in each round, its own left out."""
     return [
         (nodes, local)
         for nodes in _triangular(comm.nodes)
@@ -84,7 +84,7 @@ def rounds(comm: Communicator) -> list[tuple[int, int]]:
 
 
 def message_parts(comm: Communicator, way: PointToPoint, nbytes: int, itemsize: int) -> list[list[int]]:
-    """The chunks of each part of a message: parts of half a chunk to a chunk, or of 1/8 to 32 inside a node.
+    """Return the chunks of each part of a message: half a chunk to a chunk, or 1/8 to 32 inside a node.
 
     Parts grow where channels run out.
     """
@@ -103,7 +103,7 @@ def message_parts(comm: Communicator, way: PointToPoint, nbytes: int, itemsize: 
 
 
 def _triangular(count: int) -> Iterator[int]:
-    """0, 1, 3, 6, 10, ... modulo a power of two that holds ``count``, without what is not below it."""
+    """Return 0, 1, 3, 6, 10, ... modulo the power of two that holds ``count``, those below ``count``."""
     power, number = 1 << (count - 1).bit_length(), 0
     for following in range(1, power + 1):
         if number < count:
@@ -114,7 +114,7 @@ def _triangular(count: int) -> Iterator[int]:
 def _messages(
     collective: Collective, comm: Communicator, nodes: int, locals_: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Who sends which block to whom in a round."""
+    """Return who sends which block to whom in a round."""
     src = np.arange(comm.ranks)
     node, local = src // comm.gpus, src % comm.gpus
     dst = (node + nodes) % comm.nodes * comm.gpus + (local + locals_) % comm.gpus
@@ -133,13 +133,13 @@ def _messages(
 def _waits(
     comm: Communicator, collective: Collective, peers: list[tuple[int, int]], sets: int
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Which message waits for which earlier one of its rank: that of the batch before on its channels."""
+    """Return which message waits for which earlier one of its rank: the last batch's on its channels."""
     ahead = PEERS_PER_BATCH * sets
-    found = {}
+    waits = {}
     for early, late in zip(peers[:-ahead], peers[ahead:], strict=True):
         pairs = [_messages(collective, comm, *numbers)[:2] for numbers in (early, late)]
         before = dict(zip(*(column.tolist() for column in pairs[0]), strict=True))
         for src, dst in zip(*(column.tolist() for column in pairs[1]), strict=True):
             if src in before:
-                found[src, dst] = src, before[src]
-    return found
+                waits[src, dst] = src, before[src]
+    return waits

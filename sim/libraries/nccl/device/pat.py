@@ -1,4 +1,4 @@
-"""PAT, parallel aggregated trees, as steps: all-gather and reduce-scatter over a binomial tree a rank.
+"""PAT, parallel aggregated trees, as steps: all-gather and reduce-scatter over one binomial tree per rank.
 
 Of n ranks, a block goes from its owner to the rank s places before it over the nodes of a binomial tree: s
 comes from s without its lowest bit, so that far ranks have it first. Reduce-scatter is the same backwards.
@@ -19,7 +19,7 @@ from ringside.sim.schedule import Step, step
 
 
 def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
-    """How many small blocks share a slot, and how many parts of a tree, slots filled so, move together.
+    """Return how many small blocks share a slot, and how many parts of a tree move together in such slots.
 
     A channel carries ``nbytes`` of each block and has `STEPS` slots.
     """
@@ -36,7 +36,7 @@ def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
 def loops(
     ranks: int, kind: str, parts: int, channel: int, count: int, first: int, per_block: int
 ) -> Iterator[Step]:
-    """A channel's loops over ``count`` pieces of a block, which begin at ``first`` of its ``per_block``."""
+    """Yield a channel's loops over ``count`` pieces of a block, from ``first`` of its ``per_block`` on."""
     gathers = kind == "all_gather"
     order = [now for now in places(ranks, parts) if now]
     owner = np.arange(ranks)[:, None]
@@ -50,7 +50,7 @@ def loops(
 
 
 def places(ranks: int, parts: int) -> Iterator[list[int]]:
-    """Places of the tree that get a block one after another, those that get it together in one list."""
+    """Return places of the tree in the order in which they get a block, those served together in one list."""
     apart = (1 << (ranks - 1).bit_length()) // parts
     stride = parts * apart
     while stride > apart:
@@ -61,7 +61,7 @@ def places(ranks: int, parts: int) -> Iterator[list[int]]:
 
 
 def _below(place: int, span: int) -> Iterator[int]:
-    """A binomial tree below a place, depth first, the widest branch first."""
+    """Yield a binomial tree below a place, depth first, the widest branch first."""
     while span > 1:
         span //= 2
         yield place + span

@@ -1,4 +1,4 @@
-"""What the engine plays of one collective: schedules, each on the network that it has to itself."""
+"""The engine's input for one collective: schedules, each on a network of its own."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from ringside.topologies import Routes, Topology
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A schedule, the network under it, and the ways there."""
+    """A schedule, its network, and the routes."""
 
     schedule: Schedule
     graph: Topology
@@ -28,10 +28,10 @@ class Play:
 
 
 def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[Play]:
-    """One play of each kind of channel that differs in time; the slowest is as long as the collective.
+    """Return one play per kind of channel that differs in time; the slowest one's is the collective's time.
 
     Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
-    link of the machine evenly, so that each has its part to itself, unless GPUs have several cards. Those of
+    link of the machine evenly, so each has its part to itself, unless GPUs have several cards. Those of
     CollNet Chain have different heads, and meet, as do sends and receives.
     """
     if algorithm == "p2p":
@@ -53,7 +53,7 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
         yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
         return
     carried = carried_bytes(comm, collective, algorithm, protocol)
-    # NVLSTree has the two trees on channels in turn, of which either loads other cards
+    # NVLSTree alternates its two trees over the channels, and each loads other cards
     together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
     machine = Machine(comm, hops, channels=len(carried) / together, nvlink=part)
     groups = [range(len(carried))[first : first + together] for first in range(0, len(carried), together)]

@@ -1,9 +1,9 @@
 """NCCL's algorithms as schedules: who sends which slice of which chunk on which channel.
 
 Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in
-loops, one chunk a rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
-chunks down a pipeline; the others are in `switched` and `pat` beside this. Within a channel a rank sends in
-program order, so that a loop's first chunk waits for the last one of the loop before
+loops, one chunk per rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
+chunks down a pipeline; `switched` and `pat` have the others. Within a channel a rank sends in
+program order, so a loop's first chunk waits for the last one of the loop before
 (src/device/all_reduce.h, all_gather.h, reduce_scatter.h, broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
 """
 
@@ -38,10 +38,10 @@ _GATHERED = ("all_gather", "reduce_scatter")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
-    """What one channel carries: ``pieces`` holds the bytes of its slices in the order in which they lie.
+    """One channel's part: ``pieces`` holds the bytes of its slices in memory order.
 
-    The pieces are of one block, cut as ``cuts`` says; ``loops`` chunks make them up, or, in an all-reduce
-    of a ring or over heads, as many for every rank or head.
+    The pieces are of one block, cut by ``cuts``; ``loops`` chunks make them up, or, in an all-reduce
+    of a ring or over heads, that number for every rank or head.
     """
 
     channel: int
@@ -51,7 +51,7 @@ class Part:
 
 
 def schedule(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Schedule:
-    """All channels of one collective."""
+    """Return all channels of one collective."""
     check_schedulable(comm, collective, algorithm, protocol)
     carried = dict(enumerate(carried_bytes(comm, collective, algorithm, protocol)))
     return _schedule(comm, collective, algorithm, protocol, carried, len(carried))
@@ -60,7 +60,7 @@ def schedule(comm: Communicator, collective: Collective, algorithm: str, protoco
 def channel_schedule(
     comm: Communicator, collective: Collective, algorithm: str, protocol: str, *channels: int
 ) -> Schedule:
-    """What some channels do of the collective, as a collective of its own: the bytes that they carry."""
+    """Return some channels' part of the collective, as a collective of its own: the bytes that they carry."""
     check_schedulable(comm, collective, algorithm, protocol)
     carried = carried_bytes(comm, collective, algorithm, protocol)
     some = {channel: carried[channel] for channel in channels}
@@ -72,14 +72,14 @@ def channel_schedule(
 def carried_bytes(
     comm: Communicator, collective: Collective, algorithm: str, protocol: str
 ) -> tuple[int, ...]:
-    """Bytes of one block that each channel in use carries; if there are none, one channel carries none."""
+    """Return the bytes of one block on each channel in use; without any, one channel carries none."""
     blocks = comm.ranks if collective.kind in _GATHERED else 1
     nbytes = collective.nbytes // collective.itemsize // blocks * collective.itemsize * blocks
     return channel_bytes(comm, collective.kind, algorithm, protocol, nbytes, collective.itemsize) or (0,)
 
 
 def check_schedulable(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> None:
-    """Refuse what has no schedule here."""
+    """Raise ValueError for what has no schedule here."""
     check_function(collective.kind)
     able = ALGORITHMS_OF[collective.kind]
     if algorithm not in able:
@@ -99,7 +99,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
 
 
 def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
-    """Why an algorithm has no schedule on these machines, if it has none."""
+    """Return why an algorithm has no schedule on these machines, if it has none."""
     if comm.graph(algorithm) is None:
         if algorithm.startswith("nvls"):
             return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
@@ -126,7 +126,7 @@ def _schedule(
     carried: Mapping[int, int],
     used: int,
 ) -> Schedule:
-    """Some channels of a collective, of the ``used`` ones that it has in all."""
+    """Return some channels of a collective that uses ``used`` in all."""
     cuts = {
         nbytes: cutting(comm, collective.kind, algorithm, protocol, nbytes, used)
         for nbytes in set(carried.values())
@@ -148,7 +148,7 @@ def _schedule(
     if algorithm == "pat":
         credits *= max(aggregated(comm.ranks, nbytes, cut)[0] for nbytes, cut in cuts.items())
     elif algorithm.startswith("nvls"):
-        # all heads' chunks share a connection to the switch; what is handed out again keeps sums waiting
+        # all heads' chunks share a connection to the switch; data handed out again delay sums
         number = len(heads(comm, algorithm))
         credits = max(credits, number) if collective.kind == "all_reduce" else credits * number
     between = () if algorithm in ("ring", "tree", "pat") else switches(comm)
@@ -162,7 +162,7 @@ def _part(
     if algorithm in ("ring", *HEADED) and collective.kind == "all_reduce":
         shares = comm.ranks if algorithm == "ring" else len(heads(comm, algorithm))
         loops = all_reduce_loops(nbytes, shares, cuts.chunk) or (0,)
-        # one chunk a rank, or a head; in the last loop the last ones' may be short or empty
+        # one chunk per rank, or head; in the last loop the last ones' may be short or empty
         ends = np.minimum(np.cumsum(np.repeat(loops, shares)), nbytes)
         chunks, num_loops = np.diff(ends, prepend=0), len(loops)
     else:
@@ -172,7 +172,7 @@ def _part(
 
 
 def cutting(comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, used: int) -> Chunking:
-    """How a channel's ``nbytes`` of a block are cut; CollNet goes by what all ``used`` channels carry."""
+    """Return how a channel's ``nbytes`` of a block are cut; CollNet cuts by all ``used`` channels' bytes."""
     whole = nbytes * (comm.ranks if kind in _GATHERED else 1)
     if algorithm.startswith("collnet"):
         return chunking(comm, kind, algorithm, protocol, whole * used, used)
@@ -180,13 +180,13 @@ def cutting(comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes
 
 
 def even_pieces(nbytes: int, size: int) -> list[int]:
-    """``nbytes`` in pieces of ``size``, the last with what is left; one empty piece of nothing."""
+    """Return ``nbytes`` in pieces of ``size``, the last with the rest; one empty piece for 0 bytes."""
     full, rest = divmod(nbytes, size)
     return [size] * full + ([rest] if rest or not full else [])
 
 
 def _slices(chunks: Ints, cuts: Chunking, itemsize: int) -> Ints:
-    """Every chunk's slices, the last ones of small chunks empty."""
+    """Return every chunk's slices, the last ones of small chunks empty."""
     sizes, which = np.unique(chunks, return_inverse=True)
     first = np.array([cuts.slice_bytes(int(chunk), itemsize) for chunk in sizes])
     ahead = np.arange(cuts.slices) * first[:, None]
@@ -195,7 +195,7 @@ def _slices(chunks: Ints, cuts: Chunking, itemsize: int) -> Ints:
 
 
 def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
-    """Every block cut alike; an element that blocks do not share equally lengthens a block's last piece."""
+    """Return all blocks cut alike; elements that do not divide evenly lengthen a block's last piece."""
     pieces = np.concatenate([part.pieces for part in parts])
     blocks, elements = collective.num_blocks, collective.nbytes // collective.itemsize
     starts = [block * elements // blocks * collective.itemsize for block in range(blocks)]
@@ -208,7 +208,7 @@ def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
 def _steps(
     comm: Communicator, collective: Collective, algorithm: str, part: Part, first: int, per_block: int
 ) -> Callable[[], Iterator[Step]]:
-    """How to make one channel's steps; its pieces begin at ``first`` of a block's ``per_block``."""
+    """Return a function that makes one channel's steps; its pieces begin at ``first`` of ``per_block``."""
     if algorithm == "ring" and collective.kind not in PIPELINED:
         order = _from_rank(rings(comm)[part.channel], 0)
         return lambda: _loops(collective.kind, order, part, first, per_block)
@@ -225,7 +225,7 @@ def _steps(
 
 
 def pipeline(comm: Communicator, collective: Collective, algorithm: str, channel: int) -> Ints:
-    """Each rank's parent, -1 at the root, in a channel's tree, or in the line that its ring is cut to."""
+    """Return each rank's parent, -1 at the root, in a channel's tree, or in the line cut from its ring."""
     if algorithm == "tree":
         return trees(comm)[channel].parent
     order = _from_rank(rings(comm)[channel], collective.root)
@@ -241,7 +241,7 @@ def _from_rank(ring: Ints, rank: int) -> Ints:
 
 
 def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Iterator[Step]:
-    """A ring's loops, one after another; in each, every rank passes chunk after chunk to its successor."""
+    """Yield a ring's loops, one after another; in each, ranks pass chunk after chunk to their successors."""
     ranks = len(ring)
     place, successor = np.arange(ranks), np.roll(ring, -1)
     slices = np.arange(part.cuts.slices)
@@ -259,7 +259,7 @@ def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Ite
 
 
 def _together(channels: list[Iterator[Step]]) -> Iterator[Step]:
-    """Channels side by side: the n-th steps of all of them as one."""
+    """Yield channels side by side: the n-th steps of all of them as one."""
     for steps in zip_longest(*channels):
         moved = [step for step in steps if step is not None]
         fields = ("src", "dst", "chunk", "span", "channel", "reduce")

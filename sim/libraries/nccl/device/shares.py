@@ -1,7 +1,7 @@
-"""What a machine's links leave to each connection while all channels move data at once.
+"""Links' shares for each connection while all channels move data at once.
 
-NCCL's search reserves each channel's bandwidth on the way round a ring, or down a tree; what a tree sends
-up, and a part-used or mistaken graph, it does not count. So every connection also has a fair share of each
+NCCL's search reserves each channel's bandwidth round a ring, or down a tree; it does not count a tree's
+sends upwards, or a part-used or mistaken graph. So every connection also has a fair share of each
 link on its way: the link's bandwidth over the connections that cross it on the busiest node. Channels that
 share links evenly take no less time than the busiest link needs for all their bytes.
 """
@@ -25,11 +25,11 @@ from ringside.sim.libraries.nccl.graph.paths import Paths
 from ringside.sim.libraries.nccl.graph.system import System
 
 Links = tuple[Link, ...]
-"""What one connection crosses on one node."""
+"""Links that one connection crosses on one node."""
 
 
 class Crossing(NamedTuple):
-    """What a channel's connection crosses on one node, and which local ranks, if there, it joins."""
+    """Links that a channel's connection crosses on one node, and which local ranks, if there, it joins."""
 
     channel: int
     links: Links
@@ -42,7 +42,7 @@ UNLIMITED = float("inf")
 
 @lru_cache(maxsize=4096)
 def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]:
-    """Bytes/s of the worst connection inside a node, and between nodes, with ``used`` channels in use.
+    """Return the bytes/s of the worst connection inside a node, and between nodes, with ``used`` channels.
 
     Behind an NVSwitch the two directions of a tree are one connection of a GPU's port: `through_port`.
     """
@@ -63,7 +63,7 @@ def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]
 
 
 def through_port(comm: Communicator, algorithm: str) -> bool:
-    """Whether GPUs that send both up and down a tree do so by one port, that to the NVSwitch."""
+    """Return whether GPUs that send both up and down a tree do so by one port, that to the NVSwitch."""
     return algorithm == "tree" and comm.gpus > 2 and bool(paths_of(comm).nodes.of["nvs"])
 
 
@@ -75,12 +75,12 @@ def _least(connections: Iterable[Links], crossing: Counter[Link]) -> float:
 
 @lru_cache(maxsize=256)
 def crossings(comm: Communicator, algorithm: str, used: int) -> tuple[list[Crossing], list[list[Crossing]]]:
-    """What a ring's or tree's connections cross among one node's GPUs, and at each kind of node's ends."""
+    """Return crossings of a ring's or tree's connections inside a node, and at each kind of node's ends."""
     return list(_inside(comm, algorithm, used)), list(_ends(comm, algorithm, used))
 
 
 def _inside(comm: Communicator, algorithm: str, used: int) -> Iterator[Crossing]:
-    """Of a channel's connections those of one node's GPUs among themselves."""
+    """Yield the crossings between one node's GPUs."""
     paths = paths_of(comm)
     for number, channel in enumerate(_channels(comm, algorithm, used)):
         onwards = list(pairwise(channel.gpus))
@@ -95,7 +95,7 @@ def _inside(comm: Communicator, algorithm: str, used: int) -> Iterator[Crossing]
 
 
 def _ends(comm: Communicator, algorithm: str, used: int) -> Iterator[list[Crossing]]:
-    """For every kind of node, as far as they differ, its ends of the connections to other nodes."""
+    """Yield the ends of connections to other nodes, for every kind of node that differs."""
     paths = paths_of(comm)
     if comm.nodes == 1 or not paths.nodes.of["net"]:
         return
@@ -122,22 +122,22 @@ def _ends(comm: Communicator, algorithm: str, used: int) -> Iterator[list[Crossi
 
 @cache
 def roles(nodes: int) -> list[list[list[bool]]]:
-    """All kinds of node: has a parent, a first child, a second, in the first tree and in the second."""
+    """Return all kinds of node: has a parent, a first child, a second, in either tree."""
     both = []
     for parent, place in zip(node_trees(nodes), places(nodes), strict=True):
         child = np.flatnonzero(parent >= 0)
         second = place[child] > place[parent[child]]
-        found = np.zeros((nodes, 3), dtype=bool)
-        found[:, 0] = parent >= 0
-        found[parent[child[~second]], 1] = True
-        found[parent[child[second]], 2] = True
-        both.append(found)
+        table = np.zeros((nodes, 3), dtype=bool)
+        table[:, 0] = parent >= 0
+        table[parent[child[~second]], 1] = True
+        table[parent[child[second]], 2] = True
+        both.append(table)
     kinds: list[list[list[bool]]] = np.unique(np.stack(both, axis=1), axis=0).tolist()
     return kinds
 
 
 def _end(paths: Paths, channel: SearchChannel, place: int) -> tuple[Links, Links]:
-    """The way of a channel's GPU to its network port, and back."""
+    """Return the way of a channel's GPU to its network port, and back."""
     gpu = _place(paths.nodes, "gpu", channel.gpus[place])
     port = channel.nics[0 if place == 0 else -1] if channel.nics else paths.ports_of(gpu)[0]
     net = _place(paths.nodes, "net", port % len(paths.nodes.of["net"]))
@@ -151,13 +151,13 @@ def _channels(comm: Communicator, algorithm: str, used: int) -> list[SearchChann
 
 
 def _place(nodes: Nodes, kind: str, number: int) -> int:
-    """Where the node of a local rank, or of a port's number, stands among its kind."""
+    """Return the place of a local rank's node, or of a port's number, among its kind."""
     numbers = [node.rank if kind == "gpu" else node.dev for node in nodes.of[kind]]
     return numbers.index(sorted(numbers)[number])
 
 
 def paths_of(comm: Communicator) -> Paths:
-    """The ways in one machine as it is cabled, with the GPUs of the ranks in use."""
+    """Return the paths in one machine as it is cabled, with the GPUs of the ranks in use."""
     system = comm.system
     if system.cabling:
         system = replace(system, mesh=system.cabling)

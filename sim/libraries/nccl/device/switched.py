@@ -1,11 +1,11 @@
 """NCCL's switch reductions as steps: NVLS, NVLSTree, CollNet Direct and CollNet Chain.
 
-Every chunk has a head, a GPU on each node that brings the node's sum to other nodes and their sum back.
-What differs is how a head gets it and how it gives it away:
+Every chunk has a head, a GPU on each node that sends the node's sum to other nodes and receives theirs.
+The algorithms differ in how data reach the head and leave it:
 
-- NVLS lets the NVSwitch do both: a head reads one address of all GPUs and gets their sum, and writes
-  to all with one store (NVLink SHARP). The switch has two places a node for that, one that adds, which all
-  the node's GPUs send to, the head's own included, and one that hands out.
+- NVLS uses the NVSwitch for both: a head reads one address of all GPUs and gets their sum, and writes
+  to all with one store (NVLink SHARP). The switch has two places per node for that: one that adds, to which
+  all the node's GPUs send, the head included, and one that broadcasts.
 - CollNet Direct has the other GPUs send to the head, which adds, and the head send to all.
 - CollNet Chain has a chain of GPUs for each channel, whose first one is the head of all its chunks.
 
@@ -29,18 +29,18 @@ from ringside.sim.schedule import Step, step
 Ints = NDArray[np.int64]
 
 HEADED = ("nvls", "nvls_tree", "collnet_direct")
-"""The algorithms whose chunks have all the heads of a node in turn."""
+"""The algorithms whose chunks go to all the heads of a node in turn."""
 
 
 def heads(comm: Communicator, algorithm: str) -> Ints:
-    """The local ranks that are heads, in the order in which chunks have them."""
+    """Return the local ranks that are heads, in the order of their chunks."""
     graphs = ordered(comm)
     graph = graphs.collnet_direct if algorithm == "collnet_direct" else graphs.nvls
     return np.array([channel.gpus[0] for channel in graph.order] if graph else [], dtype=np.int64)
 
 
 def switches(comm: Communicator) -> tuple[tuple[int, ...], ...]:
-    """Two places in every node's NVSwitch, then one in the network for each local rank that may be a head."""
+    """Return two places in every node's NVSwitch, then one in the network per possible head."""
     ranks = np.arange(comm.ranks).reshape(comm.nodes, comm.gpus)
     inside = [tuple(node) for node in ranks.tolist() for _ in range(2)]
     return (*inside, *(tuple(rail) for rail in ranks.T.tolist()))
@@ -48,9 +48,9 @@ def switches(comm: Communicator) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """Chunks that move side by side: their numbers, each one's head, and on which node it is wanted or kept.
+    """Chunks that move side by side: their numbers, heads, and the node that wants or keeps each.
 
-    ``owner`` is -1 for what all ranks contribute to and all get.
+    ``owner`` is -1 for chunks that all ranks contribute to and all get.
     """
 
     number: Ints
@@ -61,7 +61,7 @@ class _Chunks:
 def loops(
     comm: Communicator, kind: str, algorithm: str, channel: int, count: int, first: int, per_block: int
 ) -> Iterator[Step]:
-    """A channel's loops over ``count`` pieces of a block, which begin at ``first`` of its ``per_block``."""
+    """Yield a channel's loops over ``count`` pieces of a block, from ``first`` of its ``per_block`` on."""
     if algorithm == "collnet_chain":
         yield from waves(_chains(comm, channel), range(first, first + count), channel=channel)
         return
@@ -80,7 +80,7 @@ def loops(
 
 
 def _chains(comm: Communicator, channel: int) -> Ints:
-    """The parent of each rank and switch: all nodes' chains below the network's place for their heads."""
+    """Return the parent of each rank and switch: nodes' chains below the network's place for their heads."""
     order = ordered(comm).collnet_chain
     chain = np.array(order.order[channel % len(order.order)].gpus if order else [], dtype=np.int64)
     parent = np.full(comm.ranks + len(switches(comm)), -1, dtype=np.int64)
@@ -91,7 +91,7 @@ def _chains(comm: Communicator, channel: int) -> Ints:
 
 
 def _network(comm: Communicator) -> int:
-    """The first of the network's places."""
+    """Return the first of the network's places."""
     return comm.ranks + 2 * comm.nodes
 
 
@@ -103,7 +103,7 @@ class _Moves:
         self._network = _network(comm)
 
     def all_reduce(self, chunks: _Chunks) -> Iterator[Step]:
-        """Up to the heads, over the network and back, down from the heads."""
+        """Yield steps up to the heads, over the network and back, down from the heads."""
         yield from self._up(chunks)
         if self._algorithm == "nvls_tree":
             yield from self._over_the_tree(chunks)
@@ -114,14 +114,14 @@ class _Moves:
         yield from self._down(chunks)
 
     def reduce_scatter(self, chunks: _Chunks) -> Iterator[Step]:
-        """Up to the heads, and over the network to the one that wants it."""
+        """Yield steps up to the heads, and over the network to the one that wants the chunk."""
         yield from self._up(chunks)
         if self._comm.nodes > 1:
             yield self._to_network(np.arange(self._comm.nodes)[:, None], chunks, reduce=True)
             yield self._from_network(chunks.owner, chunks)
 
     def all_gather(self, chunks: _Chunks) -> Iterator[Step]:
-        """Over the network to the other nodes' heads, and down from all heads."""
+        """Yield steps over the network to the other nodes' heads, and down from all heads."""
         if self._comm.nodes > 1:
             yield self._to_network(chunks.owner, chunks, reduce=False)
             others = np.arange(1, self._comm.nodes)[:, None]
@@ -129,7 +129,7 @@ class _Moves:
         yield from self._down(chunks)
 
     def _up(self, chunks: _Chunks) -> Iterator[Step]:
-        """Every node's sum to its head."""
+        """Send every node's sum to its head."""
         gpus, node = self._comm.gpus, np.arange(self._comm.nodes)
         if self._algorithm == "collnet_direct":
             yield from self._beside(chunks, up=True)
@@ -146,7 +146,7 @@ class _Moves:
             yield self._step(self._adder(node), node * gpus + chunks.head, chunks.number, reduce=False)
 
     def _down(self, chunks: _Chunks) -> Iterator[Step]:
-        """What every node's head has to the node's other GPUs."""
+        """Send from every node's head to the node's other GPUs."""
         gpus, node = self._comm.gpus, np.arange(self._comm.nodes)
         if self._algorithm == "collnet_direct":
             yield from self._beside(chunks, up=False)
@@ -167,14 +167,14 @@ class _Moves:
             yield step(head, rank, number, reduce=False, channel=channel)
 
     def _others(self, chunks: _Chunks) -> tuple[Ints, Ints, Ints]:
-        """Every rank with every chunk whose head on its node it is not, and that head."""
+        """Return every rank with every chunk whose head on its node is another, and that head."""
         rank, number = np.meshgrid(np.arange(self._comm.ranks), chunks.number, indexing="ij")
         head = rank // self._comm.gpus * self._comm.gpus + chunks.head
         other = rank != head
         return rank[other], number[other], head[other]
 
     def _over_the_tree(self, chunks: _Chunks) -> Iterator[Step]:
-        """Up the tree of nodes, level by level, and down again, from head to head of one number."""
+        """Send up the tree of nodes, level by level, and down again, between heads of one number."""
         parent = node_trees(self._comm.nodes)[self._channel % 2]
         height, depth = heights(parent), depths(parent)
         child = np.flatnonzero(parent >= 0)
@@ -198,7 +198,7 @@ class _Moves:
         return self._step(self._network + chunks.head, head, chunks.number, reduce=False)
 
     def _adder(self, node: Ints) -> Ints:
-        """The place in a node's NVSwitch that adds; the one behind it hands out."""
+        """Return the place in a node's NVSwitch that adds; the next one broadcasts."""
         return self._comm.ranks + 2 * node
 
     def _step(self, src: Ints, dst: Ints, number: Ints, *, reduce: bool) -> Step:

@@ -1,9 +1,9 @@
-"""How long the links are busy with what an algorithm sends over them: NCCL's one count of bytes.
+"""How long links are busy with an algorithm's bytes: the one count of NCCL's traffic.
 
 Every connection of every channel carries its bytes over the links on its way: between a node's GPUs, from a
-GPU to its card, and over the cables of a fabric. What one link has to carry, over its bandwidth in the data
-sheet, is a time below which no answer can be. Counted are the algorithm's own rings, trees, heads and
-messages, with the flags that its protocol sends beside the data: what switches add crosses a link once.
+GPU to its card, and over the cables of a fabric. A link's bytes over its data-sheet bandwidth
+are a lower bound of every answer. Counted are the algorithm's own rings, trees, heads and
+messages, with the protocol's flags beside the data: data that switches add cross a link once.
 """
 
 from collections import defaultdict
@@ -38,38 +38,38 @@ Seconds = float
 Floats = NDArray[np.float64]
 
 NVLINK, PCIE, CARDS, CARD = "NVLinks of a GPU", "PCIe of a GPU", "cards of a node", "card of a node"
-"""What is busy at a node: the busiest NVLink, the busiest link of PCIe, all cards together, and the busiest
-card where they are not loaded alike. A cable between switches goes by its ends."""
+"""Kinds of busy links at a node: the busiest NVLink, the busiest link of PCIe, all cards together, and the
+busiest card if they are not loaded alike. A cable between switches is named by its ends."""
 
 AT_A_NODE = NVLINK, PCIE, CARDS, CARD
 
 _PARTS = {PathClass.NVL: NVLINK, PathClass.PIX: PCIE, PathClass.NET: CARD}
 
 _SLOT = 63 / 48
-"""What a slot carries beside what NCCL reckons: 16 lanes of PCIe 5.0 have 63 GB/s, and NCCL writes 48."""
+"""A slot's real rate over NCCL's: 16 lanes of PCIe 5.0 have 63 GB/s, and NCCL writes 48."""
 
 Sends = Iterable[tuple[Sequence[Link], "float | Floats"]]
-"""Links in a row, and the bytes that they carry: a figure for each kind of node."""
+"""Consecutive links, and the bytes that they carry: a figure per kind of node."""
 
 
 @lru_cache(maxsize=1024)
 def traffic(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> dict[str, Seconds]:
-    """For how long the busiest of each kind of link carries bytes one way, by its name.
+    """Return the seconds for which the busiest of each kind of link carries bytes one way, by its name.
 
-    A fabric's cable is missing where nothing is known of it: what CollNet, and NVLS on several nodes, add
+    A fabric's cable is missing if its bytes are unknown: additions of CollNet, and of NVLS on several nodes,
     inside switches by their makers' rules, or too many messages.
     """
-    found = _of_node(comm, collective, algorithm, protocol)
+    busy = _of_node(comm, collective, algorithm, protocol)
     cables = cable_bytes(comm, collective, algorithm, protocol)
     if cables and comm.network is not None:
         edges = comm.network.edges
         seconds, hop = max((nbytes / edges[hop]["bandwidth"], hop) for hop, nbytes in cables.items())
-        found["->".join(hop)] = seconds
-    return found
+        busy["->".join(hop)] = seconds
+    return busy
 
 
 def least_traffic(comm: Communicator, collective: Collective) -> Seconds:
-    """What the busiest link carries by whichever of NCCL's algorithms loads it least, in seconds."""
+    """Return the busiest link's seconds under the NCCL algorithm that loads it least."""
     if collective.kind in POINT_TO_POINT:
         return max(traffic(comm, collective, "p2p", "simple").values())
     table = cost_table(comm, collective.kind, collective.dtype or "float32", collective.redop)
@@ -78,7 +78,7 @@ def least_traffic(comm: Communicator, collective: Collective) -> Seconds:
 
 
 def _of_node(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> dict[str, Seconds]:
-    found, system = dict.fromkeys(AT_A_NODE, 0.0), comm.system
+    busy, system = dict.fromkeys(AT_A_NODE, 0.0), comm.system
     for sends in _sends(comm, collective, algorithm, protocol):
         load: dict[Link, float | Floats] = defaultdict(float)
         for links, nbytes in sends:
@@ -86,20 +86,20 @@ def _of_node(comm: Communicator, collective: Collective, algorithm: str, protoco
                 load[link] = load[link] + nbytes
         for link, total in load.items():
             if part := _PARTS.get(link.kind):
-                found[part] = max(found[part], float(np.max(total)) / _in_datasheet(comm, link))
+                busy[part] = max(busy[part], float(np.max(total)) / _in_datasheet(comm, link))
         for out in (True, False):
             cards = [link for link in load if link.kind is PathClass.NET and (link.to.kind == "net") == out]
             total = np.max(sum(load[link] for link in cards))
-            found[CARDS] = max(found[CARDS], float(total) / (system.nics * system.nic) if cards else 0.0)
+            busy[CARDS] = max(busy[CARDS], float(total) / (system.nics * system.nic) if cards else 0.0)
     inside, between = _claimed(comm)
-    if found[CARD] <= found[CARDS] * (1 + ROUNDING):
-        del found[CARD]
+    if busy[CARD] <= busy[CARDS] * (1 + ROUNDING):
+        del busy[CARD]
     more = {CARDS: between, CARD: between}
-    return {part: seconds / more.get(part, inside) for part, seconds in found.items()}
+    return {part: seconds / more.get(part, inside) for part, seconds in busy.items()}
 
 
 def _in_datasheet(comm: Communicator, link: Link) -> float:
-    """Bytes/s of a link as its data sheet has it."""
+    """Return the data-sheet bytes/s of a link."""
     match link.kind:
         case PathClass.NVL:
             return nvlink_in_datasheet(_nvlink(comm, link), comm.system.compute_capability)
@@ -110,7 +110,7 @@ def _in_datasheet(comm: Communicator, link: Link) -> float:
 
 
 def _nvlink(comm: Communicator, link: Link) -> float:
-    """What NCCL reckons for an NVLink; where it was told of other pairs than are cabled, for the widest."""
+    """Return NCCL's rate of an NVLink; the widest's if NCCL was given other pairs than are cabled."""
     if not comm.system.cabling:
         return link.bandwidth
     gpus = paths_of(comm).nodes.of["gpu"]
@@ -119,7 +119,7 @@ def _nvlink(comm: Communicator, link: Link) -> float:
 
 @lru_cache(maxsize=256)
 def _claimed(comm: Communicator) -> tuple[float, float]:
-    """By how many times a graph file or a log says that NCCL moves more than a GPU's links, or the cards."""
+    """Return the factor by which a graph file or a log exceeds a GPU's links, or the cards."""
     system = comm.system
     graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
     gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
@@ -130,10 +130,10 @@ def _claimed(comm: Communicator) -> tuple[float, float]:
 
 
 def _sends(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[Sends]:
-    """What goes over the links of one node, for each kind of node."""
+    """Yield the sends over the links of one node, for each kind of node."""
     if algorithm in ("p2p", "pat"):
-        if found := exchange(comm, collective, algorithm):
-            yield _exchanged(comm, found)
+        if moved := exchange(comm, collective, algorithm):
+            yield _exchanged(comm, moved)
     elif algorithm in ("ring", "tree"):
         weights = _by_channel(comm, collective, algorithm, protocol)
         inside, ends = crossings(comm, algorithm, len(weights))
@@ -146,7 +146,7 @@ def _sends(comm: Communicator, collective: Collective, algorithm: str, protocol:
 
 
 def _by_channel(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> list[float]:
-    """The bytes, flags included, that each connection of a channel's ring or tree carries one way."""
+    """Return the bytes, flags included, that each connection of a channel's ring or tree carries one way."""
     times, ranks = 1.0, comm.ranks
     if algorithm == "ring" and collective.kind not in PIPELINED:
         times = 2 * (ranks - 1) / ranks if collective.kind == "all_reduce" else ranks - 1
@@ -155,9 +155,9 @@ def _by_channel(comm: Communicator, collective: Collective, algorithm: str, prot
 
 
 def _is_cut(comm: Communicator, collective: Collective, one: Crossing) -> bool:
-    """Whether a ring's connection carries nothing: into the root of a broadcast, out of that of a reduce.
+    """Return whether a ring's connection carries nothing: into a broadcast's root, or out of a reduce's.
 
-    On two nodes that is an end of the node that has no root; of more some have no such end.
+    On two nodes that is an end of the node without a root; of more some have no such end.
     """
     if collective.kind not in PIPELINED or comm.nodes > 2:
         return False
@@ -169,7 +169,7 @@ def _is_cut(comm: Communicator, collective: Collective, one: Crossing) -> bool:
 def _switched(
     comm: Communicator, collective: Collective, algorithm: str, degrees: Sequence[int]
 ) -> Iterator[tuple[Sequence[Link], float]]:
-    """What is added on the way, by switches or heads; ``degrees`` are a node's neighbours in both trees."""
+    """Yield sends to switches or heads that add; ``degrees`` are a node's neighbours in both trees."""
     paths, kind, gpus, nodes = paths_of(comm), collective.kind, comm.gpus, comm.nodes
     place, carried = _places(comm), carried_bytes(comm, collective, algorithm, "simple")
     if algorithm == "collnet_chain":
@@ -204,7 +204,7 @@ def _switched(
 
 
 def _chained(comm: Communicator, carried: Sequence[int]) -> Iterator[tuple[Sequence[Link], float]]:
-    """CollNet Chain: up and down a chain of GPUs for each channel, whose first one talks to the network."""
+    """Yield CollNet Chain's sends: up and down a chain of GPUs per channel, whose first uses the network."""
     paths, place, graph = paths_of(comm), _places(comm), ordered(comm).collnet_chain
     orders = [[place[gpu] for gpu in channel.gpus] for channel in graph.order] if graph else []
     for channel, nbytes in enumerate(carried):
@@ -216,7 +216,7 @@ def _chained(comm: Communicator, carried: Sequence[int]) -> Iterator[tuple[Seque
 
 
 def _places(comm: Communicator) -> list[int]:
-    """Where the GPU of each local rank stands among the machine's."""
+    """Return the place of each local rank's GPU among the machine's."""
     gpus = paths_of(comm).nodes.of["gpu"]
     return sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
 
@@ -224,7 +224,7 @@ def _places(comm: Communicator) -> list[int]:
 def _by_cards(
     comm: Communicator, gpu: int, out: float, into: float
 ) -> Iterator[tuple[Sequence[Link], float]]:
-    """What a GPU sends to other nodes and gets from them, its cards alike."""
+    """Yield a GPU's sends to other nodes and receives from them, its cards alike."""
     paths = paths_of(comm)
     ports = paths.ports_of(gpu) if comm.nodes > 1 else []
     for port in ports:
@@ -232,20 +232,20 @@ def _by_cards(
         yield paths.back[port][gpu].links, into / len(ports)
 
 
-def _exchanged(comm: Communicator, found: Exchange) -> Iterator[tuple[Sequence[Link], Floats]]:
-    """Messages between ranks, by the cards that they take."""
+def _exchanged(comm: Communicator, moved: Exchange) -> Iterator[tuple[Sequence[Link], Floats]]:
+    """Yield messages between ranks, by the cards that they take."""
     paths, gpus, place = paths_of(comm), range(comm.gpus), _places(comm)
     for a in gpus:
         for b in gpus:
-            if found.inside[:, a, b].any():
-                yield paths.gpus[place[a]][place[b]].links, found.inside[:, a, b]
+            if moved.inside[:, a, b].any():
+                yield paths.gpus[place[a]][place[b]].links, moved.inside[:, a, b]
     if comm.nodes == 1:
         return
     cards = cards_of(comm)
     for out, into in zip(cards.out, cards.into, strict=True):
         for a in gpus:
             for b in gpus:
-                leaving, arriving = found.leaving[:, a, b], found.arriving[:, a, b]
+                leaving, arriving = moved.leaving[:, a, b], moved.arriving[:, a, b]
                 yield paths.out[place[a]][out[a, b]].links, leaving / len(cards.out)
                 yield paths.back[into[a, b]][place[b]].links, arriving / len(cards.out)
 
@@ -254,14 +254,14 @@ def _exchanged(comm: Communicator, found: Exchange) -> Iterator[tuple[Sequence[L
 def cable_bytes(
     comm: Communicator, collective: Collective, algorithm: str, protocol: str
 ) -> dict[Hop, float] | None:
-    """The bytes on each cable between a fabric's switches; ``None`` where nothing is known of them."""
+    """Return the bytes on each cable between a fabric's switches; ``None`` if they are unknown."""
     if comm.network is None or comm.nodes == 1:
         return None
     structure = comm.network.graph["structure"]
     cards = len(structure.cards)
     if algorithm in ("p2p", "pat"):
-        found = exchange(comm, collective, algorithm)
-        sent = between_cards(comm, found, cards) if found else None
+        moved = exchange(comm, collective, algorithm)
+        sent = between_cards(comm, moved, cards) if moved else None
         return None if sent is None else carried_by_cables(structure.fabric, sent)
     if algorithm in ("ring", "tree"):
         weights = _by_channel(comm, collective, algorithm, protocol)
@@ -276,8 +276,8 @@ def cable_bytes(
 
 
 def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[Ends, float]:
-    """What NVLSTree sends between nodes: from head to head of one number, along both trees of nodes."""
-    found: dict[Ends, float] = defaultdict(float)
+    """Return NVLSTree's bytes between nodes: between heads of one number, along both trees of nodes."""
+    sums: dict[Ends, float] = defaultdict(float)
     carried, paths = carried_bytes(comm, collective, "nvls_tree", "simple"), paths_of(comm)
     number = comm.machines or range(comm.nodes)
     place = _places(comm)
@@ -288,6 +288,6 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
             for node, above in enumerate(parent.tolist()):
                 for port in own if above >= 0 else ():
                     here, there = (number[node], port % cards), (number[above], port % cards)
-                    found[*here, *there] += nbytes
-                    found[*there, *here] += nbytes
-    return found
+                    sums[*here, *there] += nbytes
+                    sums[*there, *here] += nbytes
+    return sums

@@ -1,10 +1,10 @@
-"""The network that one channel of NCCL's rings and trees has to itself, as a topology.
+"""The network of one channel of NCCL's rings and trees, as a topology of its own.
 
 NCCL's search reserves a bandwidth for every search channel; the channels that run over it share that. No
-connection gets more than its share of the machine's links either (see `shares`), less what
-the protocol spends on flags. Every connection is a wire of its own; but behind an NVSwitch a GPU has one
-port, and what it sends up a tree and what it sends down take turns there. One message takes the hop's
-latency. So channels do not meet, and a collective takes as long as its slowest channel.
+connection gets more than its share of the machine's links either (see `shares`), less the protocol's
+flags. Every connection is a wire of its own; but behind an NVSwitch a GPU has one
+port, where its sends up and down a tree take turns. One message takes the hop's
+latency. So channels do not meet, and a collective takes the time of its slowest channel.
 
 Latencies are the tuner's hardware latencies (src/graph/tuning.cc, v2.30.7), not its corrections.
 """
@@ -38,8 +38,8 @@ class Wire:
 class Channel:
     """One channel with the bytes of a block that it carries, and its wires inside nodes and between them.
 
-    Where there is only one sort of wire, both are that. With ``port`` the wire inside a node is a
-    GPU's port to the NVSwitch, for what it sends to whomever.
+    If there is only one kind of wire, both are that. With ``port`` the wire inside a node is a
+    GPU's port to the NVSwitch, for all its sends.
     """
 
     number: int
@@ -50,27 +50,27 @@ class Channel:
 
 
 def channels(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> list[Channel]:
-    """One channel of each kind that differs in time.
+    """Return one channel of each kind that differs in time.
 
-    Channels with equal bytes, equal wires and the same tree of the pair do the same on other GPUs.
+    Channels with equal bytes, equal wires and the same tree of the pair act alike on other GPUs.
     """
     carried = carried_bytes(comm, collective, algorithm, protocol)
     search = _graph(comm, algorithm).channels
     port = through_port(comm, algorithm)
-    found: dict[tuple[int, int, int], Channel] = {}
+    kinds: dict[tuple[int, int, int], Channel] = {}
     for number, nbytes in enumerate(carried):
         sharing = len(range(number % search, len(carried), search))
         key = nbytes, tree_number(comm, number) if algorithm == "tree" else 0, sharing
-        if key not in found:
+        if key not in kinds:
             inside, between = _wires(comm, algorithm, protocol, sharing, len(carried))
             if comm.nodes == 1:
                 between = inside
-            found[key] = Channel(number, nbytes, between if comm.gpus == 1 else inside, between, port)
-    return list(found.values())
+            kinds[key] = Channel(number, nbytes, between if comm.gpus == 1 else inside, between, port)
+    return list(kinds.values())
 
 
 def wires(comm: Communicator, algorithm: str, channel: Channel) -> Topology:
-    """One channel's wires as a topology, an edge for each of its connections, or each GPU's port."""
+    """Return one channel's wires as a topology: an edge per connection, or per GPU's port."""
     name = f"{comm.nodes} x {comm.system.name}, {algorithm}, channel {channel.number}"
     graph: Topology = nx.DiGraph(name=name, nodes=comm.nodes)
     for rank in range(comm.ranks):
@@ -92,9 +92,9 @@ def wires(comm: Communicator, algorithm: str, channel: Channel) -> Topology:
 
 
 def _wires(comm: Communicator, algorithm: str, protocol: str, sharing: int, used: int) -> tuple[Wire, Wire]:
-    """The wires inside a node and between nodes of a channel that shares its search channel.
+    """Return the wires inside a node and between nodes of a channel that shares its search channel.
 
-    With one GPU a node nothing hides the network, whose latency is then the trees'; as in the tuner.
+    With one GPU per node nothing hides the network, whose latency is then the trees'; as in the tuner.
     """
     graph = _graph(comm, algorithm)
     inside, between = shares(comm, algorithm, used)
@@ -115,7 +115,7 @@ def _wires(comm: Communicator, algorithm: str, protocol: str, sharing: int, used
 
 
 def tree_number(comm: Communicator, channel: int) -> int:
-    """Which tree of the pair a channel has: all search channels take the first, then all the second."""
+    """Return which tree of the pair a channel has: all search channels first use one, then the other."""
     return channel // comm.graphs.tree.channels % 2
 
 

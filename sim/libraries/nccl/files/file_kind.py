@@ -1,4 +1,4 @@
-"""Which of the files that NCCL and NVIDIA's tools write a text is, told from what is in it."""
+"""Which of NCCL's and NVIDIA's files a text is, by its content."""
 
 import re
 from typing import Literal
@@ -19,12 +19,12 @@ _ROOTS: dict[str, Kind] = {"system": "topology", "graphs": "graphs"}
 
 
 def is_amds(text: str) -> bool:
-    """Whether a topology file is of a machine with AMD's GPUs, on which RCCL runs and not NCCL."""
+    """Return whether a topology file is of a machine with AMD GPUs, on which RCCL runs and not NCCL."""
     return re.search(r"<xgmi\b|<gpu\b[^>]*\sgcn=", text) is not None
 
 
 def file_kind(text: str) -> Kind | None:
-    """The kind of file, or ``None`` where it is none of them; a table in a job's log makes it a table."""
+    """Return the kind of file, ``None`` if it is none of them; a table in a job's log makes it a table."""
     if text.lstrip("\ufeff \t\r\n").startswith("<"):
         root = _ROOT.search(text)
         return _ROOTS.get(root[1]) if root else None

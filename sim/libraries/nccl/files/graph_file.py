@@ -2,8 +2,8 @@
 
 A file describes one node: a ``graphs`` element with a ``graph`` for each search, in which every
 ``channel`` lists a network device, the GPUs in order, and a network device again. Bandwidths are
-GB/s there. Devices are numbers such as ``0x1f`` (older releases: decimal), with the host in the top
-byte where NVLink joins several. GPUs become local indices in the order of their ranks, which
+in GB/s. Devices are numbers such as ``0x1f`` (older releases: decimal), with the host in the top
+byte if NVLink joins several. GPUs become local indices in the order of their ranks, which
 files have from 2.30.3 on, or of their numbers.
 """
 
@@ -15,10 +15,10 @@ from ringside.sim.libraries.nccl.graph.system import GB
 from ringside.topologies.importers.elements import Element, Source, parse
 
 IDS = ("ring", "tree", "collnet_chain", "nvls", "collnet_direct")
-"""The searches, by the number that stands in a file."""
+"""The searches, by their numbers in a file."""
 
 _LOCAL = (1 << 56) - 1
-"""What of a device's number is not its host's."""
+"""Mask of a device's number without its host."""
 
 
 class GraphFileError(ValueError):
@@ -29,27 +29,27 @@ _SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, 
 
 
 def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
-    """The graphs of a file's text; of what it lacks ``others``, as NCCL searches for what is not given."""
+    """Parse the graphs of a file's text; ``others`` supply missing ones, as NCCL searches for these."""
     root = parse(text, _SOURCE, "graphs")
     channels = [channel for element in root.children for channel in element.children]
     gpus = sorted({gpu for channel in channels for gpu in _gpus(channel)})
     local = {gpu: index for index, gpu in enumerate(gpus)}
-    found = {}
+    graphs = {}
     for element in root.children:
         if element.tag != "graph":
             raise element.complaint(f"graphs holds graph, not {element.tag!r}")
         graph = _graph(element, local)
-        found[_name(element, graph)] = graph
-    missing = [name for name in ("ring", "tree") if name not in found or not found[name].channels]
+        graphs[_name(element, graph)] = graph
+    missing = [name for name in ("ring", "tree") if name not in graphs or not graphs[name].channels]
     if others and len(missing) < 2:
-        found |= {name: getattr(others, name) for name in missing}
+        graphs |= {name: getattr(others, name) for name in missing}
     elif missing:
         raise root.complaint(f"no channels of {' and '.join(missing)}, without which NCCL does not run")
-    return Graphs.joined(found)
+    return Graphs.joined(graphs)
 
 
 def format_graphs(graphs: Graphs) -> str:
-    """A graph file's text; every graph needs its order (`connect.ordered` gives one)."""
+    """Return a graph file's text; every graph needs its order (`connect.ordered` gives one)."""
     lines = ['<graphs version="1">']
     for number, name in enumerate(IDS):
         graph: Graph | None = getattr(graphs, name)
@@ -65,7 +65,7 @@ def format_graphs(graphs: Graphs) -> str:
 
 
 def _name(element: Element, graph: Graph) -> str:
-    """What a graph is for; up to 2.20 both of CollNet's had the same number."""
+    """Return the purpose of a graph; up to 2.20 both of CollNet's had the same number."""
     name = IDS[int(element.one_of("id", tuple(str(number) for number in range(len(IDS)))))]
     return graph.pattern if graph.pattern == "collnet_direct" else name
 
@@ -99,9 +99,9 @@ def _channel(element: Element, local: dict[int, int]) -> SearchChannel:
 
 
 def _gpus(channel: Element) -> list[int]:
-    """A channel's GPUs by rank, or by device where the release did not write ranks yet."""
-    found = _devices(channel, "gpu")
-    return [child.count("rank") if "rank" in child.attributes else _device(child) for child in found]
+    """Return a channel's GPUs by rank, or by device in releases that did not write ranks yet."""
+    devices = _devices(channel, "gpu")
+    return [child.count("rank") if "rank" in child.attributes else _device(child) for child in devices]
 
 
 def _devices(channel: Element, tag: str) -> list[Element]:
@@ -114,7 +114,7 @@ def _devices(channel: Element, tag: str) -> list[Element]:
 
 
 def _device(element: Element) -> int:
-    """A device's number, hexadecimal where it says so."""
+    """Parse a device's number, hexadecimal with its prefix."""
     text = element.text("dev")
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18}", text):
         raise element.complaint(f"dev is {text!r}, not a number such as 3 or 0x1f")
@@ -144,5 +144,5 @@ def _graph_lines(number: int, graph: Graph) -> list[str]:
 
 
 def _written(device: int) -> str:
-    """A device's number as NCCL writes it, and reads it: hexadecimal, and 0 without a prefix."""
+    """Return a device's number as NCCL writes it: hexadecimal, and 0 without a prefix."""
     return f"{device:#x}" if device else "0"

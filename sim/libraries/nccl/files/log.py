@@ -1,11 +1,11 @@
-"""What NCCL writes about itself with NCCL_DEBUG=INFO, as data (2.8 to 2.30).
+"""NCCL's log with NCCL_DEBUG=INFO, as data (2.8 to 2.30).
 
-Read are: communicators and their channel counts (NCCL_DEBUG_SUBSYS INIT), rings and trees (INIT
+Parsed are: communicators and their channel counts (NCCL_DEBUG_SUBSYS INIT), rings and trees (INIT
 and GRAPH), the tuner's tables and the choice of every collective (TUNING). One log may hold many
-ranks and communicators; lines go to the communicator that their thread began last, and ranks of
-several threads together by the communicator's id where the log has it, otherwise in the order in
-which each rank joins communicators of one size. Lines that broke off, or that ranks wrote into one
-another, are passed over and counted; everything else in a log is passed over.
+ranks and communicators. Lines belong to the communicator that their thread began last; ranks of
+several threads are joined by the communicator's id if the log has it, otherwise in the order in
+which each rank joins communicators of one size. Truncated lines, and lines that ranks wrote into one
+another, are skipped and counted; everything else in a log is skipped.
 """
 
 import re
@@ -19,9 +19,9 @@ _VERSION = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 
 @dataclass(slots=True)
 class LoggedCommunicator:
-    """What a log tells of one communicator; 0 and empty where it tells nothing.
+    """One communicator in a log; 0 and empty where the log says nothing.
 
-    ``rings`` has by channel the ranks from rank 0 on, where the log has all of them; ``trees`` by
+    ``rings`` has by channel the ranks from rank 0 on, if the log has all of them; ``trees`` by
     channel and rank the rank above and the ranks below (-1: none); ``table`` the tuner's cells by
     collective, algorithm and protocol. ``version`` is the log's, ``collnet`` whether it asks for CollNet.
     """
@@ -41,7 +41,7 @@ class LoggedCommunicator:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A whole log; ``version`` is empty where it names none, ``skipped`` counts lines that are garbled."""
+    """A whole log; ``version`` is empty if it names none, ``skipped`` counts garbled lines."""
 
     version: str
     communicators: tuple[LoggedCommunicator, ...]
@@ -50,7 +50,7 @@ class Log:
 
 
 def parse_log(text: str) -> Log:
-    """The log in a text; raise `ValueError` where no line of it is NCCL's."""
+    """Parse a log; raise `ValueError` if no line of it is NCCL's."""
     reader = Reader()
     seen = False
     version = _VERSION.search(text)
@@ -70,7 +70,7 @@ def parse_log(text: str) -> Log:
 
 
 def _groups(sessions: Sequence[Session]) -> list[list[Session]]:
-    """What the ranks of one communicator each told, in the order in which communicators began."""
+    """Return the sessions of each communicator's ranks, in the order in which communicators began."""
     groups: list[list[Session]] = []
     shapeless = []
     for session in sessions:
@@ -89,7 +89,7 @@ def _groups(sessions: Sequence[Session]) -> list[list[Session]]:
 
 
 def _belongs(session: Session, group: list[Session]) -> bool:
-    """Whether the ids are the same, or could be, and nobody of the same rank is there yet."""
+    """Return whether the ids are equal, or may be, and the group has no session of that rank yet."""
     identities = {other.identity for other in group if other.identity}
     if session.identity and identities:
         return session.identity in identities
@@ -130,7 +130,7 @@ def _joined(group: list[Session], reader: Reader, version: str) -> LoggedCommuni
 
 
 def _count_hosts(comm: LoggedCommunicator, group: list[Session]) -> None:
-    """Releases before 2.19 do not write how many nodes there are: as many as hosts, if every rank wrote."""
+    """Set the number of nodes, which releases before 2.19 omit: the hosts, if every rank wrote."""
     hosts = {session.rank: session.host for session in group}
     if comm.ranks and set(hosts) == set(range(comm.ranks)):
         comm.nodes = len(set(hosts.values()))
@@ -138,7 +138,7 @@ def _count_hosts(comm: LoggedCommunicator, group: list[Session]) -> None:
 
 
 def _piece_together(comm: LoggedCommunicator, channel: int, following: dict[int, int]) -> None:
-    """A ring that was cut off, out of every rank's neighbours."""
+    """Reconstruct a truncated ring from every rank's neighbours."""
     ring = [0]
     while ring[-1] in following and following[ring[-1]] not in ring:
         ring.append(following[ring[-1]])

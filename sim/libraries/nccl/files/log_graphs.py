@@ -1,26 +1,26 @@
-"""The graphs that a log tells of, so that the tuner works with those of the user's own machine.
+"""The graphs in a log, so that the tuner works with those of the user's own machine.
 
-A log shows what came of a graph, not the graph. Taken from it:
+A log shows a graph's effects, not the graph. Inferred from it:
 
 - channels: NCCL makes the final channels of the search channels (`Communicator.channels`); of the
   known machine's count, and half and a quarter of the final count, the first after which the rings
   repeat and that gives the final count again, if need be at a lower speed, otherwise half of it;
 - the ring's bandwidth from a Simple cell of the tuner's table, B = C b R / s for s steps of R ranks,
-  to the nearest speed that NCCL's search tries (whole or halved) which prints the same; both
+  to the nearest speed that NCCL's search tries (whole or halved) and that prints the same; both
   inside the node and between nodes, as NCCL's search gives rings one speed;
 - the tree's bandwidth from its Simple cell, B = 0.92 C b / 2 (0.85 of it for the plain tree pattern),
-  for the side that the tuner looks at: inside up to two nodes, between from three on. Where the cell
+  for the side that the tuner looks at: inside up to two nodes, between from three on. If the cell
   shows the cap of the GPU generation, any bandwidth from the cap up prints the same, so the known
   machine's stays if it reaches the cap;
 - the path classes: the known machine's, unless another class inside the node (NVLink or not) gives the
   printed ring latency, or LL128 is off where the known class would have it on;
 - the orders of rings and trees on the first node, if the log has all of them; and whether rings leave
   a node by another rail than they entered it by;
-- no NVLS where the log counts no NVLS channels, and CollNet where the log asks for it and its channels,
+- no NVLS if the log counts no NVLS channels, and CollNet if the log asks for it and its channels,
   half as many again, are those of the log.
 
-The rest - the tree pattern, NVLS and CollNet bandwidths, which are the least of several terms, and all that
-stands in no table or line of the log - stays as it is known of the machine.
+The rest stays as known of the machine: the tree pattern, NVLS and CollNet bandwidths, which are minima of
+several terms, and everything without a table or line in the log.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,10 +45,10 @@ Option = TypeVar("Option")
 def logged_communicator(
     logged: LoggedCommunicator, system: System | str, settings: Settings | None = None
 ) -> Communicator:
-    """The communicator of a log on a known machine, its graphs those of the log as far as it tells them.
+    """Return the communicator of a log on a known machine, with the log's graphs as far as it has them.
 
-    ``settings`` are the variables that the logged job had set; the release is the log's where it names
-    one. Raise `ValueError` for a log that does not say how many ranks there were, or how many nodes, and
+    ``settings`` are the variables that the logged job had set; the release is the log's if it names
+    one. Raise `ValueError` for a log that does not state the number of ranks or of nodes, and
     for one of a release that is too old.
     """
     settings = settings or Settings()
@@ -65,7 +65,7 @@ def logged_communicator(
     if logged.nodes * logged.gpus != logged.ranks:
         raise ValueError(
             f"the log has {logged.ranks} ranks on {logged.nodes} nodes, {logged.gpus} on the first; "
-            "only as many on every node can be modelled"
+            "only equally many on every node can be modelled"
         )
     known = communicator(system, logged.nodes, logged.gpus, settings=settings)
     reducing = replace(known, settings=replace(settings, collnet=True))
@@ -87,7 +87,7 @@ def _with(comm: Communicator, graphs: Graphs) -> Communicator:
 
 
 def _with_bandwidth(known: Communicator, logged: LoggedCommunicator) -> Graph:
-    """The known ring graph with the log's channels and bandwidth."""
+    """Return the known ring graph with the log's channels and bandwidth."""
     ring = known.graphs.ring
     if not logged.channels:
         return _ring_of(known, logged, ring.channels)
@@ -102,7 +102,7 @@ def _with_bandwidth(known: Communicator, logged: LoggedCommunicator) -> Graph:
 
 
 def _repeats(logged: LoggedCommunicator, count: int) -> bool:
-    """Whether the log's rings are the same again after so many channels."""
+    """Return whether the log's rings repeat after this number of channels."""
     rings = logged.rings
     return all(rings[channel] == rings.get(channel - count, rings[channel]) for channel in rings)
 
@@ -123,7 +123,7 @@ def _ring_of(known: Communicator, logged: LoggedCommunicator, channels: int) -> 
 
 
 def _speed(known: Communicator, printed: float, share: float) -> float:
-    """The b of ``share * b == printed``: a speed that NCCL tries if one prints it, else the quotient."""
+    """Return the b of ``share * b == printed``: a speed that NCCL tries if one fits, else the quotient."""
     lists = (known.constants.inside, known.constants.between)
     tried = {speed * GB for by_capability in lists for speeds in by_capability.values() for speed in speeds}
     options = sorted(tried | {speed / 2 for speed in tried}, key=lambda speed: abs(share * speed - printed))
@@ -146,7 +146,7 @@ def _tree(known: Communicator, logged: LoggedCommunicator, channels: int) -> Gra
 
 
 def _with_paths(comm: Communicator, logged: LoggedCommunicator, algorithm: str) -> Graph:
-    """The graph with path classes that give the log's latencies and its use of LL128."""
+    """Return the graph with path classes that give the log's latencies and its use of LL128."""
     graph = comm.graphs.ring if algorithm == "ring" else comm.graphs.tree
     printed = {protocol: logged.table.get(("all_reduce", algorithm, protocol)) for protocol in PROTOCOLS}
     cells = {protocol: cell for protocol, cell in printed.items() if cell and cell.bandwidth}
@@ -176,18 +176,18 @@ def _with_order(comm: Communicator, logged: LoggedCommunicator, ring: Graph) -> 
     orders = [_on_node(logged.rings.get(channel, ()), comm, 0) for channel in range(ring.channels)]
     if not all(orders):
         return replace(ring, order=())
-    found = replace(ring, order=tuple(SearchChannel(order) for order in orders))
+    ordered = replace(ring, order=tuple(SearchChannel(order) for order in orders))
     if comm.nodes == 1:
-        return found
+        return ordered
     nexts = [_on_node(logged.rings[channel], comm, 1) for channel in range(ring.channels)]
     if nexts == orders:
-        return replace(found, cross_nic=0 if ring.cross_nic == 2 else ring.cross_nic)
+        return replace(ordered, cross_nic=0 if ring.cross_nic == 2 else ring.cross_nic)
     swapped = [orders[channel ^ 1] for channel in range(ring.channels)] if ring.channels % 2 == 0 else []
-    return replace(found, cross_nic=2) if nexts == swapped else found
+    return replace(ordered, cross_nic=2) if nexts == swapped else ordered
 
 
 def _on_node(ring: tuple[int, ...], comm: Communicator, node: int) -> tuple[int, ...]:
-    """The GPUs of a node in the order in which a ring passes them; empty unless it passes them in one go."""
+    """Return a node's GPUs in ring order; empty unless the ring passes them consecutively."""
     entries = [
         place for place, rank in enumerate(ring) if rank // comm.gpus == node != ring[place - 1] // comm.gpus
     ]
@@ -198,8 +198,8 @@ def _on_node(ring: tuple[int, ...], comm: Communicator, node: int) -> tuple[int,
 
 
 def _tree_orders(comm: Communicator, logged: LoggedCommunicator) -> tuple[SearchChannel, ...]:
-    """The first node's chains from top to bottom, one a search channel; empty unless all are there."""
-    found = []
+    """Return the first node's chains from top to bottom, one per search channel; empty if one is missing."""
+    orders = []
     for channel in range(comm.graphs.tree.channels):
         tree = logged.trees.get(channel, {})
         if any(rank not in tree for rank in range(comm.gpus)):
@@ -212,8 +212,8 @@ def _tree_orders(comm: Communicator, logged: LoggedCommunicator) -> tuple[Search
             below = [rank for rank in tree[chain[-1]][1] if 0 <= rank < comm.gpus and rank not in chain][:1]
         if len(chain) < comm.gpus:
             return ()
-        found.append(SearchChannel(tuple(chain)))
-    return tuple(found)
+        orders.append(SearchChannel(tuple(chain)))
+    return tuple(orders)
 
 
 def _first(options: Iterable[Option], fits: Callable[[Option], bool], otherwise: Option) -> Option:

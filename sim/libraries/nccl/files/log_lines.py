@@ -1,4 +1,4 @@
-"""The lines of NCCL's log that tell of communicators, sorted by the rank that wrote them."""
+"""The lines of NCCL's log about communicators, by the rank that wrote them."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from ringside.sim.libraries.nccl.graph.system import GB
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 
 PREFIX = re.compile(r"(?:(\S*?):(\d+:\d+) \[-?\d+\] )?NCCL INFO ?")
-"""How every line begins: host, process and thread, device, unless cut off; a time may come first."""
+"""The prefix of every line: host, process and thread, device, unless truncated; a time may come first."""
 
 _RANK = re.compile(r"\bcomm \S+ rank (\d+) nranks (\d+) ")
 _IDENTITY = re.compile(r"\bcommId (0x[0-9a-f]+)")
@@ -56,10 +56,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Session:
-    """What one rank wrote about one communicator; 0 and empty where it wrote nothing.
+    """One rank's lines about one communicator; 0 and empty where it wrote nothing.
 
     ``announced`` is the number of channels that the ring lines name, ``following`` the rank after each
-    rank by channel. A session is ``done`` when the rank says that the communicator is there.
+    rank by channel. A session is ``done`` when the rank says that the communicator is complete.
     """
 
     host: str
@@ -80,7 +80,7 @@ class Session:
 
 
 class Reader:
-    """Takes messages in, one after another."""
+    """Reads messages one after another."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
@@ -101,7 +101,7 @@ class Reader:
         )
 
     def read(self, host: str, thread: str, message: str) -> None:
-        """One message of a thread; what is garbled is counted."""
+        """Read one message of a thread; count garbled ones."""
         writer = f"{self._host(host, thread)}:{thread}"
         try:
             self._take(writer, message)
@@ -109,7 +109,7 @@ class Reader:
             self.skipped += 1
 
     def _host(self, host: str, thread: str) -> str:
-        """The writer's host, of which a line that broke off may have lost the beginning, or gained one."""
+        """Return the writer's host; a truncated line may have lost or gained its beginning."""
         known = self._hosts.setdefault(thread, [])
         for other in known:
             if host.endswith(other) or other.endswith(host):
@@ -125,14 +125,14 @@ class Reader:
             self._shape(writer, text)
         elif counts:
             own, second, third = counts.groups()
-            found = (
+            matched = (
                 own,
                 (second if "collnet" in text else None),
                 third or (second if "nvls" in text else None),
             )
             session = self._of(writer)
             session.channels, session.collnet_channels, session.nvls_channels = (
-                _few(count or "0") for count in found
+                _few(count or "0") for count in matched
             )
         elif choice:
             words = _word(_FUNCTIONS, choice[1]), _word(_ALGORITHMS, choice[3]), _word(_PROTOCOLS, choice[4])
@@ -147,7 +147,7 @@ class Reader:
                     break
 
     def _of(self, writer: str) -> Session:
-        """The communicator that a thread is setting up."""
+        """Return the communicator that a thread is setting up."""
         session = self._current.get(writer)
         return self._begin(writer) if session is None or session.done else session
 
@@ -193,8 +193,8 @@ class Reader:
         self._of(writer).following.setdefault(_few(channel), {})[int(rank)] = int(following)
 
     def _trees(self, writer: str, text: str) -> None:
-        found = _whole(_TREES, text.removeprefix("Trees "))[0]
-        for channel, *below, rank, above in _TREE.findall(found):
+        trees = _whole(_TREES, text.removeprefix("Trees "))[0]
+        for channel, *below, rank, above in _TREE.findall(trees):
             self._add_tree(writer, channel, rank, above, below)
 
     def _tree(self, writer: str, text: str) -> None:
@@ -210,7 +210,7 @@ class Reader:
         self._columns[writer] = [(name, protocol) for name in names for protocol in PROTOCOLS]
 
     def _pairs(self, writer: str, text: str) -> None:
-        """The header of releases before 2.20: algorithm and protocol over every column."""
+        """Read the header of releases before 2.20: algorithm and protocol over every column."""
         cells = [cell.partition("/") for cell in text.rstrip(" |").split("|")[1:]]
         self._columns[writer] = [
             (_word(_ALGORITHMS, name.strip()), _word(_PROTOCOLS, protocol.strip()))

@@ -2,13 +2,13 @@
 
     collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks,pipe_ops,reg_buff
 
-The first rule that matches wins. What to avoid:
+The first rule that matches wins. Pitfalls:
 
-- The plugin asks for one channel wherever no rule matches or a rule says -1. So every rule names the
-  channels that NCCL would take, and the other collectives of the same communicators get rules of NCCL's
+- The plugin asks for one channel wherever no rule matches or a rule says -1. So every rule names
+  NCCL's own number of channels, and the other collectives of the same communicators get rules with NCCL's
   own choice. Communicators without rules keep NCCL's algorithm, but have one channel until the
-  plugin is built with ``*nChannels = 0``, by which NCCL knows that nothing was asked for.
-- It knows no header, takes unknown words for allreduce, ring or simple, and breaks lines at 255 characters.
+  plugin is built with ``*nChannels = 0``, which tells NCCL that nothing was requested.
+- It knows no header, reads unknown names as allreduce, ring or simple, and breaks lines at 255 characters.
 - Ranges include both ends and leave no gap: from 0 to the largest unsigned 64-bit number.
 """
 
@@ -31,7 +31,7 @@ def tuner_csv(
     dtype: str = "float32",
     redop: str = "sum",
 ) -> str:
-    """The file, ready for NCCL_TUNER_CONFIG_FILE; ``comms`` and what was ``picked`` by node count."""
+    """Return the file's text for NCCL_TUNER_CONFIG_FILE; ``comms`` and ``picked`` pairs by node count."""
     check_function(kind)
     if not picked:
         raise ValueError("no picks to write rules of; pick for at least one node count and size")

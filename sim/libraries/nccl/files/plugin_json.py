@@ -1,8 +1,8 @@
 """Picks as rules for the tuner that is built into NCCLX.
 
-The first rule that matches wins, and what no rule matches keeps NCCL's choice, as do the channels of
-rules that name none. So only what was picked for has rules. Sizes there are bytes a rank: a boundary is met
-to within one byte a rank (github.com/meta-pytorch/torchcomms, comms/ncclx/meta/tuner/README.md).
+The first rule that matches wins. Where no rule matches NCCL's choice holds, as do its channels for
+rules that name none. So only picked sizes have rules. Sizes there are bytes per rank: a boundary is met
+to within one byte per rank (github.com/meta-pytorch/torchcomms, comms/ncclx/meta/tuner/README.md).
 """
 
 import json
@@ -14,7 +14,7 @@ from ringside.sim.libraries.nccl.tuning.tuner import check_function
 
 
 def tuner_json(comms: Mapping[int, Communicator], kind: str, picked: Mapping[int, Sequence[Stretch]]) -> str:
-    """The file, ready for NCCLX_TUNER_CONFIG_FILE; ``comms`` and what was ``picked`` by node count."""
+    """Return the file's text for NCCLX_TUNER_CONFIG_FILE; ``comms`` and ``picked`` pairs by node count."""
     check_function(kind)
     if not picked:
         raise ValueError("no picks to write rules of; pick for at least one node count and size")
@@ -25,7 +25,7 @@ def tuner_json(comms: Mapping[int, Communicator], kind: str, picked: Mapping[int
 
 
 def _rules(comm: Communicator, kind: str, stretches: Sequence[Stretch]) -> list[dict[str, object]]:
-    found = []
+    rules = []
     for stretch in stretches:
         least = (stretch.min_bytes + comm.ranks // 2) // comm.ranks
         end = (stretch.max_bytes + 1 + comm.ranks // 2) // comm.ranks
@@ -33,7 +33,7 @@ def _rules(comm: Communicator, kind: str, stretches: Sequence[Stretch]) -> list[
             continue
         bounds = f"[{least},)" if stretch.max_bytes == MOST - 1 else f"[{least},{end - 1}]"
         algorithm, protocol = stretch.pair
-        found.append(
+        rules.append(
             {
                 "filter": {
                     "collective": kind.replace("_", ""),
@@ -44,4 +44,4 @@ def _rules(comm: Communicator, kind: str, stretches: Sequence[Stretch]) -> list[
                 "config": {"algorithm": algorithm, "protocol": protocol},
             }
         )
-    return found
+    return rules

@@ -1,4 +1,4 @@
-"""From which byte to which a pair is to be taken: what the files of NCCL's tuners have to say."""
+"""Stretches of sizes with one pair each: the content of files for NCCL's tuners."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from ringside.sim.libraries.nccl.tuning.tuner import cost_table, launch
 from ringside.sim.pick import Pair
 
 MOST = 2**60
-"""Above so many bytes nothing changes any more."""
+"""Bytes beyond which nothing changes any more."""
 
 NEAR = 1 / 64
-"""How near, as a fraction of the size, a switch is found by times that are not the tuner's own."""
+"""Precision of a boundary, as a fraction of the size, with times that are not the tuner's own."""
 
 Value = TypeVar("Value")
 
 Picked = Callable[[list[int]], list[Pair]]
-"""The pair to be taken at each of some sizes."""
+"""The pair at each of some sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Sizes with one pair, and one number of channels where that is told (0: not); both ends included."""
+    """Sizes with one pair, and one number of channels if stated (0: not); both ends included."""
 
     min_bytes: int
     max_bytes: int
@@ -32,7 +32,7 @@ class Stretch:
 
 
 def own_stretches(comm: Communicator, kind: str, dtype: str, redop: str) -> list[Stretch]:
-    """NCCL's own choice from 0 to `MOST` bytes, exact to the byte."""
+    """Return NCCL's own choice from 0 to `MOST` bytes, exact to the byte."""
     table = cost_table(comm, kind, dtype, redop)
     return _stretches(changes(_parts([0, *table.jumps(MOST), MOST]), table.pairs, {}))
 
@@ -40,10 +40,10 @@ def own_stretches(comm: Communicator, kind: str, dtype: str, redop: str) -> list
 def picked_stretches(
     comm: Communicator, kind: str, sizes: Sequence[int], picked: Picked, dtype: str, redop: str
 ) -> list[Stretch]:
-    """What is ``picked`` between the least and the largest of ``sizes``.
+    """Return the ``picked`` pairs between the least and the largest of ``sizes``.
 
-    Below and above them stands NCCL's own choice. Switches come as close as `NEAR` to where the winner
-    changes, if it changes once between two neighbouring sizes.
+    Below and above them NCCL's own choice holds. Boundaries are within `NEAR` of the change of winner,
+    if it changes once between two neighbouring sizes.
     """
     sizes = sorted(sizes)
     table = cost_table(comm, kind, dtype, redop)
@@ -56,8 +56,8 @@ def picked_stretches(
 
 
 def with_channels(comm: Communicator, stretches: Sequence[Stretch]) -> list[Stretch]:
-    """The same, parted where NCCL gives a pair another number of channels."""
-    found = []
+    """Yield the same stretches, split where NCCL's number of channels for a pair changes."""
+    parted = []
     for stretch in stretches:
 
         def channels(sizes: list[int], pair: Pair = stretch.pair) -> list[int]:
@@ -66,8 +66,8 @@ def with_channels(comm: Communicator, stretches: Sequence[Stretch]) -> list[Stre
         steps = changes([(stretch.min_bytes, stretch.max_bytes)], channels, {})
         ends = [start - 1 for start, _ in steps[1:]]
         for (start, count), end in zip(steps, [*ends, stretch.max_bytes], strict=True):
-            found.append(Stretch(start, end, stretch.pair, count))
-    return found
+            parted.append(Stretch(start, end, stretch.pair, count))
+    return parted
 
 
 def changes(
@@ -76,29 +76,29 @@ def changes(
     known: Mapping[int, Value],
     close: float = 0.0,
 ) -> list[tuple[int, Value]]:
-    """Where a function of sizes takes a value.
+    """Return where a function of sizes changes its value.
 
     In each of ``parts``, from one size to another, the function must have one value wherever both ends of a
-    stretch have it; then halving finds every change, or comes as close as the fraction ``close`` of
-    the size. ``known`` are values found before.
+    stretch have it; then bisection locates every change, exactly or within the fraction ``close`` of
+    the size. ``known`` are values computed before.
     """
-    found = dict(known)
-    asked = sorted({size for part in parts for size in part if size not in found})
+    answers = dict(known)
+    questions = sorted({size for part in parts for size in part if size not in answers})
     while parts:
-        found |= zip(asked, values(asked) if asked else [], strict=True)
+        answers |= zip(questions, values(questions) if questions else [], strict=True)
         parts = [
             (low, high)
             for low, high in parts
-            if found[low] != found[high] and high - low > max(1, close * low)
+            if answers[low] != answers[high] and high - low > max(1, close * low)
         ]
         middles = [(low + high) // 2 for low, high in parts]
-        asked = [size for size in middles if size not in found]
+        questions = [size for size in middles if size not in answers]
         halves = (((low, m), (m, high)) for (low, high), m in zip(parts, middles, strict=True))
         parts = [half for both in halves for half in both]
     starts: list[tuple[int, Value]] = []
-    for size in sorted(found):
-        if not starts or starts[-1][1] != found[size]:
-            starts.append((size, found[size]))
+    for size in sorted(answers):
+        if not starts or starts[-1][1] != answers[size]:
+            starts.append((size, answers[size]))
     return starts
 
 

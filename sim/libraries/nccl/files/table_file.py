@@ -1,4 +1,4 @@
-"""The machine from which NCCL chooses, out of a table of ``nvidia-smi topo -m``, which tells no speeds."""
+"""A machine from a table of ``nvidia-smi topo -m``, which states no speeds."""
 
 from functools import lru_cache
 
@@ -13,16 +13,16 @@ _LIKE = {90: "dgx-h100", 80: "dgx-a100", 70: "dgx1-v100"}
 """A machine with NVSwitch or an NVLink mesh of each generation."""
 
 _OTHERWISE = "a100-pcie4"
-"""The machine like which all others are: GPUs without NVLink, or joined in pairs."""
+"""The machine that stands for all others: GPUs without NVLink, or joined in pairs."""
 
 
-@lru_cache(maxsize=64)  # one drawing a table, whose graphs are then searched for once
+@lru_cache(maxsize=64)  # one drawing per table, whose graphs are then searched for once
 def system_of_table(text: str, name: str = "topo -m") -> System:
-    """The machine in a table's text.
+    """Parse a machine from a table's text.
 
-    How many NVLinks a GPU has tells its generation, and a machine of the catalogue of that generation
-    lends the speeds of slots, cards and CPUs; `System.note` says which. Raise
-    `ringside.topologies.TopologyError` with the line of what is wrong.
+    The number of NVLinks per GPU determines its generation; a catalogue machine of that generation
+    supplies the speeds of slots, cards and CPUs, as `System.note` states. Raise
+    `ringside.topologies.TopologyError` with the line of an error.
     """
     table = nvidia_smi.read(text)
     links, capability = nvidia_smi.nvlinks(table), nvidia_smi.compute_capability(table)
@@ -51,15 +51,15 @@ def system_of_table(text: str, name: str = "topo -m") -> System:
 
 
 def _note(links: int, like: System, capability: int) -> str:
-    told = f"{links} NVLinks a GPU" if links else "no NVLink"
+    nvlinks = f"{links} NVLinks a GPU" if links else "no NVLink"
     return (
-        f"the table names no GPU: with {told} they are taken for compute capability {capability}, and cards, "
-        f"slots and CPUs for those of {like.name}; --set nic, pcie, nvlink or socket says otherwise"
+        f"the table names no GPU: with {nvlinks} they count as compute capability {capability}, and cards, "
+        f"slots and CPUs as those of {like.name}; --set nic, pcie, nvlink or socket says otherwise"
     )
 
 
 def _nodes(machine: Topology, cards: list[str], like: System, capability: int) -> Nodes:
-    """NCCL's graph of the machine."""
+    """Return NCCL's graph of the machine."""
     nodes, made = Nodes(), dict[str, Node]()
     kinds = {"cpu": "cpu", "pcie": "pci", "gpu": "gpu", "nic": "nic"}
     for device, data in machine.nodes(data=True):

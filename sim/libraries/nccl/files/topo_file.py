@@ -1,4 +1,4 @@
-"""The machine from which NCCL chooses, out of the topology file that NCCL_TOPO_DUMP_FILE makes it write."""
+"""A machine from NCCL's topology file, written with NCCL_TOPO_DUMP_FILE."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,13 +14,13 @@ from ringside.topologies.importers.elements import Element
 
 @lru_cache(maxsize=64)  # one drawing a file, whose graphs are then searched for once
 def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
-    """The machine in a topology file's text, as one kind of machine that a cluster is made of.
+    """Parse the machine in a topology file's text, one of a cluster's equal machines.
 
-    Its graphs are searched for on the whole drawing; beside it stand figures, where GPUs or cards
-    differ the least of them, and those of PCIe slots are the GPUs', or the cards' where GPUs reach
-    their CPU by C2C instead. ``gpus`` names the catalogue machine whose GPUs and cards a file without them
-    is completed with. Raise `ringside.topologies.TopologyError` with the line of what is wrong, and
-    `ValueError` for a machine with AMD's GPUs, on which RCCL runs and not NCCL.
+    Its graphs are searched for on the whole drawing; the figures beside it are, where GPUs or cards
+    differ, the least of them. Those of PCIe slots are the GPUs', or the cards' if GPUs reach
+    their CPU by C2C instead. ``gpus`` names the catalogue machine whose GPUs and cards complete a file
+    without them. Raise `ringside.topologies.TopologyError` with the line of an error, and
+    `ValueError` for a machine with AMD GPUs, on which RCCL runs and not NCCL.
     """
     machine = nccl_xml.read(text, gpus)
     root = machine.root
@@ -31,10 +31,10 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
             "--library ideal"
         )
     graph, there = machine.graph, ranks(machine.graph)
-    found = _Drawing(root).nodes.finish(machine.socket)
+    nodes = _Drawing(root).nodes.finish(machine.socket)
     nvlink = min(
         sum(link.bandwidth for link in gpu.links if link.kind is PathClass.NVL and link.to is not gpu)
-        for gpu in found.of["gpu"]
+        for gpu in nodes.of["gpu"]
     )
     slots = _pcie(graph, there) or _pcie(graph, machine.ports)
     shared = max(_gpus_on_a_switch_with_cards(graph), default=0)
@@ -50,13 +50,13 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
         nvswitch="nvswitch" in graph,
         cpu=machine.cpu,
         gpus_per_switch=shared,
-        sockets=len(found.of["cpu"]),
-        nodes=found,
+        sockets=len(nodes.of["cpu"]),
+        nodes=nodes,
     )
 
 
 class _Drawing:
-    """Builds NCCL's graph out of a file's elements, in the file's order (src/graph/topo.cc, v2.30.7)."""
+    """Builds NCCL's graph from a file's elements, in the file's order (src/graph/topo.cc, v2.30.7)."""
 
     def __init__(self, root: Element) -> None:
         self.nodes = Nodes()
@@ -103,7 +103,7 @@ class _Drawing:
         cable(node, above, PCI, width)
 
     def _card(self, element: Element, name: object, above: Node, width: float) -> None:
-        """A card; its functions are one to NCCL, and a card that has no port in use is not there."""
+        """Add a card; NCCL merges its functions, and ignores a card without a port in use."""
         ports = [net for net in element.children if id(net) in self._nets]
         if not ports:
             return
@@ -122,7 +122,7 @@ class _Drawing:
             cable(card, self.nodes.add(node), PathClass.NET, bandwidth)
 
     def _across(self, pci: Element) -> None:
-        """What leads from a device elsewhere than up and down."""
+        """Add links from a device other than up and down."""
         node = self._places.get(nccl_elements.busid(pci))
         if node is None:
             return
@@ -153,29 +153,29 @@ class _Drawing:
 
 
 def _device(element: Element) -> int:
-    """Vendor, device and subsystem of a PCIe switch in one number."""
-    found = 0
+    """Return vendor, device and subsystem of a PCIe switch in one number."""
+    number = 0
     for name in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
         text = element.attributes.get(name, "0")
-        found = found << 16 | (int(text, 16) & 0xFFFF if text.startswith("0x") and len(text) > 2 else 0)
-    return found
+        number = number << 16 | (int(text, 16) & 0xFFFF if text.startswith("0x") and len(text) > 2 else 0)
+    return number
 
 
 def _pcie(graph: Topology, devices: Iterable[str]) -> list[float]:
-    """Bytes/s of the slots in which some devices sit."""
+    """Return the bytes/s of some devices' slots."""
     links = (link for device in devices for *_, link in graph.out_edges(device, data=True))
     return [link["bandwidth"] for link in links if link["kind"] == "pcie"]
 
 
 def _gpus_on_a_switch_with_cards(graph: Topology) -> Iterable[int]:
-    """How many GPUs each PCIe switch has that cards are plugged into as well."""
+    """Return each PCIe switch's number of GPUs, of switches that have cards too."""
     for node, data in graph.nodes(data=True):
         if data["kind"] == "pcie" and any(graph.nodes[to]["kind"] == "nic" for to in graph.successors(node)):
             yield len(_gpus_below(graph, node))
 
 
 def _gpus_below(graph: Topology, node: str) -> list[str]:
-    """The GPUs that reach a switch by climbing, itself if it is one."""
+    """Return the GPUs that reach a switch by climbing, itself if it is one."""
     if graph.nodes[node]["kind"] == "gpu":
         return [node]
     tier = graph.nodes[node]["tier"]

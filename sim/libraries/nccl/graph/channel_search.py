@@ -1,9 +1,9 @@
 """NCCL's search for channels: depth first, each channel taking its bandwidth on every link it crosses.
 
-One pass looks for as many channels as fit, all of one speed and pattern, over paths of allowed classes
-(src/graph/search.cc, v2.30.7). What is tried first matters, since a pass gives up after so many steps:
-nearest GPUs, neighbours behind an NVSwitch, and the channel before once more. `search` beside this
-decides which passes are run. Bandwidths are whole MB/s here, as fine as NCCL rounds.
+One pass looks for the most channels of one speed and pattern that fit, over paths of allowed classes
+(src/graph/search.cc, v2.30.7). The order of trials matters, since a pass stops after a number of steps:
+nearest GPUs, neighbours behind an NVSwitch, and the channel before again. `search`
+decides which passes run. Bandwidths are whole MB/s here, as fine as NCCL rounds.
 """
 
 import sys
@@ -50,7 +50,7 @@ class ChannelSearch:
         self._ports_by_class: dict[tuple[int, int], list[int]] = {}
 
     def run(self, request: SearchRequest, best: Result) -> tuple[Result, int]:
-        """The better of ``best`` and what a pass finds; the steps left: 0 if it gave up, -1 if complete."""
+        """Return the better of ``best`` and the result, and the steps left: 0 if it gave up, -1 if done."""
         self._want, self._best = request, best
         self._ways.both = request.pattern in TREES
         self._peers = [self._neighbours(gpu) for gpu in range(len(self._gpus))] if self._switched else []
@@ -70,7 +70,7 @@ class ChannelSearch:
         return self._best, self._steps
 
     def hopeless(self, request: SearchRequest, best: Result) -> bool:
-        """Whether the links and ports of the machine allow nothing better than what is known."""
+        """Return whether the machine's links and ports allow nothing better than ``best``."""
         if request.pattern == "nvls" or not request.intra:
             return False
         closed = request.pattern == "ring" and not self._inter
@@ -160,7 +160,7 @@ class ChannelSearch:
     def _try_gpu(
         self, port: int | None, gpu: int, place: int, leave: int, close: int, forced: int, since: int = -1
     ) -> None:
-        """Go on to a GPU: from a port, from the GPU ``since``, or out of nothing."""
+        """Go on to a GPU: from a port, from the GPU ``since``, or as the first."""
         if port is not None:
             way, speed, worst = self._in[port][gpu], self._want.inter, self._want.type_inter
         elif since >= 0:
@@ -204,18 +204,18 @@ class ChannelSearch:
             self._at_gpu(gpu, count, -1, -1, forced)
 
     def _complete(self) -> None:
-        found = Result(
+        result = Result(
             self._want,
             tuple(map(tuple, self._orders)),
             tuple((a, b) for a, b in self._ends),
             self._ways.hops,
             self._latency,
         )
-        if better(found, self._best, len(self._gpus)):
-            self._best = found
-            if found.channels == self._want.max_channels:
+        if better(result, self._best, len(self._gpus)):
+            self._best = result
+            if result.channels == self._want.max_channels:
                 self._steps = _FOUND
-        if found.channels < self._want.max_channels:
+        if result.channels < self._want.max_channels:
             self._next_channel()
 
     def _to_port(self, gpu: int, place: int, close: int, forced: int) -> None:
@@ -243,7 +243,7 @@ class ChannelSearch:
         return not (want.pattern == "balanced_tree" and place and port != self._ends[-1][1])
 
     def _through_switch(self, head: int) -> None:
-        """A switch reduction: every GPU sends to the switch and receives from it, the head twice."""
+        """Search a switch reduction: every GPU sends to the switch and receives from it, the head twice."""
         want = self._want
         taken = []
         for ways in (self._ways.down, self._ways.up):
@@ -261,7 +261,7 @@ class ChannelSearch:
             self._ways.give(way, speed)
 
     def _following(self, gpu: int, place: int, leave: int, forced: int) -> list[int]:
-        """The GPUs to try next, best first."""
+        """Yield the GPUs to try next, best first."""
         if forced == _PCI_ORDER:
             return [place + 1]
         if forced == _LIKE_BEFORE:
@@ -294,7 +294,7 @@ class ChannelSearch:
         return [(gpu + distance) % count for distance in sorted(distances, key=rating)]
 
     def _neighbours(self, gpu: int) -> list[int]:
-        """Behind a switch NCCL keeps to few peers: the GPUs before and after."""
+        """Return the GPUs before and after: behind a switch NCCL keeps to few peers."""
         count = len(self._gpus)
         before, after = (gpu - 1) % count, (gpu + 1) % count
         wanted = {"ring": [before, after], "tree": [after]}.get(self._want.pattern, [after, before])
@@ -302,7 +302,7 @@ class ChannelSearch:
         return list(dict.fromkeys(there))
 
     def _ports(self, worst: PathClass, gpu: int) -> list[int]:
-        """The ports of a GPU, or of all (-1), their own first, then others by the class of the way there."""
+        """Return the ports of a GPU, or of all (-1), their own first, then others by path class."""
         key = worst, gpu
         if key not in self._ports_by_class:
             gpus = range(len(self._gpus)) if gpu < 0 else [gpu]
@@ -318,7 +318,7 @@ class ChannelSearch:
         return self._ports_by_class[key]
 
     def _own_ports(self, gpus: Iterable[int]) -> list[int]:
-        """The GPUs' own ports, one GPU's after another's; with several hosts first one of each GPU."""
+        """Yield the GPUs' own ports, one GPU's after another's; with several hosts first one of each GPU."""
         of = [self._paths.ports_of(gpu) for gpu in gpus]
         if self._gpus[-1].host == self._gpus[0].host:
             return [port for ports in of for port in ports]
@@ -326,7 +326,7 @@ class ChannelSearch:
 
 
 def _slot(gpu: Node) -> int:
-    """Whole GB/s of a GPU's PCIe slot, -1 if it has none."""
+    """Return the whole GB/s of a GPU's PCIe slot, -1 if it has none."""
     return next((_whole(link.bandwidth) for link in gpu.links if link.kind is PathClass.PIX), -1)
 
 

@@ -1,4 +1,4 @@
-"""The facts from which NCCL chooses, out of any topology whose graph tells its GPUs and CPUs."""
+"""NCCL's facts of a machine from any topology whose graph states its GPUs and CPUs."""
 
 from collections.abc import Iterable
 from itertools import combinations
@@ -14,14 +14,14 @@ SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},
     **{"zhaoxin": 6 * GB, "other": 5000 * GB},
 }
-"""Bytes/s from CPU to CPU where no link between them is drawn; Intel's is Skylake's (src/graph/topo.h)."""
+"""Bytes/s from CPU to CPU if no link between them is given; Intel's is Skylake's (src/graph/topo.h)."""
 
 
 def system_of_graph(graph: Topology) -> System:
-    """The machine that a topology is made of, as NCCL sees it.
+    """Return the machine that a topology is made of, as NCCL sees it.
 
-    All machines must have as many GPUs, their ranks in a row; of links that differ the least counts. PCIe
-    slots are the GPUs', or the cards' where GPUs have none. Where no CPUs are drawn there are two.
+    All machines must have equally many GPUs, on consecutive ranks; the least of differing links counts. PCIe
+    slots are the GPUs', or the cards' if GPUs have none. Without CPUs in the topology there are two.
     """
     name = name_of(graph)
     if _is_amds(graph):
@@ -44,7 +44,7 @@ def system_of_graph(graph: Topology) -> System:
     owned = [gpus[first : first + each] for first in range(0, len(gpus), each)]
     nvswitch = any(data["kind"] == "nvswitch" for _, data in graph.nodes(data=True))
     totals = [[sum(_out(graph, [gpu], "nvlink")) for gpu in of] for of in owned]
-    # a mesh shares what its best linked GPU has among that GPU's links
+    # a mesh shares the bandwidth of its best linked GPU among that GPU's links
     nvlink = min(min(of) if nvswitch else max(of) for of in totals)
     link = nvlink_of_one(capability)
     return System(
@@ -67,14 +67,14 @@ def system_of_graph(graph: Topology) -> System:
 
 
 def _is_amds(graph: Topology) -> bool:
-    """Whether RCCL runs on the machines: their GPUs are AMD's by name, or joined as AMD's are."""
+    """Return whether RCCL runs on the machines: their GPUs are AMD's by name, or joined by AMD's links."""
     return graph.graph.get("device") in AMDS or any(
         link["kind"] == "xgmi" for *_, link in graph.edges(data=True)
     )
 
 
 def _machines(graph: Topology) -> list[set[Node]]:
-    """The nodes of each machine: what hangs together without the network's switches."""
+    """Return the nodes of each machine: components without the network's switches."""
     name, machines = name_of(graph), num_machines(graph)
     inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
     parts = {node: part for part in nx.weakly_connected_components(inside) for node in part}
@@ -87,13 +87,13 @@ def _machines(graph: Topology) -> list[set[Node]]:
         raise TopologyError(
             f"{name} says that it has machines: {machines}, but its {len(owners)} GPUs sit on "
             f"{len({id(owner) for owner in owners})}, not counting switches; NCCL's model "
-            "needs as many GPUs on each, rank after rank; take another library, such as ideal"
+            "needs equally many GPUs on each, rank after rank; take another library, such as ideal"
         )
     return owners[::gpus]
 
 
 def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, int, int], ...]:
-    """How many NVLinks of ``link`` bytes/s join which two GPUs."""
+    """Return the number of NVLinks of ``link`` bytes/s between each two GPUs."""
     return tuple(
         (a, b, _links(graph, gpus[a], gpus[b], link))
         for a, b in combinations(range(len(gpus)), 2)
@@ -102,7 +102,7 @@ def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, in
 
 
 def _cpu_links(graph: Topology, gpus: list[Node], link: float) -> list[int]:
-    """How many NVLinks go from a GPU to a CPU, for each such cable."""
+    """Return the number of NVLinks from a GPU to a CPU, for each such cable."""
     return [
         _links(graph, gpu, other, link)
         for gpu in gpus
@@ -121,13 +121,13 @@ def _links(graph: Topology, a: Node, b: Node, link: float) -> int:
 
 
 def _out(graph: Topology, nodes: Iterable[Node], kind: str) -> list[float]:
-    """Bytes/s of the links of a kind that lead out of some nodes."""
+    """Return the bytes/s of the links of a kind that lead out of some nodes."""
     links = (link for node in nodes for *_, link in graph.out_edges(node, data=True))
     return [link["bandwidth"] for link in links if link["kind"] == kind]
 
 
 def _ports(graph: Topology, cards: list[Node]) -> list[float]:
-    """Bytes/s of the cards' cables to and from the network."""
+    """Return the bytes/s of the cards' cables to and from the network."""
     return [
         link["bandwidth"]
         for card in cards
@@ -137,7 +137,7 @@ def _ports(graph: Topology, cards: list[Node]) -> list[float]:
 
 
 def _gpus_per_switch(graph: Topology) -> list[int]:
-    """GPUs on each PCIe switch."""
+    """Return the number of GPUs on each PCIe switch."""
     return [
         sum(graph.nodes[neighbour]["kind"] == "gpu" for neighbour in graph.successors(node))
         for node, data in graph.nodes(data=True)

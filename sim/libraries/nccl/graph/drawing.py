@@ -1,4 +1,4 @@
-"""The graph that NCCL would draw of a machine known by its figures alone."""
+"""NCCL's graph of a machine known by its figures alone."""
 
 from dataclasses import replace
 from functools import cache
@@ -12,7 +12,7 @@ from ringside.sim.libraries.nccl.graph.system import System
 
 @cache
 def drawn(system: System, gpus: int) -> Nodes:
-    """The machine with its first ``gpus`` GPUs in use and all its cards."""
+    """Return the machine with its first ``gpus`` GPUs in use and all its cards."""
     nodes = Nodes()
     sockets = min(system.sockets, system.gpus)
     cpus = [
@@ -39,14 +39,14 @@ def drawn(system: System, gpus: int) -> Nodes:
 
 
 def drawing(system: System, ranks: int) -> Nodes:
-    """The machine as a file draws it, or by its figures, with the GPUs of its first ``ranks`` ranks."""
+    """Return the machine as in a file, or by its figures, with the GPUs of its first ``ranks`` ranks."""
     gpus = -(-ranks // system.ranks_per_gpu)
     nodes = drawn(system, gpus) if system.nodes is None else system.nodes.first(gpus)
     return nodes if system.ranks_per_gpu == 1 else nodes.shared(ranks, system.ranks_per_gpu)
 
 
 def redrawn(system: System, **figures: float) -> System:
-    """The machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket`` (bytes/s), its drawing too."""
+    """Return the machine with other ``nvlink``, ``pcie``, ``nic`` or ``socket`` (bytes/s), and drawing."""
     changed: dict[str, Any] = dict(figures)
     if system.nodes is None:
         return replace(system, **changed)
@@ -68,7 +68,7 @@ def redrawn(system: System, **figures: float) -> System:
 
 
 def _switches(nodes: Nodes, system: System, cpus: list[Node]) -> list[Node]:
-    """What GPUs and cards are plugged into, in order: PCIe switches on the CPUs, or the CPUs themselves."""
+    """Return the devices that hold GPUs and cards, in order: PCIe switches on the CPUs, or the CPUs."""
     if not system.gpus_per_switch:
         return cpus
     switches = [nodes.add(Node("pci", index)) for index in range(-(-system.gpus // system.gpus_per_switch))]
@@ -95,5 +95,5 @@ def _add_nvlinks(nodes: Nodes, system: System, cpus: list[Node]) -> None:
 
 
 def links_of(mesh: tuple[tuple[int, int, int], ...], gpu: int) -> int:
-    """How many NVLinks of a mesh end at a GPU."""
+    """Return the number of NVLinks of a mesh at a GPU."""
     return sum(count for a, b, count in mesh if gpu in (a, b))

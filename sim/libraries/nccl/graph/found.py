@@ -1,6 +1,6 @@
-"""The graphs of a communicator's machine: NCCL's search is run once for each.
+"""The graphs of a communicator's machine: NCCL's search runs once for each.
 
-NCCL searches on one node and asks only whether there are others, so two nodes have the graphs of 512.
+NCCL searches on one node and only distinguishes one node from several, so two nodes have the graphs of 512.
 A search takes up to seconds, so those of the listed machines, whole, are kept beside this file:
 
     python -m ringside.sim.libraries.nccl.graph
@@ -23,7 +23,7 @@ KEPT = Path(__file__).parent / "kept"
 
 @cache
 def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
-    """The graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
+    """Return the graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
     nodes, release = min(nodes, 2), release_of(version)
     if gpus == system.ranks and system == SYSTEMS.get(system.name):
         kept = _kept(system.name)
@@ -37,7 +37,7 @@ _searched = cache(search)
 
 
 def found(system: System) -> dict[str, Any]:
-    """What is kept of a machine: its different graphs, and which each release finds on 1 and 2 nodes."""
+    """Return a machine's results: its different graphs, and which each release finds on 1 and 2 nodes."""
     different: list[Graphs] = []
     places: dict[str, dict[str, int]] = {}
     for nodes in (1, 2) if system.nics else (1,):

@@ -1,4 +1,4 @@
-"""What NCCL's topology search hands to its tuner: how many channels, how fast, over which paths."""
+"""NCCL's search result, the input of its tuner: number of channels, bandwidth, paths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """All search results of a communicator; ``None`` where nothing was found or asked for."""
+    """All search results of a communicator; ``None`` if nothing was found or requested."""
 
     ring: Graph
     tree: Graph
@@ -68,11 +68,11 @@ class Graphs:
     collnet_chain: Graph | None = None
 
     @classmethod
-    def joined(cls, found: Mapping[str, Graph]) -> "Graphs":
-        """Search results by name, with ring and tree cut to the channels that both have, as NCCL does."""
-        channels = min(found["ring"].channels, found["tree"].channels)
-        level = {name: _cut(found[name], channels) for name in ("ring", "tree")}
-        others = {name: graph for name, graph in found.items() if name not in level and graph.channels}
+    def joined(cls, results: Mapping[str, Graph]) -> "Graphs":
+        """Return search results by name, with ring and tree cut to their common channels, as in NCCL."""
+        channels = min(results["ring"].channels, results["tree"].channels)
+        level = {name: _cut(results[name], channels) for name in ("ring", "tree")}
+        others = {name: graph for name, graph in results.items() if name not in level and graph.channels}
         return cls(**level, **others)
 
 

@@ -1,7 +1,7 @@
 """A machine as the graph that NCCL draws of it: GPUs, PCIe switches, CPUs, NVSwitch, cards, network ports.
 
 NCCL searches this graph for its channels (src/graph/topo.cc, v2.30.7). Links are directed; the order of a
-node's links is NCCL's, because equal ways are tried in it: widest first, the PCIe link upwards last.
+node's links is NCCL's, because equal paths are tried in it: widest first, the PCIe link upwards last.
 """
 
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from ringside.sim.libraries.nccl.graph.graph import PathClass
 KINDS = ("gpu", "dev", "pci", "nvs", "cpu", "nic", "net")
 
 LOCAL = 5000e9
-"""Bytes/s that stand for no limit."""
+"""Bytes/s that mean no limit."""
 
 PCI = PathClass.PIX
-"""The class that a path over PCIe begins with."""
+"""The first class of a path over PCIe."""
 
 _BROADCOM_GEN4, _BROADCOM_GEN5 = 0x1000_C010_1000_A000, 0x1000_C030_1000_0000
 
@@ -31,10 +31,10 @@ class Link:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One device. Which facts count depends on its kind.
+    """One device. Its kind determines which facts count.
 
-    ``host`` counts the machines that one NVLink domain joins; NCCL takes them for one node.
-    A gpu is what a rank has of one: its ``rank`` on the node, NVIDIA's number ``dev`` and the
+    ``host`` counts the machines that one NVLink domain joins; NCCL treats them as one node.
+    A gpu is one rank's part of one: its ``rank`` on the node, NVIDIA's number ``dev`` and the
     ``capability``; ranks that share a GPU hang on a dev. A cpu has its ``maker``; a pci switch its
     ``device`` (vendor, device and subsystem in one number); a net the ``bandwidth`` of its port in
     bytes/s, ``asic`` and ``port``, which together are its rail, and the ``latency_us`` that it
@@ -58,26 +58,26 @@ class Node:
 
 
 class Nodes:
-    """All nodes of one machine, by kind in the order in which they were found."""
+    """All nodes of one machine, by kind in the order of `add`."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[Node]] = {kind: [] for kind in KINDS}
 
     def add(self, node: Node) -> Node:
-        """Put a node in; its links come by `connect`."""
+        """Add a node; `connect` adds its links."""
         self.of[node.kind].append(node)
         return node
 
     def find(self, kind: str, name: object) -> Node | None:
-        """The node of a kind and name."""
+        """Return the node of a kind and name."""
         return next((node for node in self.of[kind] if node.name == name), None)
 
     def nvswitch(self) -> Node:
-        """The one node that stands for all NVSwitches."""
+        """Return the one node that stands for all NVSwitches."""
         return self.find("nvs", 0) or self.add(Node("nvs", 0))
 
     def without(self, kind: str, gone: Iterable[Node]) -> None:
-        """Take nodes of one kind out, and every link to them."""
+        """Remove nodes of one kind, and every link to them."""
         out = {id(node) for node in gone}
         self.of[kind] = [node for node in self.of[kind] if id(node) not in out]
         for nodes in self.of.values():
@@ -85,34 +85,34 @@ class Nodes:
                 node.links = [link for link in node.links if id(link.to) not in out]
 
     def copied(self) -> "Nodes":
-        """The same machine, to be changed."""
+        """Return a copy of the machine."""
         old = [node for nodes in self.of.values() for node in nodes]
         new = {id(node): replace(node, links=[]) for node in old}
         for node in old:
             new[id(node)].links = [replace(link, to=new[id(link.to)]) for link in node.links]
-        found = Nodes()
+        result = Nodes()
         for kind, nodes in self.of.items():
-            found.of[kind] = [new[id(node)] for node in nodes]
-        return found
+            result.of[kind] = [new[id(node)] for node in nodes]
+        return result
 
     def first(self, gpus: int) -> "Nodes":
-        """The machine with only the first GPUs by rank in use."""
+        """Return the machine with only the first GPUs by rank in use."""
         if gpus == len(self.of["gpu"]):
             return self
-        found = self.copied()
-        found.without("gpu", sorted(found.of["gpu"], key=lambda gpu: gpu.rank)[gpus:])
-        return found
+        nodes = self.copied()
+        nodes.without("gpu", sorted(nodes.of["gpu"], key=lambda gpu: gpu.rank)[gpus:])
+        return nodes
 
     def shared(self, ranks: int, each: int) -> "Nodes":
-        """The machine with ``each`` ranks on every GPU, the last GPUs having what is left of them."""
-        found = self.copied()
-        found.of["dev"], found.of["gpu"] = found.of["gpu"], []
-        for place, gpu in enumerate(sorted(found.of["dev"], key=lambda gpu: gpu.rank)):
+        """Return the machine with ``each`` ranks on every GPU, the last GPUs with the rest."""
+        nodes = self.copied()
+        nodes.of["dev"], nodes.of["gpu"] = nodes.of["gpu"], []
+        for place, gpu in enumerate(sorted(nodes.of["dev"], key=lambda gpu: gpu.rank)):
             gpu.kind = "dev"
             for rank in range(place * each, min((place + 1) * each, ranks)):
                 own = replace(gpu, kind="gpu", name=(gpu.name, rank), rank=rank, links=[])
-                cable(gpu, found.add(own), PathClass.LOC, LOCAL)
-        return found
+                cable(gpu, nodes.add(own), PathClass.LOC, LOCAL)
+        return nodes
 
     def finish(self, sockets: float) -> "Nodes":
         """Join each host's CPUs by ``sockets`` bytes/s, merge split switches, put links in NCCL's order."""
@@ -127,12 +127,12 @@ class Nodes:
 
 
 def device(gpu: Node) -> Node:
-    """The GPU on which a rank runs: a gpu node itself, or the dev node that several of them share."""
+    """Return a rank's GPU: a gpu node itself, or the dev node that several ranks share."""
     return next((link.to for link in gpu.links if link.kind is PathClass.LOC), gpu)
 
 
 def connect(a: Node, b: Node, kind: PathClass, bandwidth: float) -> None:
-    """A link from ``a`` to ``b``; several of one kind add up to one. Wider links come first."""
+    """Link ``a`` to ``b``; several links of one kind add up to one. Wider links come first."""
     link = next((link for link in a.links if link.to is b and link.kind is kind), None)
     if link is None:
         link = Link(kind, b, 0.0)
@@ -146,7 +146,7 @@ def connect(a: Node, b: Node, kind: PathClass, bandwidth: float) -> None:
 
 
 def cable(a: Node, b: Node, kind: PathClass, bandwidth: float) -> None:
-    """A link each way."""
+    """Link both ways."""
     connect(a, b, kind, bandwidth)
     connect(b, a, kind, bandwidth)
 
@@ -160,7 +160,7 @@ def _put_upward_last(node: Node, above: Node | None) -> None:
 
 
 def _merge_split_switches(nodes: Nodes) -> None:
-    """Broadcom's switches show as two levels of bridges though each of their ports has full bandwidth."""
+    """Merge Broadcom's switches, which show as two levels of bridges with full bandwidth at each port."""
     for switch in list(nodes.of["pci"]):
         generation = _broadcom(switch.device, 0)
         if switch not in nodes.of["pci"] or not generation:
@@ -182,6 +182,6 @@ def _merge_split_switches(nodes: Nodes) -> None:
 
 
 def _broadcom(device: int, level: int) -> int:
-    """Which generation of Broadcom's split switches a bridge belongs to, 0 for none."""
+    """Return the generation of Broadcom's split switches that a bridge belongs to, 0 for none."""
     known = {_BROADCOM_GEN4: 4, _BROADCOM_GEN5 | level * 0x1000: 5}
     return known.get(device & ~0xFFF, 0)

@@ -1,9 +1,9 @@
-"""The best way from every GPU to every other, and to every network port (src/graph/paths.cc, v2.30.7).
+"""The best path from every GPU to every other, and to every network port (src/graph/paths.cc, v2.30.7).
 
-Of two ways the better class wins, then the wider, then the shorter. A way passes through another GPU only
-over NVLink and only once (NVB). Then NCCL's policies: GPUs farther apart than a PCIe switch talk through
-host memory, a GPU reaches a far port through the GPU beside it (PXN), and what cannot use
-GPUDirect RDMA goes through the CPU.
+The better class wins, then the wider path, then the shorter. A path passes through another GPU only
+over NVLink and only once (NVB). Then NCCL's policies: GPUs farther apart than a PCIe switch exchange through
+host memory, a GPU reaches a far port through the GPU beside it (PXN), and paths without
+GPUDirect RDMA go through the CPU.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Link, Node, Node
 MAX_CHANNELS = 64
 
 _GPUS = ("gpu", "dev")
-"""What a way may only pass through over NVLink."""
+"""Kinds of nodes that a path may only pass through over NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One way: its links in order, its worst class, and what its narrowest link carries in bytes/s."""
+    """One path: its links in order, its worst class, and its narrowest link's bytes/s."""
 
     links: tuple[Link, ...]
     kind: PathClass
@@ -31,7 +31,7 @@ _NOWHERE = Path((), PathClass.DIS, 0.0)
 
 
 class Paths:
-    """The ways in one machine; GPUs and ports by their place in ``nodes``.
+    """The paths in one machine; GPUs and ports by their place in ``nodes``.
 
     ``gpus[a][b]`` leads from GPU to GPU, ``out[g][n]`` from GPU to port and ``back[n][g]`` from port to
     GPU; ``up[g]`` and ``down[g]`` to and from the NVSwitch. ``gpu_of[n]`` is the GPU that uses port n, -1
@@ -58,7 +58,7 @@ class Paths:
         self.gpu_of = [self._gpu_beside(net) for net in range(len(of["net"]))]
 
     def ports_of(self, gpu: int) -> list[int]:
-        """The ports that a GPU uses, one channel's after another's; each once."""
+        """Return the ports that a GPU uses, one channel's after another's; each once."""
         near = _widest(self.out[gpu])
         if not near:
             return []
@@ -70,11 +70,11 @@ class Paths:
         return [near[(first + channel) % len(near)] for channel in range(each)]
 
     def nearest_gpus(self, net: int) -> list[int]:
-        """The GPUs to which a port has its best way."""
+        """Return the GPUs to which a port has its best path."""
         return _widest(self.back[net])
 
     def _gpu_beside(self, net: int) -> int:
-        """Of the GPUs nearest to a port the first whose port it is, rather on an earlier channel."""
+        """Return the first GPU nearest to a port that uses it, on the earliest channel."""
         near = _widest(self.back[net])
         ports = {gpu: self.ports_of(gpu) for gpu in near}
         for channel in range(MAX_CHANNELS):
@@ -84,7 +84,7 @@ class Paths:
         return -1
 
     def _keep_to_the_host(self) -> None:
-        """GPUs that are farther apart than a PCIe switch talk through the receiver's CPU."""
+        """Route GPUs that are farther apart than a PCIe switch through the receiver's CPU."""
         cpus, gpus = self.nodes.of["cpu"], self.nodes.of["gpu"]
         few = len({id(device(gpu)) for gpu in gpus}) <= 2
         direct = PathClass.SYS if cpus[0].maker == "amd" and few else PathClass.PXB
@@ -95,7 +95,7 @@ class Paths:
                     self.gpus[a][b] = _joined(self._cpus_of_gpu[a][cpu], self._gpus_of_cpu[cpu][b])
 
     def _mark_c2c(self) -> None:
-        """A port on a CPU that its GPU reaches by C2C is nearer than one behind a host bridge."""
+        """Mark ports on a CPU that its GPU reaches by C2C as nearer than those behind a host bridge."""
         for gpu, cpu in enumerate(self._cpu):
             for net in _widest(self.out[gpu]):
                 both = {self._cpus_of_gpu[gpu][cpu].kind, self._cpus_of_net[net][cpu].kind}
@@ -126,7 +126,7 @@ class Paths:
             self.out[gpu][net] = Path(joined.links, PathClass.PXN, joined.bandwidth)
 
     def _direct(self, gpu: int, net: int, *, send: bool = False) -> bool:
-        """Whether GPUDirect RDMA carries data between them."""
+        """Return whether GPUDirect RDMA carries data between them."""
         node = self.nodes.of["gpu"][gpu]
         if not (node.gdr and self.nodes.of["net"][net].gdr):
             return False
@@ -139,7 +139,7 @@ class Paths:
 
 
 def _reverses(nodes: Nodes) -> dict[int, Link]:
-    """Every link's way back, by the link's id; links without one are missing."""
+    """Return every link's reverse, by the link's id; links without one are missing."""
     links = [(node, link) for of in nodes.of.values() for node in of for link in node.links]
     ends = {(id(node), id(link.to), link.kind): link for node, link in links}
     backs = ((link, ends.get((id(link.to), id(node), link.kind))) for node, link in links)
@@ -147,34 +147,34 @@ def _reverses(nodes: Nodes) -> dict[int, Link]:
 
 
 def _ways(base: Node, reverses: dict[int, Link]) -> dict[int, Path]:
-    """The best way from every node to ``base``, by the node's id."""
-    found = {id(base): Path((), PathClass.LOC, LOCAL)}
+    """Return the best path from every node to ``base``, by the node's id."""
+    paths = {id(base): Path((), PathClass.LOC, LOCAL)}
     own = device(base)
     level = [base]
     while level:
         following: list[Node] = []
         for node in level:
-            path = found[id(node)]
+            path = paths[id(node)]
             for link in node.links:
                 back = reverses.get(id(link))
                 if back is None or _no_relay(base, own, node, path, link):
                     continue
-                known = found.get(id(link.to), _NOWHERE)
+                known = paths.get(id(link.to), _NOWHERE)
                 rating = (
                     _kind(own, node, path, link),
                     -min(path.bandwidth, link.bandwidth),
                     len(path.links) + 1,
                 )
                 if rating < (known.kind, -known.bandwidth, len(known.links)):
-                    found[id(link.to)] = Path((back, *path.links), rating[0], -rating[1])
+                    paths[id(link.to)] = Path((back, *path.links), rating[0], -rating[1])
                     if link.to not in following:
                         following.append(link.to)
         level = following
-    return found
+    return paths
 
 
 def _no_relay(base: Node, own: Node, node: Node, path: Path, link: Link) -> bool:
-    """Whether the way would pass through a GPU otherwise than from one neighbour over NVLink to another."""
+    """Return whether the path would pass through a GPU other than from neighbour to neighbour over NVLink."""
     if node.kind not in _GPUS or node in (base, own) or link.kind is PathClass.LOC:
         return False
     reach = 1 if own is base else 2
@@ -182,7 +182,7 @@ def _no_relay(base: Node, own: Node, node: Node, path: Path, link: Link) -> bool
 
 
 def _kind(own: Node, node: Node, path: Path, link: Link) -> PathClass:
-    """The class of a way that is longer by one link."""
+    """Return the class of a path extended by one link."""
     kind = link.kind
     if kind is PCI:
         if "cpu" in (node.kind, link.to.kind):
@@ -208,7 +208,7 @@ def _joined(first: Path, second: Path) -> Path:
 
 
 def _widest(row: list[Path]) -> list[int]:
-    """The places of the widest ways, of those of the best class."""
+    """Return the places of the widest paths of the best class."""
     ratings = [(-path.bandwidth, path.kind) for path in row]
     best = min(ratings, default=(0.0, PathClass.DIS))
     return [place for place, rating in enumerate(ratings) if rating == best and rating[0]]
@@ -219,6 +219,6 @@ def _first_of_widest(row: list[Path]) -> int:
 
 
 def _mirrored(number: int, power: int) -> int:
-    """The bits of a number below a power of two in reverse order."""
+    """Return a number's bits, below a power of two, in reverse order."""
     width = power.bit_length() - 1
     return int(f"{number % power:0{width}b}"[::-1], 2) if width else 0

@@ -1,4 +1,4 @@
-"""What a pass of NCCL's search looks for, what it finds, and which of two finds is better."""
+"""Request and result of a pass of NCCL's search, and the better of two results."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ TREES = ("balanced_tree", "split_tree", "tree")
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What a pass looks for: speeds are MB/s of one channel, classes the worst that are allowed."""
+    """The aim of a pass: speeds are MB/s of one channel, classes the worst that are allowed."""
 
     pattern: str
     intra: int
@@ -24,7 +24,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Channels found for a request: GPUs in order and ports in and out, by place, one entry a channel."""
+    """Channels found for a request: GPUs in order and ports in and out, by place, one entry per channel."""
 
     request: SearchRequest
     gpus: tuple[tuple[int, ...], ...] = ()
@@ -34,27 +34,27 @@ class Result:
 
     @property
     def channels(self) -> int:
-        """How many channels there are."""
+        """Number of channels."""
         return len(self.gpus)
 
 
-def better(found: Result, best: Result, gpus: int) -> bool:
-    """Whether a result is worth more than the best so far, on a node with so many GPUs."""
-    want, known = found.request, best.request
-    if found.channels < want.min_channels:
+def better(result: Result, best: Result, gpus: int) -> bool:
+    """Return whether a result is better than the best so far, on a node with this number of GPUs."""
+    want, known = result.request, best.request
+    if result.channels < want.min_channels:
         return False
     if want.pattern == "nvls":
-        more = best.channels < found.channels <= gpus
-        return more or found.channels * want.inter > best.channels * known.inter
-    total, before = found.channels * want.intra, best.channels * known.intra
+        more = best.channels < result.channels <= gpus
+        return more or result.channels * want.inter > best.channels * known.inter
+    total, before = result.channels * want.intra, best.channels * known.intra
     if total != before:
         return total > before
     same = (want.pattern, want.cross_nic) == (known.pattern, known.cross_nic)
-    return same and found.hops < best.hops
+    return same and result.hops < best.hops
 
 
 def doubled(result: Result, capability: int) -> Result:
-    """Twice the channels at half the speed, where NCCL holds that few fast channels do worse."""
+    """Return twice the channels at half the speed, where NCCL prefers these to few fast channels."""
     speed, channels = result.request.intra, result.channels
     enough = capability > 80 and speed < 50_000 and channels > 4
     if not channels or result.request.pattern == "nvls" or speed < 25_000 or enough:

@@ -1,14 +1,14 @@
-"""The graphs that NCCL's own search finds on a machine, and which passes of channel search it runs for them.
+"""The graphs that NCCL's own search finds on a machine, and the passes of channel search that it runs.
 
 On the machines whose graphs NCCL's compiled code printed (a test has them) it finds the same channels,
-speeds, path classes and orders. CollNet alone is a plain rule: its chains are the trees, and it has one
-head a network card.
+speeds, path classes and orders. Only CollNet is a plain rule: its chains are the trees, and it has one
+head per network card.
 
 A speed is tried with ever weaker demands: channels that differ, a plainer tree, worse paths inside the
 node, worse paths to the network, another rail on the way out; then the next lower speed, down to
-half of what was found. Of all solutions the one that moves most in total wins, so that four channels of
-40 GB/s beat two of 60. Few fast channels become twice as many of half the speed, and last
-the speed is raised while as many channels still fit (src/graph/search.cc, v2.30.7).
+half of the best found. The solution with the highest total bandwidth wins, so four channels of
+40 GB/s beat two of 60. Few fast channels become twice the number at half the speed, and last
+the speed is raised while the same number still fits (src/graph/search.cc, v2.30.7).
 """
 
 from dataclasses import replace
@@ -26,11 +26,11 @@ MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32
 
 _ALL_STEPS = 1 << 19
-"""Steps of all passes together, after which NCCL takes what it has."""
+"""Steps of all passes together, after which NCCL takes the best so far."""
 
 
 def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
-    """The graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of NCCL."""
+    """Return the graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of NCCL."""
     if nodes > 1 and not system.nics:
         raise ValueError(f"{system.name} has no NIC, so {nodes} nodes cannot be joined; give it nics and nic")
     reckoned = redrawn(system, nvlink=system.nvlink * _nvlink_then(system, version))
@@ -41,10 +41,10 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     assert ring is not None
     tree = machine.find("balanced_tree", ring.channels, ring.channels)
     results = {"ring": ring, "tree": tree, "nvls": machine.find("nvls", 1, MAX_NVLS_HEADS)}
-    found = {name: _graph(result, used) for name, result in results.items() if result}
+    graphs = {name: _graph(result, used) for name, result in results.items() if result}
     if nodes > 1:
-        found |= _collnet(system, gpus, version, found["tree"])
-    return Graphs.joined(found)
+        graphs |= _collnet(system, gpus, version, graphs["tree"])
+    return Graphs.joined(graphs)
 
 
 class GraphSearch:
@@ -62,7 +62,7 @@ class GraphSearch:
         self._outside = {path.kind for row in paths.out for path in row}
 
     def find(self, pattern: str, least: int, most: int) -> Result | None:
-        """The channels of one pattern, from ``least`` to ``most``; ``None`` for NVLS that cannot be."""
+        """Return the channels of one pattern, from ``least`` to ``most``; ``None`` for impossible NVLS."""
         if pattern == "nvls":
             if not self._paths.nodes.of["nvs"] or self._capability < 90:
                 return None
@@ -78,19 +78,19 @@ class GraphSearch:
         want = SearchRequest(
             pattern, speed, speed, kinds[0], kinds[1] if self._inter else PathClass.PIX, 0, same, least, most
         )
-        found = self._lowered(want, Result(replace(want, intra=0, inter=0)))
-        if not found.channels and pattern != "nvls":
+        result = self._lowered(want, Result(replace(want, intra=0, inter=0)))
+        if not result.channels and pattern != "nvls":
             return self._plain(want)
-        return self._raised(doubled(found, self._capability))
+        return self._raised(doubled(result, self._capability))
 
     def _plain(self, want: SearchRequest) -> Result:
-        """What NCCL falls back on: one slow channel in plain order."""
+        """Return NCCL's fallback: one slow channel in plain order."""
         slow = replace(want, intra=100, inter=100, type_intra=PathClass.SYS, type_inter=PathClass.SYS)
         ends = (0, 0) if self._inter else (-1, -1)
         return Result(slow, (tuple(range(self._gpus)),), (ends,))
 
     def _lowered(self, want: SearchRequest, best: Result) -> Result:
-        """Weaker demands and lower speeds, until nothing better can come."""
+        """Try weaker demands and lower speeds, until nothing better can come."""
         first, left = want, _ALL_STEPS
         known: dict[SearchRequest, int] = {}
         while True:
@@ -113,22 +113,22 @@ class GraphSearch:
             want = following
 
     def _tried(self, want: SearchRequest, alike: SearchRequest, best: Result) -> tuple[Result, int]:
-        """A pass, unless nothing that it could find would be better: then its steps count as used up."""
+        """Run a pass, unless no result could be better: then its steps count as used up."""
         return (best, 0) if self._search.hopeless(alike, best) else self._search.run(want, best)
 
     def _weaker(self, want: SearchRequest, first: SearchRequest, best: Result) -> SearchRequest | None:
-        """The next weaker demand, in NCCL's order; ``None`` where lower speeds are not worth it."""
-        found = best.channels > 0
+        """Return the next weaker demand, in NCCL's order; ``None`` if lower speeds are not worth it."""
+        has_channels = best.channels > 0
         if self._capability >= 90 and want.pattern == "balanced_tree":
             return replace(want, pattern="tree")
         want = replace(want, pattern=best.request.pattern)
         worst = want.type_inter if self._inter else max(self._inside, default=PathClass.SYS)
-        if want.type_intra < worst and (not found or want.type_intra < best.request.type_intra):
+        if want.type_intra < worst and (not has_channels or want.type_intra < best.request.type_intra):
             return replace(want, type_intra=PathClass(want.type_intra + 1))
         want = replace(want, type_intra=first.type_intra)
         if self._inter and want.type_inter < self._worst_way_out():
             near = want.type_inter < PathClass.PXN
-            if not found or near or want.type_inter < best.request.type_inter:
+            if not has_channels or near or want.type_inter < best.request.type_inter:
                 return replace(want, type_inter=PathClass(want.type_inter + 1))
         want = replace(want, type_inter=first.type_inter)
         rails = len(self._paths.nodes.of["net"]) > 1 and want.pattern in ("ring", "balanced_tree")
@@ -136,12 +136,12 @@ class GraphSearch:
             return replace(want, cross_nic=2)
         want = replace(want, cross_nic=0)
         lower = [speed for speed in self._speeds if speed < want.inter]
-        if lower and (not found or lower[0] / best.request.inter > 0.49):
+        if lower and (not has_channels or lower[0] / best.request.inter > 0.49):
             return replace(want, intra=lower[0], inter=lower[0])
         return None
 
     def _raised(self, best: Result) -> Result:
-        """Higher speeds: of both sides for rings, between nodes for NVLS, inside them for trees."""
+        """Try higher speeds: of both sides for rings, between nodes for NVLS, inside them for trees."""
         if not best.channels:
             return best
         speed = next((s for s in self._speeds if s <= best.request.inter), self._speeds[-1])
@@ -163,7 +163,7 @@ class GraphSearch:
         return best
 
     def _effective(self, want: SearchRequest) -> SearchRequest:
-        """The request with classes lowered to those that are there: equal ones find the same."""
+        """Return the request with classes lowered to existing ones: equal requests find the same."""
         inside = max((kind for kind in self._inside if kind <= want.type_intra), default=want.type_intra)
         outside = max((kind for kind in self._outside if kind <= want.type_inter), default=PathClass.LOC)
         return replace(want, type_intra=inside, type_inter=outside)
@@ -181,7 +181,7 @@ class GraphSearch:
         return [p for a, row in enumerate(self._paths.gpus) for b, p in enumerate(row) if a != b]
 
     def _limits(self) -> tuple[int, int]:
-        """MB/s of the best path that matters, and of all links of one GPU."""
+        """Return the MB/s of the best path that matters, and of all links of one GPU."""
         if not self._inter and self._gpus == 1:
             return 5_000_000, 5_000_000
         paths = [path for row in self._paths.out for path in row] if self._inter else self._between()
@@ -193,7 +193,7 @@ class GraphSearch:
         return round(fastest / 1e6), round(max([*nvlink, *slots]) / 1e6)
 
     def _two_islands(self) -> bool:
-        """Whether NVLink joins the GPUs to two groups; a tree between them needs two channels."""
+        """Return whether NVLink joins the GPUs to two groups; a tree between them needs two channels."""
         island = list(range(self._gpus))
         for a, row in enumerate(self._paths.gpus):
             for b in range(a + 1, self._gpus):
@@ -203,14 +203,14 @@ class GraphSearch:
 
 
 def _nvlink_then(system: System, version: str) -> float:
-    """What a release reckons for an NVLink, of what the newest reckons."""
+    """Return a release's rate of an NVLink, from the newest release's."""
     then, now = constants(version).nvlink_gbps, nvlink_link(system.compute_capability)
     known = [first for first in then if first <= system.compute_capability]
     return then[max(known)] * GB / now if known and now else 1.0
 
 
 def _graph(result: Result, nodes: Nodes) -> Graph:
-    """A search result in bytes/s, its GPUs by local rank and its ports by number."""
+    """Return a search result in bytes/s, its GPUs by local rank and its ports by number."""
     ranks = sorted(gpu.rank for gpu in nodes.of["gpu"])
     local = [ranks.index(gpu.rank) for gpu in nodes.of["gpu"]]
     ports = sorted(net.dev for net in nodes.of["net"])

@@ -18,21 +18,21 @@ NVLINK_GBPS = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}
 class System:
     """One kind of machine; a cluster is many of it.
 
-    All bandwidths are bytes/s of one direction, as NCCL reckons them, which is below the data
+    All bandwidths are bytes/s of one direction, at NCCL's rates, which are below the data
     sheet: ``nvlink`` of one GPU over all its links (0: none), ``pcie`` of one GPU's slot, ``nic`` of
     one network card, ``socket`` from one CPU to the other, ``c2c`` from a GPU to its Grace.
     ``compute_capability`` is 90 for sm_90. GPUs and cards are spread evenly over ``sockets`` CPUs, on
     PCIe switches with ``gpus_per_switch`` GPUs each, or straight on the CPU (0); ``beside`` names the GPU
-    that each card sits beside where they are not spread evenly. ``hosts`` of them, each with its share
-    of the CPUs, are one node where one NVSwitch domain joins them.
+    beside each card if they are not spread evenly. ``hosts`` of them, each with its share
+    of the CPUs, are one node if one NVSwitch domain joins them.
 
     ``ranks_per_gpu`` ranks share each GPU (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
 
-    Where there is no NVSwitch, ``mesh`` tells how many NVLinks join which two GPUs and ``cpu_links``
-    how many go to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
-    ``cabling`` is the mesh that is really there, where ``mesh`` is what NCCL was told.
-    ``nodes`` is the whole drawing of a machine that a file describes, beside which the figures are
-    a summary: the least where GPUs or cards differ. ``note`` says what had to be taken on trust.
+    Without NVSwitch, ``mesh`` has the number of NVLinks between each two GPUs and ``cpu_links``
+    the number to the GPU's own CPU; without a mesh a GPU's links are spread evenly over the others.
+    ``cabling`` is the real mesh, if NCCL was given another as ``mesh``.
+    ``nodes`` is the whole drawing of a machine from a file; the figures are then
+    a summary: the least if GPUs or cards differ. ``note`` states assumptions.
     """
 
     name: str
@@ -82,36 +82,36 @@ class System:
 
 
 def nvlink_as_nccl_reckons(datasheet: float, compute_capability: int) -> float:
-    """What NCCL makes of a GPU's NVLink bandwidth in a data sheet: bytes/s, one direction, over all links."""
+    """Return NCCL's rate for a GPU's data-sheet NVLink bandwidth: bytes/s, one direction, over all links."""
     capability = max(compute_capability, min(NVLINK_GBPS))
     return datasheet * nvlink_link(capability) / nvlink(capability)
 
 
 def nvlink_in_datasheet(reckoned: float, compute_capability: int) -> float:
-    """The reverse: bytes/s of one direction as a data sheet has it."""
+    """Return the reverse: a data sheet's bytes/s of one direction."""
     capability = max(compute_capability, min(NVLINK_GBPS))
     return reckoned * nvlink(capability) / nvlink_link(capability)
 
 
 def nvlink_link(compute_capability: int) -> float:
-    """Bytes/s that NCCL reckons for one NVLink of a GPU, one direction."""
+    """Return NCCL's bytes/s of one NVLink of a GPU, one direction."""
     known = [first for first in NVLINK_GBPS if first <= compute_capability]
     return NVLINK_GBPS[max(known)] * GB if known else 0.0
 
 
 def nics_used(system: System, gpus: int) -> int:
-    """The NICs of one node that are near the ``gpus`` GPUs used."""
+    """Return the number of NICs of one node near the ``gpus`` GPUs used."""
     return min(system.nics, -(-system.nics * gpus // system.ranks))
 
 
 def nvlink_among(system: System, gpus: int) -> float:
-    """Bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
+    """Return the bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
     if gpus == 1 or system.nvswitch:
         return system.nvlink
     return system.nvlink * (gpus - 1) / max(system.gpus - 1, 1)
 
 
 def through_cpu(system: System, gpus: int) -> float:
-    """Bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket where both are used."""
+    """Return the bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket if used."""
     slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
     return min(slot, system.socket) if 2 * gpus > system.ranks else slot

@@ -12,9 +12,9 @@ _CUBE_MESH = (
     *((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 1)),
     *((2, 6, 2), (3, 7, 2), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 1)),
 )
-"""NVLinks of a DGX-1 with V100 as in the description from which NCCL's own channels were printed.
+"""NVLinks of a DGX-1 with V100 in the description from which NCCL's own channels were printed.
 
-The pairs are those of `ringside.topologies.machines.CUBE_MESH`, which is what ``nvidia-smi`` shows; there 2-3
+The pairs are those of `ringside.topologies.machines.CUBE_MESH`, as in ``nvidia-smi``'s output; there 2-3
 and 6-7 are the double ones in place of 2-6 and 3-7. Speeds and channel counts are the same on both."""
 
 SYSTEMS = {
@@ -33,7 +33,7 @@ SYSTEMS = {
         # 8 A100 behind NVSwitch, eight 200G NICs, two and two on a switch, Rome (NVIDIA DGX A100 user guide)
         System("dgx-a100", 80, 8, 8, 25 * GB, 240 * GB, 24 * GB, 16 * GB, True, "amd", 2),
         _DGX_H100,
-        # the same machine with 8 H200, whose larger memory NCCL does not look at
+        # the same machine with 8 H200, whose larger memory NCCL ignores
         replace(_DGX_H100, name="dgx-h200"),
         # 8 B200 behind NVSwitch, eight 400G NICs, Emerald Rapids (NVIDIA DGX B200 user guide)
         System("dgx-b200", 100, 8, 8, 50 * GB, 721.8 * GB, 48 * GB, 40 * GB, True, "intel"),
@@ -91,5 +91,5 @@ SYSTEMS = {
         System("rtx4090-pcie", 89, 8, 1, 12.5 * GB, 0, 24 * GB, 16 * GB, False, "amd", 0),
     )
 }
-"""Machines by name. Each figure is NCCL's reckoning (src/graph/topo.h, v2.30.7): NVLink links x speed of
+"""Machines by name. Each figure is NCCL's (src/graph/topo.h, v2.30.7): NVLink links x speed of
 one, PCIe lanes x rate / 80, NIC speed / 8, and the CPU interconnect by processor model."""

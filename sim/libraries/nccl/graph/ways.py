@@ -1,4 +1,4 @@
-"""The ways of a machine that a search takes bandwidth on, and what is free on every link meanwhile."""
+"""The paths on which a search takes bandwidth, and the free bandwidth of every link meanwhile."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 
 @dataclass(slots=True)
 class Way:
-    """A path as the links that it takes bandwidth from, each with the part of it as a fraction."""
+    """A path as the links that it takes bandwidth from, each with its fraction of it."""
 
     kind: PathClass
     back: PathClass
@@ -18,20 +18,20 @@ class Way:
     known: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def shares(self, speed: int) -> tuple[tuple[int, int], ...]:
-        """What a channel of some speed takes from each link."""
-        found = self.known.get(speed)
-        if found is None:
+        """Return a channel's bandwidth on each link, for some speed."""
+        shares = self.known.get(speed)
+        if shares is None:
             sums: dict[int, int] = {}
             for link, numerator, denominator in self.takes:
                 sums[link] = sums.get(link, 0) + speed * numerator // denominator
-            found = self.known[speed] = tuple(sums.items())
-        return found
+            shares = self.known[speed] = tuple(sums.items())
+        return shares
 
 
 class Ways:
-    """All ways between GPUs, ports and the switch, by place; whole MB/s, as fine as NCCL rounds.
+    """All paths between GPUs, ports and the switch, by place; whole MB/s, as fine as NCCL rounds.
 
-    ``both`` says that a way back must be of an allowed class as well; ``hops`` counts the links in use.
+    ``both`` says that the way back must be of an allowed class too; ``hops`` counts the links in use.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -61,7 +61,7 @@ class Ways:
             self.down = [self._way(path, switch, path.kind) for path in paths.down]
 
     def most(self, speed: int, worst: PathClass, *, closed: bool) -> int:
-        """More channels of a speed than this the links at the GPUs do not carry."""
+        """Return the most channels of a speed that the links at the GPUs can carry."""
         links = [[link for link in gpu.links if link.to is not gpu] for gpu in self._gpus]
         if worst <= PathClass.NVB:
             links = [[link for link in of if link.kind <= PathClass.NVL] for of in links]
@@ -71,7 +71,7 @@ class Ways:
         return min(out) // speed if closed else sum(out) // ((len(out) - 1) * speed)
 
     def fewest_hops(self, *, closed: bool, inter: bool) -> int:
-        """A channel crosses at least as many links."""
+        """Return the fewest links that a channel crosses."""
         count = len(self._gpus)
         inside = min(
             (way.hops for a, row in enumerate(self.between) for b, way in enumerate(row) if a != b),
@@ -81,7 +81,7 @@ class Ways:
         return inside * (count if closed else count - 1) + sum(outside)
 
     def take(self, way: Way, speed: int, worst: PathClass, *, single: bool = True) -> bool:
-        """Take bandwidth on every link of a way; whether there was enough, and its class is allowed."""
+        """Take bandwidth on every link of a path; return whether there was enough of an allowed class."""
         if way.kind is PathClass.DIS or (single and way.kind > worst):
             return False
         if single and self.both and way.back > worst:
@@ -96,7 +96,7 @@ class Ways:
         return True
 
     def give(self, way: Way, speed: int) -> None:
-        """Give back what was taken."""
+        """Give the bandwidth back."""
         free = self.free
         for link, share in way.shares(speed):
             free[link] += share

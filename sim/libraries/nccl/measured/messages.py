@@ -1,4 +1,4 @@
-"""A collective as a machine sees it, in messages, channels and loops; and how long these take.
+"""A collective in messages, channels and loops; and how long these take.
 
 Rings, trees, the switch's reduction, the host. A hop costs a latency, a gap for each channel that shares the
 link, and the slower of one message's own rate and its share of the link. D levels of a tree, K loops of
@@ -20,7 +20,7 @@ from ringside.sim.libraries.nccl.tuning.tuner import launch
 Floats = NDArray[np.float64]
 
 Values = Mapping[str, float | Floats]
-"""Each parameter's value; or a column of values, one a trial."""
+"""Each parameter's value; or a column of values, one per trial."""
 
 ALGORITHMS = ("tree", "ring")
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -40,13 +40,13 @@ PARAMETERS = (
     *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
     *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
 )
-"""What a machine's times are made of; `ringside.validation.measured.priors` says what each means."""
+"""The parameters of a machine's times; `ringside.validation.measured.priors` defines each."""
 
 PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),
     *(("nvls", "simple"), ("nvls_tree", "simple")),
 )
-"""What has a form; ways by CollNet, PAT and sends and receives have none."""
+"""Pairs with a form; CollNet, PAT and sends and receives have none."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
@@ -60,7 +60,7 @@ class Launch:
 
 
 ONE_GPU = Launch()
-"""A process for each GPU."""
+"""One process per GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Task:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
-    """Tasks as arrays, a figure a task.
+    """Tasks as arrays, one figure per task.
 
-    ``pair`` is the place in `PAIRS`, ``gpus`` are ranks a node, ``message`` bytes in one message of one
-    channel, of which ``slices`` make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 where a
+    ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
+    channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
     ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use.
     """
 
@@ -100,19 +100,19 @@ class Work:
 
     @property
     def ranks(self) -> Floats:
-        """Ranks in all."""
+        """Number of ranks."""
         return self.nodes * self.gpus
 
     @property
     def one(self) -> NDArray[np.bool_]:
-        """Whether there is one node alone."""
+        """Whether there is a single node."""
         return np.equal(self.nodes, 1)
 
     def __len__(self) -> int:
         return len(self.pair)
 
     def where(self, mask: NDArray[np.bool_]) -> "Work":
-        """Some of the tasks."""
+        """Return some of the tasks."""
         return Work(*(getattr(self, name)[mask] for name in _COLUMNS))
 
 
@@ -120,12 +120,12 @@ _COLUMNS = tuple(field.name for field in fields(Work))
 
 
 def has_form(kind: str, pair: tuple[str, str]) -> bool:
-    """Whether there is a form for a collective by this pair."""
+    """Return whether there is a form for a collective by this pair."""
     return kind in KINDS and pair in PAIRS
 
 
 def work_of(tasks: Iterable[Task]) -> Work:
-    """The tasks as arrays; each must have a form."""
+    """Return the tasks as arrays; each must have a form."""
     rows = [_row(task) for task in tasks]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     return Work(*columns)
@@ -145,7 +145,7 @@ def _row(task: Task) -> tuple[float | int | bool, ...]:
 
 
 def _messages(task: Task) -> tuple[float, float, float, float]:
-    """Channels in use, bytes of one message, chunks one after another in a channel, messages of a chunk."""
+    """Return channels in use, bytes per message, consecutive chunks per channel, messages per chunk."""
     comm, (algorithm, protocol), nbytes = task.comm, task.pair, task.nbytes
     if algorithm in ("nvls", "nvls_tree"):
         return float(comm.nvls_channels), float(nbytes), 1.0, 1.0
@@ -161,27 +161,27 @@ def _messages(task: Task) -> tuple[float, float, float, float]:
 
 
 SHARPNESS = 8
-"""How suddenly a host too slow for its GPUs takes over."""
+"""How abruptly a host too slow for its GPUs dominates."""
 
 _GB = 1e3
 """One GB/s in bytes a microsecond."""
 
 
 def time_us(work: Work, values: Values) -> Floats:
-    """Microseconds of each task: trials x tasks where ``values`` are columns."""
+    """Return the microseconds of each task: trials x tasks if ``values`` are columns."""
     host = values["host_us"] * np.where(work.launch_gpus > 1, work.launch_gpus, 0.0)
     host = host + values["thread_us"] * np.where(work.launch_threads > 1, work.launch_threads, 0.0)
-    found = kernel_us(work, values)
+    kernel = kernel_us(work, values)
     slow = (work.launch_gpus > 1) | (work.launch_threads > 1)
     if slow.any():
-        found[..., slow] *= (1 + (host[..., slow] / found[..., slow]) ** SHARPNESS) ** (1 / SHARPNESS)
-    return found
+        kernel[..., slow] *= (1 + (host[..., slow] / kernel[..., slow]) ** SHARPNESS) ** (1 / SHARPNESS)
+    return kernel
 
 
 def kernel_us(work: Work, values: Values) -> Floats:
-    """The same without a host that is too slow."""
+    """Return the same without a host that is too slow."""
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (len(work),))
-    found = np.empty(shape)
+    times = np.empty(shape)
     for place in np.unique(work.pair):
         mine = work.pair == place
         algorithm, protocol = PAIRS[place]
@@ -194,12 +194,12 @@ def kernel_us(work: Work, values: Values) -> Floats:
             taken = _switch(some, algorithm, values)
         if algorithm in ("tree", "ring"):
             taken = taken + values["base"] * BASE_US[algorithm][PROTOCOLS.index(protocol)]
-        found[..., mine] = values["launch_us"] + taken
-    return found
+        times[..., mine] = values["launch_us"] + taken
+    return times
 
 
 def _hop(work: Work, algorithm: str, protocol: str, values: Values) -> tuple[Floats, Floats]:
-    """Latency of a hop inside a node and between nodes."""
+    """Return the latency of a hop inside a node and between nodes."""
     column = PROTOCOLS.index(protocol)
     link = np.where(work.nvlink, HOP_US["nvlink"][algorithm][column], HOP_US["pci"][algorithm][column])
     net = HOP_US["net"][algorithm][column]
@@ -211,7 +211,7 @@ def _hop(work: Work, algorithm: str, protocol: str, values: Values) -> tuple[Flo
 
 
 def _links(work: Work, protocol: str, values: Values) -> tuple[Floats, Floats]:
-    """Bytes a microsecond of a GPU's links and of a node's cards."""
+    """Return the bytes per microsecond of a GPU's links and of a node's cards."""
     inside, between = values["inside_GBps"] * _GB, values["between_GBps"] * _GB
     if protocol != "simple":
         inside = inside * values[f"inside_{protocol}"]
@@ -235,8 +235,8 @@ def _ring(work: Work, protocol: str, values: Values) -> Floats:
     )
     copied = np.where(work.one, values["ring_own"], 0.0)
     sent = work.loops * (steps + copied) * work.slices * np.where(work.one, inside, between)
-    found: Floats = (steps - crossings) * hop_inside + crossings * hop_between + sent
-    return found
+    total: Floats = (steps - crossings) * hop_inside + crossings * hop_between + sent
+    return total
 
 
 def _tree(work: Work, protocol: str, values: Values) -> Floats:
@@ -268,12 +268,12 @@ def _switch(work: Work, algorithm: str, values: Values) -> Floats:
     if algorithm == "nvls":
         whole = values["nvls_GBps"] * np.where(work.half == 1, 1.0, values["nvls_gather"])
         port = whole * (_GB * 9 / 14)  # eight ranks: 1 + 1/8 of the size through a port, 7/4 on the bus
-        found: Floats = latency + size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) / port
-        return found
+        total: Floats = latency + size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) / port
+        return total
     bus = (
         np.where(work.nodes == 2, values["nvls_tree_two_GBps"], values["nvls_tree_GBps"]) * work.used_between
     )
     level = HOP_US["net"]["nvls_tree"][2] * values["nvls_tree"]
     levels = 2 * np.ceil(np.log2(work.nodes))
-    found = latency + levels * level + size * 2 * (ranks - 1) / ranks / (bus * _GB)
-    return found
+    total = latency + levels * level + size * 2 * (ranks - 1) / ranks / (bus * _GB)
+    return total

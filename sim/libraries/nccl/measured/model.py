@@ -1,9 +1,9 @@
-"""A calibrated machine: how long NCCL's pairs take on it, and between which times four of five lie.
+"""A calibrated machine: times of NCCL's pairs on it, with 80 % intervals.
 
-Facts of its graphs, values of the forms' parameters, and what the form leaves: a Gaussian process in log time
-over message size and channels. Two tasks are alike that run by the same pair, both inside one node or both
-across several, with messages and channels of about the same number. Its mean tends to zero away from what was
-measured.
+Facts of its graphs, values of the forms' parameters, and the residuals: a Gaussian process in log time
+over message size and channels. Two tasks correlate if the same pair runs them, both inside one node or both
+across several, with similar messages and channels. Its mean tends to zero away from the
+measurements.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,25 +30,25 @@ from ringside.sim.libraries.nccl.measured.messages import (
 Floats = NDArray[np.float64]
 
 PER_DOUBLING = 0.15
-"""Deviation in log time of a step to twice the nodes that were measured; steps are taken as independent."""
+"""Deviation in log time of a step to twice the measured nodes; steps are treated as independent."""
 
 SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
-"""By how much two sites of one kind of machine differ in latency and in bandwidth, in log time."""
+"""Deviation between two sites of one kind of machine in latency and in bandwidth, in log time."""
 
 SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
-"""By how much else a site's own row is off, and how far along the sizes of its pair that reaches."""
+"""Further deviation of a site's own row, and how far along the sizes of its pair that reaches."""
 
 SHARED = 0.4
-"""Which part of the variance in latency all pairs of a site have in common."""
+"""Share of the variance in latency that all pairs of a site have in common."""
 
 AMPLITUDE = 0.4
-"""Standard deviation of log time that the form is expected to leave, at most."""
+"""Largest standard deviation of residuals expected of the form, in log time."""
 
 LEAST_AMPLITUDE = 0.1
-"""What is doubted away from the rows even of a form that leaves nothing at them."""
+"""Uncertainty away from the rows, even of a form without residuals at them."""
 
 OCTAVES = 1.6
-"""How far alike reaches, over messages and over channels."""
+"""Correlation lengths over messages and over channels."""
 
 LEAST_MESSAGE = 4.0
 """Bytes below which all messages are alike: a word of LL beside its flag."""
@@ -59,10 +59,10 @@ _FAR = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is so between nodes.
+    """Facts between nodes.
 
-    ``ll128`` says whether LL128 is used where NCCL's rules hold it safe, ``channels`` how many channels rings
-    and trees have after the connect step, ``None`` where that is as the machine's preset has it.
+    ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings
+    and trees have after the connect step, ``None`` for the number of the machine's preset.
     """
 
     ll128: bool = True
@@ -73,7 +73,7 @@ class Facts:
             raise ValueError(f"channels is {self.channels}; write 1 to 64")
 
     def on(self, comm: Communicator) -> Communicator:
-        """The communicator as the site has it; one node's is as it was."""
+        """Return the communicator with the site's facts; one node's is unchanged."""
         if comm.nodes == 1:
             return comm
         graphs, settings = comm.graphs, comm.settings
@@ -85,15 +85,15 @@ class Facts:
 
 
 def _without_order(graph: Graph) -> Graph:
-    """The same graph over a path that breaks the order of LL128's stores."""
+    """Return the graph over a path that breaks the order of LL128's stores."""
     return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Rows that were fitted: where they lie, what the form left of them, how sure each was.
+    """Fitted rows: their places, residuals and uncertainties.
 
-    ``way`` tells pair and scale apart, ``message`` and ``channels`` are base-2 logarithms, ``left`` and
+    ``way`` identifies pair and scale, ``message`` and ``channels`` are base-2 logarithms, ``left`` and
     ``sigma`` natural ones.
     """
 
@@ -104,25 +104,25 @@ class Correction:
     sigma: Floats
 
     def predict(self, work: Work) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of log time, a figure a task."""
+        """Return mean and standard deviation of log time, one per task."""
         if not len(self.way):
             return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
-        found = float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
+        scale = float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
         mine = _alike(_place(work), (self.way, self.message, self.channels))
         weights = self._inverse @ mine.T
         mean: Floats = self.left @ weights
         variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
-        return mean, found * np.sqrt(np.maximum(variance, 0.0))
+        return mean, scale * np.sqrt(np.maximum(variance, 0.0))
 
     @cached_property
     def _inverse(self) -> Floats:
         place = self.way, self.message, self.channels
-        found: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
-        return found
+        inverse: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
+        return inverse
 
 
 def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
-    """The correction for what the form ``left`` of each row; rows far off the others count less."""
+    """Return the correction for the form's residuals ``left``; rows far off the others count less."""
     place = _place(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
@@ -135,16 +135,16 @@ def _place(work: Work) -> Place:
 
 
 def _alike(a: Place, b: Place) -> Floats:
-    """Matern's covariance of 3/2, which holds a fabric's kinks for less strange than a smoother one would."""
+    """Return Matern's covariance of 3/2, which allows a fabric's kinks better than a smoother one."""
     same = a[0][:, None] == b[0][None, :]
     apart = np.hypot(a[1][:, None] - b[1][None, :], a[2][:, None] - b[2][None, :]) * (np.sqrt(3) / OCTAVES)
-    found: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)
-    return found
+    covariance: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)
+    return covariance
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Answer:
-    """Seconds of each task, and the ends within which four of five lie."""
+    """Seconds of each task, and the ends of its 80 % interval."""
 
     time_s: Floats
     lo_s: Floats
@@ -153,10 +153,10 @@ class Answer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Traits:
-    """Of what tasks' times consist, as far as sites differ in it.
+    """Terms of a task's time in which sites differ.
 
     ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes, ``latency`` and
-    ``bandwidth`` are parts of the time.
+    ``bandwidth`` are shares of the time.
     """
 
     pair: NDArray[np.int64]
@@ -167,7 +167,7 @@ class Traits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Anchor:
-    """Rows of a user's own site: what each leaves of the prediction in log time, and how sure that is."""
+    """Rows of a user's own site: each residual of the prediction in log time, and its uncertainty."""
 
     traits: Traits
     left: Floats
@@ -176,11 +176,11 @@ class Anchor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """What was fitted to one kind of machine.
+    """The fit to one kind of machine.
 
-    ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread that fit
-    and correction leave, ``nodes`` are the counts that were measured. ``pooled`` says that rows of
-    several sites were taken together, so that another site is as far off as they are from each other.
+    ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
+    and correction, ``nodes`` are the measured counts. ``pooled`` says that rows of
+    several sites were combined, so another site is as far off as they are from each other.
     """
 
     values: Mapping[str, float]
@@ -193,7 +193,7 @@ class Measured:
     anchor: Anchor | None = None
 
     def predict(self, tasks: Iterable[Task]) -> Answer:
-        """How long the tasks take, each by its own pair."""
+        """Return how long the tasks take, each by its own pair."""
         work = work_of(tasks)
         mean, sigma = self.log_us(work)
         middle = np.exp(mean) * 1e-6
@@ -201,11 +201,11 @@ class Measured:
         return Answer(middle, middle / factor, middle * factor)
 
     def log_us(self, work: Work) -> tuple[Floats, Floats]:
-        """Log of microseconds and its standard deviation."""
+        """Return the log of microseconds and its standard deviation."""
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
         doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
-        # near its rows the correction takes up what the parameters leave open, so these are not added
+        # near its rows the correction absorbs the parameters' uncertainties, so these are not added
         open_still = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
         variance = open_still + self.noise**2 + PER_DOUBLING**2 * doublings
         mean = bare + corrected
@@ -220,9 +220,9 @@ class Measured:
         return mean, np.sqrt(variance)
 
     def doubt(self, one: Task, other: Task) -> float:
-        """By which fraction the ratio of two tasks' times on one site may be off, four times of five.
+        """Return the relative uncertainty of the ratio of two tasks' times on one site, as an 80 % interval.
 
-        What both have in common, a site slower than others for one, is no doubt about which is quicker.
+        Common deviations, of a slow site for example, do not affect which one is faster.
         """
         work = work_of([one, other])
         _, slopes = log_form(work, self.values)
@@ -236,12 +236,12 @@ class Measured:
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
     def traits(self, work: Work) -> Traits:
-        """Of what each task's time consists."""
+        """Return the terms of each task's time."""
         size = np.log2(np.maximum(work.nbytes, 1.0))
         return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Measured":
-        """The same scaled to a site by rows that were measured there."""
+        """Return the same scaled to a site by rows that were measured there."""
         work = work_of(tasks)
         bare, _ = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
@@ -251,7 +251,7 @@ class Measured:
 
 
 def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Which part of each time is latency, and which bandwidth."""
+    """Return which share of each time is latency, and which bandwidth."""
     kernel = kernel_us(work, values)
     empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
     latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
@@ -262,53 +262,53 @@ def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floa
 def log_form(
     work: Work, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
 ) -> tuple[Floats, Floats]:
-    """Log microseconds by the forms alone, and slopes in the logarithm of each value named."""
+    """Return log microseconds by the forms alone, and slopes in the logarithm of each value named."""
     times = np.log(time_us(work, _trials(values, names, 1.0 + _STEP)))
     return times[0], (times[1:] - times[0]) / np.log1p(_STEP)
 
 
 def asked_by(work: Work, values: Mapping[str, float]) -> list[str]:
-    """The parameters that the times of any of the tasks depend on, beyond whichever kink."""
+    """Return the parameters that affect any of the tasks' times, beyond every kink."""
     times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
-    moved = np.any([np.any(found[1:] != found[0], axis=1) for found in times], axis=0)
-    return [name for name, asked in zip(PARAMETERS, moved, strict=True) if asked]
+    moved = np.any([np.any(trials[1:] != trials[0], axis=1) for trials in times], axis=0)
+    return [name for name, moves in zip(PARAMETERS, moved, strict=True) if moves]
 
 
 def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) -> Values:
-    """The values as they are, then a trial for each one named in which that is multiplied."""
-    found: dict[str, float | Floats] = dict(values)
+    """Return the values, followed by a trial for each named one in which it is multiplied."""
+    trials: dict[str, float | Floats] = dict(values)
     for place, name in enumerate(names):
         column = np.ones((len(names) + 1, 1))
         column[place + 1] = factor
-        found[name] = column * values[name]
-    return found
+        trials[name] = column * values[name]
+    return trials
 
 
 def _of_site(a: Traits, b: Traits) -> Floats:
-    """Covariance of what one site adds to the log times of tasks: each of one beside each of the other."""
+    """Return the covariance of one site's deviations in log time, each of ``a`` with each of ``b``."""
     same = a.pair[:, None] == b.pair[None, :]
     latency = SITE_LATENCY**2 * np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
-    found: Floats = latency + SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
-    return found
+    covariance: Floats = latency + SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
+    return covariance
 
 
 def _nearby(a: Traits, b: Traits) -> Floats:
-    """The same of what else a site adds, to sizes near each other of one pair."""
+    """Return the same for further deviations of a site, between near sizes of one pair."""
     same = a.pair[:, None] == b.pair[None, :]
     apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
-    found: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
-    return found
+    covariance: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
+    return covariance
 
 
-def _shift(anchor: Anchor, asked: Traits) -> tuple[Floats, Floats]:
-    """What the anchor's rows say of others: a shift of log time, and the variance that is left."""
+def _shift(anchor: Anchor, traits: Traits) -> tuple[Floats, Floats]:
+    """Return the anchor's effect on others: a shift of log time, and the remaining variance."""
 
     def alike(a: Traits, b: Traits) -> Floats:
-        found: Floats = _of_site(a, b) + _nearby(a, b)
-        return found
+        covariance: Floats = _of_site(a, b) + _nearby(a, b)
+        return covariance
 
     between = alike(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
-    mine = alike(asked, anchor.traits)
+    mine = alike(traits, anchor.traits)
     weights = np.linalg.solve(between, mine.T)
-    left = np.diag(alike(asked, asked)) - np.sum(mine * weights.T, axis=1)
+    left = np.diag(alike(traits, traits)) - np.sum(mine * weights.T, axis=1)
     return anchor.left @ weights, np.maximum(left, 0.0)

@@ -1,4 +1,4 @@
-"""A measured model as a calibration file holds it: figures that people read, and two tables as text."""
+"""A measured model in a calibration file: readable figures, and two tables as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,15 +18,15 @@ Floats = NDArray[np.float64]
 class Stored:
     """A `Measured` in numbers and text.
 
-    ``parameters`` gives each parameter's value and between which ends four of five lie. ``correlations``
-    has a line for each parameter that the rows told something of: its name, and its row of the
-    correlations' Cholesky factor. ``correction`` has a line for each row fitted: algorithm, protocol, 1 for
-    one node alone, base-2 logarithms of message and channels, what the form left and how sure that is.
+    ``parameters`` gives each parameter's value and the ends of its 80 % interval. ``correlations``
+    has a line for each parameter that the rows inform: its name, and its row of the
+    correlations' Cholesky factor. ``correction`` has a line per fitted row: algorithm, protocol, 1 for
+    a single node, base-2 logarithms of message and channels, residual and uncertainty.
 
-    ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the rows fitted, and
-    ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond what was expected.
+    ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the fitted rows, and
+    ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond their priors.
     ``anchor`` has a line for each row of a user's own site: algorithm, protocol, base-2 logarithm of the
-    bytes, parts of latency and bandwidth, what the prediction left and how sure that is.
+    bytes, shares of latency and bandwidth, residual and uncertainty.
     """
 
     machine: str
@@ -49,29 +49,29 @@ class Stored:
     def __post_init__(self) -> None:
         if set(self.parameters) != set(PARAMETERS):
             odd = sorted(set(self.parameters) ^ set(PARAMETERS))
-            raise ValueError(f"parameters: {odd[0]} is missing or unknown; make the file anew with calibrate")
+            raise ValueError(f"parameters: {odd[0]} is missing or unknown; run calibrate again to write it")
         for name, (value, low, high) in self.parameters.items():
             if not 0 < low <= value <= high < np.inf:
                 raise ValueError(
                     f"{name} is {value} from {low} to {high}; write three rising numbers above 0"
                 )
         if not 0 < self.noise < np.inf or not self.nodes or min(self.nodes) < 1:
-            raise ValueError("noise and nodes must be above 0; make the file anew with calibrate")
+            raise ValueError("noise and nodes must be above 0; run calibrate again to write it")
         _ = self.model  # which refuses tables that cannot be read
 
     @property
     def described(self) -> str:
-        """In words, for whoever reads an answer that rests on it."""
+        """A description, for notes of answers that rest on it."""
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
         return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}"
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
-        """The same, scaled to a site by rows that were measured there."""
-        found = self.model.anchored(tasks, seconds).anchor
-        assert found
-        traits = found.traits
-        columns = traits.size, traits.latency, traits.bandwidth, found.left, found.sigma
+        """Return the same, scaled to a site by rows that were measured there."""
+        anchor = self.model.anchored(tasks, seconds).anchor
+        assert anchor
+        traits = anchor.traits
+        columns = traits.size, traits.latency, traits.bandwidth, anchor.left, anchor.sigma
         lines = [
             f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
             for pair, *row in zip(traits.pair, *columns, strict=True)
@@ -80,7 +80,7 @@ class Stored:
 
     @cached_property
     def model(self) -> Measured:
-        """The model that predicts; what it has worked out once it keeps."""
+        """The model that predicts; it caches its results."""
         return Measured(
             {name: self.parameters[name][0] for name in PARAMETERS},
             self._covariance(),
@@ -101,7 +101,7 @@ class Stored:
             *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 5).T
             return Anchor(Traits(pair, *traits), left, sigma)
         except (ValueError, IndexError):
-            raise ValueError("anchor cannot be read; make the file anew with calibrate") from None
+            raise ValueError("anchor cannot be read; run calibrate again to write it") from None
 
     def _covariance(self) -> Floats:
         lines = [line.split() for line in self.correlations.splitlines()]
@@ -111,12 +111,12 @@ class Stored:
             for place, (_, *figures) in zip(known, lines, strict=True):
                 factor[place, known[: len(figures)]] = np.array(figures, dtype=np.float64)
         except (ValueError, IndexError):
-            raise ValueError("correlations cannot be read; make the file anew with calibrate") from None
+            raise ValueError("correlations cannot be read; run calibrate again to write it") from None
         ends = np.array([self.parameters[name][1:] for name in PARAMETERS])
         sigma = np.log(ends[:, 1] / ends[:, 0]) / (2 * EIGHTY)
         factor *= sigma[:, None]
-        found: Floats = factor @ factor.T
-        return found
+        covariance: Floats = factor @ factor.T
+        return covariance
 
     def _correction(self) -> Correction:
         try:
@@ -124,19 +124,19 @@ class Stored:
             way = [2 * PAIRS.index((line[0], line[1])) + int(line[2]) for line in lines]
             figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 4)
         except (ValueError, IndexError):
-            raise ValueError("correction cannot be read; make the file anew with calibrate") from None
+            raise ValueError("correction cannot be read; run calibrate again to write it") from None
         return Correction(np.array(way, dtype=np.int64), *figures.T)
 
 
 def interval(value: float, sigma: float) -> tuple[float, float, float]:
-    """A value and the ends within which four of five lie, with as many digits as a file has."""
+    """Return a value and the ends of its 80 % interval, with a file's number of digits."""
     factor = float(np.exp(EIGHTY * sigma))
     low, middle, high = (float(f"{end:.5g}") for end in (value / factor, value, value * factor))
     return middle, min(low, middle), max(high, middle)
 
 
 def correlations(names: Sequence[str], covariance: Floats) -> str:
-    """The table of the parameters named, all of which are in the covariance."""
+    """Return the table of the parameters named, all of which are in the covariance."""
     sigma = np.sqrt(np.diag(covariance))
     factor = np.linalg.cholesky(covariance / np.outer(sigma, sigma))
     lines = [[name, *(f"{entry:.4g}" for entry in row[: place + 1])]
@@ -145,7 +145,7 @@ def correlations(names: Sequence[str], covariance: Floats) -> str:
 
 
 def correction_lines(correction: Correction) -> str:
-    """The table of a correction."""
+    """Return the table of a correction."""
     rows = zip(
         correction.way,
         correction.message,

@@ -1,9 +1,9 @@
 """The two figures that NCCL's tuner gives an algorithm and protocol (src/graph/tuning.cc; by release).
 
-Latency in microseconds: a base, and what the steps one after another take on their links. Bytes/s of
+Latency in microseconds: a base, and the consecutive steps on their links. Bytes/s of
 *algorithm bandwidth*: size over time, where the size is one rank's buffer for all_reduce, broadcast and
 reduce, and the total of all ranks for all_gather and reduce_scatter. A graph of C channels of b each
-carries C b on its busiest link, less what the rules below take away. R ranks on N nodes.
+carries C b on its busiest link, less the reductions below. R ranks on N nodes.
 """
 
 from ringside.sim.libraries.nccl.communicator import Communicator
@@ -15,7 +15,7 @@ _COLUMN = {protocol: column for column, protocol in enumerate(PROTOCOLS)}
 
 
 def latency_us(comm: Communicator, kind: str, algorithm: str, protocol: str) -> float:
-    """Microseconds before bandwidth counts; 0 where the communicator has no graph for the algorithm."""
+    """Return the microseconds of latency; 0 if the communicator has no graph for the algorithm."""
     graph = comm.graph(algorithm)
     if graph is None:
         return 0.0
@@ -44,9 +44,9 @@ def latency_us(comm: Communicator, kind: str, algorithm: str, protocol: str) -> 
 
 
 def hop_us(link: str, algorithm: str, protocol: str, comm: Communicator) -> float:
-    """Microseconds of one step over a class of link: ``nvlink``, ``pci`` or ``net``."""
+    """Return the microseconds of one step over a class of link: ``nvlink``, ``pci`` or ``net``."""
     if comm.system.cpu == "power" and (link, algorithm, protocol) == ("pci", "tree", "simple"):
-        algorithm = "ring"  # NCCL favours trees on IBM Power, where PCIe is not what slows them
+        algorithm = "ring"  # NCCL favours trees on IBM Power, where PCIe is not the bottleneck
     return comm.constants.hop_us[link][algorithm][_COLUMN[protocol]]
 
 
@@ -107,7 +107,7 @@ def bandwidth(comm: Communicator, kind: str, algorithm: str, protocol: str) -> f
 
 
 def steps(kind: str, ranks: int) -> int:
-    """Hops of a ring, one after another, that a collective takes."""
+    """Return the consecutive hops of a ring in a collective."""
     match kind:
         case "all_reduce":
             return 2 * (ranks - 1)
@@ -136,7 +136,7 @@ def _ll_max(comm: Communicator) -> float:
 
 
 def _whole(comm: Communicator, graph: Graph) -> float:
-    """Bytes/s of all channels together."""
+    """Return the bytes/s of all channels together."""
     limit = comm.constants.ampere_total if comm.generation == 1 else float("inf")
     return min(graph.channels * _of_channel(comm, graph), limit * GB)
 
@@ -183,7 +183,7 @@ def _nvls_bus(comm: Communicator, kind: str, algorithm: str, graph: Graph) -> fl
 
 
 def _nvls_before_228(comm: Communicator, kind: str, algorithm: str, graph: Graph) -> float:
-    """One channel, in releases that look at the links alone."""
+    """Return one channel's, in releases that only use the links."""
     if algorithm == "nvls_tree":
         return min(graph.bw_intra, graph.bw_inter / (1 if comm.nodes <= 2 else 2))
     if kind == "all_reduce":

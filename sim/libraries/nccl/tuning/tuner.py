@@ -2,8 +2,8 @@
 
     time_us = latency * q + nbytes / bandwidth
 
-q is 1 unless several collectives are queued in one group. The predicted times are NCCL's beliefs,
-in microseconds (`CostTable.times_us`), not measurements. With the pair goes how many channels a
+q is 1 unless several collectives are queued in one group. The predicted times are NCCL's estimates,
+in microseconds (`CostTable.times_us`), not measurements. The pair determines how many channels a
 collective may use, and how many threads each has: a channel is one thread block on each rank with its own
 rings and trees. Thread counts and thresholds: src/graph/tuning.cc and src/enqueue.cc, v2.30.7.
 """
@@ -42,15 +42,15 @@ _NVLS_REDOPS = {
     ),
     **dict.fromkeys(("float32", "float64"), frozenset({"sum"})),
 }
-"""What NVSwitch can reduce, by torch's name of the type."""
+"""Types that NVSwitch can reduce, under torch's names."""
 
 DISABLED = np.inf
-"""The time of what is not available (NCCL writes -1)."""
+"""The time of unavailable pairs (NCCL writes -1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What NCCL does with one collective: at most ``channels`` channels of ``threads`` threads each."""
+    """NCCL's choice for one collective: at most ``channels`` channels of ``threads`` threads each."""
 
     algorithm: str
     protocol: str
@@ -63,7 +63,7 @@ class Choice:
 class CostTable:
     """The tuner's table for one collective: rows in the order of `ALGORITHMS`, columns of `PROTOCOLS`.
 
-    ``latency_us`` and ``bandwidth`` (bytes/s, 0 where disabled) are what NCCL prints when
+    ``latency_us`` and ``bandwidth`` (bytes/s, 0 if disabled) are the values that NCCL prints if
     NCCL_DEBUG_SUBSYS includes TUNING.
     """
 
@@ -75,7 +75,7 @@ class CostTable:
     bandwidth: Floats
 
     def times_us(self, nbytes: ArrayLike, queued: int = 1) -> Floats:
-        """Predicted microseconds, infinite where not available; sizes x algorithms x protocols.
+        """Return predicted microseconds, infinite if unavailable; sizes x algorithms x protocols.
 
         ``nbytes`` is as in nccl-tests: the total for all_gather and reduce_scatter. ``queued``
         collectives of this size wait in one group.
@@ -92,15 +92,15 @@ class CostTable:
         moving = np.divide(sizes[..., None, None], rate, out=np.full(rate.shape, DISABLED), where=rate > 0)
         times = latency * repeats + moving * 1e6
         if self.dtype.startswith("float8") and self.comm.ranks > 8:
-            times[..., _RING, :] *= 1024  # so long a chain of float8 sums loses too much
+            times[..., _RING, :] *= 1024  # so long a chain of float8 sums loses too much precision
         return np.asarray(times, dtype=np.float64)
 
     def rate(self, algorithm: str, protocol: str) -> float:
-        """Bytes/s of one pair, 0 where disabled."""
+        """Return the bytes/s of one pair, 0 if disabled."""
         return float(self.bandwidth[list(ALGORITHMS).index(algorithm), list(PROTOCOLS).index(protocol)])
 
     def pairs(self, sizes: Sequence[int]) -> list[tuple[str, str]]:
-        """What NCCL chooses at each size: algorithm and protocol."""
+        """Return NCCL's choice at each size: algorithm and protocol."""
         times = self.times_us(np.array(sizes, dtype=np.int64)).reshape(len(sizes), -1)
         if len(sizes) and np.isinf(times.min(axis=1)).any():
             raise ValueError(self._refusal())
@@ -108,14 +108,14 @@ class CostTable:
         return [names[place] for place in times.argmin(axis=1)]
 
     def jumps(self, most: int) -> list[int]:
-        """Sizes below ``most`` at which a time may jump; between two of them each is a straight line."""
+        """Return sizes below ``most`` at which a time may jump; between two of them each is linear."""
         steps = [1 << power for power in range(6, most.bit_length()) if 1 << power < most]
         ranks = self.comm.ranks
         by_ranks = self.comm.constants.plateau_by_ranks
         return sorted({*steps, ranks * 4096 if by_ranks else 64 * self.comm.channels * ranks})
 
     def choose(self, nbytes: int, queued: int = 1) -> Choice:
-        """The least time; of equals the earlier row, then the earlier column."""
+        """Return the least time's pair; of equals the earlier row, then the earlier column."""
         times = self.times_us(nbytes, queued)
         row, column = divmod(int(times.argmin()), len(PROTOCOLS))
         if times[row, column] == DISABLED:
@@ -134,7 +134,7 @@ class CostTable:
 
 @lru_cache(maxsize=4096)
 def cost_table(comm: Communicator, kind: str, dtype: str = "float32", redop: str = "sum") -> CostTable:
-    """The tuner's table for one collective; ``dtype`` in torch's words, ``redop`` in nccl-tests'."""
+    """Return the tuner's table for one collective; ``dtype`` is torch's name, ``redop`` nccl-tests'."""
     check_function(kind)
     shape = len(ALGORITHMS), len(PROTOCOLS)
     latency, rate = np.zeros(shape), np.zeros(shape)
@@ -147,7 +147,7 @@ def cost_table(comm: Communicator, kind: str, dtype: str = "float32", redop: str
 
 
 def check_function(kind: str) -> None:
-    """Refuse a collective that NCCL's tuner does not know."""
+    """Raise ValueError for a collective that NCCL's tuner does not know."""
     if kind not in FUNCTIONS:
         raise ValueError(
             f"{kind!r} is not in NCCL's tuner, which knows {', '.join(FUNCTIONS)}; "
@@ -156,7 +156,7 @@ def check_function(kind: str) -> None:
 
 
 def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype: str, redop: str) -> bool:
-    """Whether NCCL considers this pair (src/graph/tuning.cc and src/enqueue.cc, v2.30.7)."""
+    """Return whether NCCL considers this pair (src/graph/tuning.cc and src/enqueue.cc, v2.30.7)."""
     if algorithm not in ALGORITHMS_OF[kind] or protocol not in PROTOCOLS_OF[algorithm]:
         return False
     if algorithm not in comm.constants.algorithms:
@@ -181,7 +181,7 @@ def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype:
 
 
 def max_threads(comm: Communicator, algorithm: str, protocol: str) -> int:
-    """Threads of one channel before the size reduces them."""
+    """Return the threads of one channel before the size reduces them."""
     if algorithm not in ("ring", "tree") or protocol == "ll128":
         return MAX_THREADS
     ring = comm.graphs.ring
@@ -190,7 +190,7 @@ def max_threads(comm: Communicator, algorithm: str, protocol: str) -> int:
 
 
 def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tuple[int, int]:
-    """The most channels that a collective of ``nbytes`` may use, and the threads of each."""
+    """Return the most channels that a collective of ``nbytes`` may use, and the threads of each."""
     threads = max_threads(comm, algorithm, protocol)
     if algorithm == "nvls_tree" or (algorithm == "nvls" and comm.nodes == 1):
         return comm.nvls_channels, threads
@@ -212,7 +212,7 @@ def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tu
 
 
 def _ll128_is_safe(comm: Communicator, algorithm: str) -> bool:
-    """Whether every path keeps the order of 128-byte stores, which LL128 rests on."""
+    """Return whether every path keeps the order of 128-byte stores, which LL128 requires."""
     graph, capability = comm.graph(algorithm), comm.system.compute_capability
     worst = PathClass.PXN if capability >= 90 else PathClass.PXB
     known = comm.constants.ll128_capabilities
@@ -247,19 +247,19 @@ def _collnet(comm: Communicator, kind: str, algorithm: str) -> bool:
 
 
 def _heads_suffice(comm: Communicator, kind: str) -> bool:
-    """Gathering and scattering through the network need a NIC for every GPU."""
+    """Return whether there is a NIC per GPU, which gathers and scatters through the network need."""
     return kind == "all_reduce" or comm.gpus <= comm.collnet_heads
 
 
 def _on_plateau(comm: Communicator, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where Simple rings over several nodes wait longer than their hops tell."""
+    """Return where Simple rings over several nodes wait longer than their hops say."""
     if comm.constants.plateau_by_ranks:
         return sizes >= comm.ranks / 16 * 65536
     return sizes // (comm.channels * comm.ranks) >= 64
 
 
 def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Floats:
-    """What trees reach of their bandwidth at each size; 1 for all else."""
+    """Return trees' share of their bandwidth at each size; 1 for all others."""
     factors = np.ones((*sizes.shape, len(ALGORITHMS), len(PROTOCOLS)))
     if kind != "all_reduce":
         return factors
@@ -275,7 +275,7 @@ def _corrections(comm: Communicator, kind: str, sizes: NDArray[np.int64]) -> Flo
 
 
 def _thread_threshold(comm: Communicator, algorithm: str, protocol: str) -> int:
-    """Bytes per thread below which NCCL takes fewer of them."""
+    """Return the bytes per thread below which NCCL uses fewer threads."""
     if algorithm.startswith("collnet"):
         return 512
     if protocol == "simple":
@@ -284,7 +284,7 @@ def _thread_threshold(comm: Communicator, algorithm: str, protocol: str) -> int:
 
 
 def _collnet_direct_channels(comm: Communicator, nbytes: int, threads: int, threshold: int) -> int:
-    """Fewer channels in stairs 16, 8, 4, ..., each stair at half the threshold of the one above it."""
+    """Return fewer channels in stairs 16, 8, 4, ..., each stair at half the threshold of the one above it."""
     channels, stair = comm.channels, 16
     while stair >= 1:
         while nbytes < channels * threads * comm.collnet_heads * threshold and channels > stair:

@@ -79,7 +79,7 @@ def test_what_fully_shard_refuses_is_refused(policy: dict[str, object], message:
 
 def test_models_that_cannot_be_wrapped_are_refused() -> None:
     twice = [layer("b", tensor("w", 2)), layer("b", tensor("w", 2))]
-    with pytest.raises(ValueError, match="a layer that FSDP wraps is called 'b', as another unit"):
+    with pytest.raises(ValueError, match="two units are called 'b'"):
         program(twice, FullyShardPolicy(), Mesh(shard=2)).operations(0)
     with pytest.raises(ValueError, match="a model without layers"):
         program([], FullyShardPolicy(), Mesh(shard=2))

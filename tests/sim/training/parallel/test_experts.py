@@ -233,7 +233,7 @@ def test_gradients_of_views_have_no_second_place() -> None:
         (
             {"expert": 6},
             24,
-            "lie across machines of 8, each in another way; write one of --ep 1, 2, 4, 8, 24",
+            "straddle machines of 8 unevenly; write one of --ep 1, 2, 4, 8, 24",
         ),
     ],
 )
@@ -252,7 +252,7 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
         ({"capacity": 1.0}, "--capacity-factor"),
     ):  # fmt: skip
         with pytest.raises(
-            LayoutError, match=f"{option} is of a mixture of experts, and dense is none; leave"
+            LayoutError, match=f"{option} needs a mixture of experts, and dense is none; leave"
         ):
             parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"--tp 2 has each rank send its own .* add --sequence-parallel"):

@@ -169,7 +169,7 @@ def test_groups_as_torch_makes_them_are_megatrons_order_too():
         ("1F0 1B0 1F1 1B1", "1F0 1B0 1F1 1B1 7F0", "has stages 1"),
         ("1F0 1B0 1F1 1B1", "1F0 1I0 1F1 1B1", "lacks 1W0"),
         ("1F0 1B0 1F1 1B1", "1F0 1B0 1W0 1F1 1B1", "both 1B0 and a part"),
-        ("1F0 1B0 1F1 1B1", "1F0 1F1 1RESHARD 1B0 1B1", "not computing"),
+        ("1F0 1B0 1F1 1B1", "1F0 1F1 1RESHARD 1B0 1B1", "does not compute"),
         ("1F0 1B0 1F1 1B1", "1F0 1B0 1F1 1B1 1F999999999", "no micro-batch 2"),
         ("1F0 1B0 1F1 1B1", "1B0 1F0 1F1 1B1", "rank 1 cannot do 1B0 before rank 1 has done 1F0"),
         ("0F0 0F1 0B0 0B1", "0F0 0B0 0F1 0B1", None),

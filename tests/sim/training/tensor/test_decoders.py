@@ -175,7 +175,7 @@ def test_asynchronous_tensor_parallelism_hides_copies_behind_products() -> None:
         ("llama3-8b:31", {"degree": 2, "sequence": True}, "31 tokens of a sequence do not divide by 2"),
         ("llama3-8b", {"degree": 0}, "among 0 ranks; write 1 or more"),
         ("llama3-8b", {"style": "colossal"}, "write megatron or dtensor"),
-        ("llama3-8b", {"degree": 2, "pull": Pull(1e9)}, "wants style dtensor"),
+        ("llama3-8b", {"degree": 2, "pull": Pull(1e9)}, "needs style dtensor"),
     ],
 )
 def test_what_does_not_divide_is_refused_with_what_would_fit(
@@ -186,7 +186,7 @@ def test_what_does_not_divide_is_refused_with_what_would_fit(
 
 
 def test_wrong_numerics_and_micro_batches_are_refused() -> None:
-    with pytest.raises(ValueError, match="'some' is no checkpointing; write one of none, selective, full"):
+    with pytest.raises(ValueError, match="unknown checkpointing 'some'; write one of none, selective, full"):
         Numerics(checkpointing="some")
     with pytest.raises(ValueError, match="a micro-batch of 0 sequences; write 1 or more"):
         rank_layers(TINY, PACE, micro_batch=0)
