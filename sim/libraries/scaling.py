@@ -25,3 +25,13 @@ def scaled(time_s: float, low_s: float, high_s: float, ratio: float) -> tuple[fl
 def widened(factor: float, ratio: float) -> float:
     """A factor of doubt with that of a ratio: they are independent, so squares of their logarithms add."""
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))
+
+
+def raised(time_s: float, low_s: float, high_s: float, least_s: float) -> tuple[float, float, float]:
+    """Return a time and its ends, none below ``least_s``; the upper end rises by the factor of the lower one.
+
+    So a band is as wide as before, as a factor, where a bound moves its lower end.
+    """
+    low = max(low_s, least_s)
+    time_s = max(time_s, least_s)
+    return time_s, low, max(high_s * (low / low_s), time_s)

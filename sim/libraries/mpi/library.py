@@ -13,7 +13,7 @@ from ringside.sim.libraries.mpi.measured import Measured, changes, expected
 from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.mpi.traffic import busiest_s
-from ringside.sim.libraries.scaling import widened
+from ringside.sim.libraries.scaling import raised, widened
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
@@ -55,6 +55,7 @@ class Mpi(Scheduled):
                 "--library ideal"
             )
         self.port = port_of(self.graph, self.routes, self.placed)
+        self._is_changed = before is not None
         self._measured_port = before.port if before else self.port
         self._busiest: dict[tuple[Collective, str], float] = {}
 
@@ -152,16 +153,17 @@ class Mpi(Scheduled):
         return self._held(collective, candidate, Estimate(seconds, seconds, seconds, "model", task.algorithm))
 
     def _held(self, collective: Collective, candidate: Candidate, found: Estimate) -> Estimate:
-        """No less than its traffic needs; the upper end stays as far above the time as it was."""
+        """Return the time, no less than its traffic needs; a measured machine's band is cut off below."""
         least = self.bound(collective, candidate)
-        time_s = max(found.time_s, least)
-        high = found.time_hi_s * (time_s / found.time_s) if found.time_s else time_s
+        if found.time_lo_s >= least:
+            return found
+        time_s, low, high = raised(found.time_s, found.time_lo_s, found.time_hi_s, least)
+        if not self._is_changed:
+            high = found.time_hi_s * (time_s / found.time_s)
         said = found.caveat
         if time_s > found.time_s:
             said = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
-        return replace(
-            found, time_s=time_s, time_lo_s=max(found.time_lo_s, least), time_hi_s=high, caveat=said
-        )
+        return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=said)
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """By which fraction the ratio of two algorithms' times may be off; ``None`` without measurements."""

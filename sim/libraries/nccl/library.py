@@ -30,7 +30,7 @@ from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
 from ringside.sim.libraries.nccl.tuning.tuner import CostTable, cost_table, launch
-from ringside.sim.libraries.scaling import scaled, widened
+from ringside.sim.libraries.scaling import raised, scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
@@ -257,20 +257,22 @@ class Nccl:
     ) -> Estimate:
         """A time of the machines on their fabric, and no less than the links need for its own traffic.
 
-        What the machines' links carry cuts the band off below. A fabric is farther from what was measured:
-        with it the band stays as wide, and its ends rise alike where a cable raises the lower one.
+        What a measured machine's own links carry cuts the band off below. Changed rates and a fabric are
+        farther from what was measured: the band stays as wide, and its ends rise alike.
         """
         if self.comm is None:
             return found
         busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
         inside = launch_s + max(busy.get(part, 0.0) for part in AT_A_NODE)
-        time_s = max(found.time_s, inside)
-        high = found.time_hi_s * (time_s / found.time_s)
-        cut = replace(found, time_s=time_s, time_lo_s=max(found.time_lo_s, inside), time_hi_s=high)
+        if self._before:
+            time_s, low, high = raised(found.time_s, found.time_lo_s, found.time_hi_s, inside)
+        else:
+            time_s, low = max(found.time_s, inside), max(found.time_lo_s, inside)
+            high = found.time_hi_s * (time_s / found.time_s)
+        cut = replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high)
         joined = on_fabric(self.comm, collective, candidate, cut, played=played)
         least = self.bound(collective, candidate)
-        time_s, low = max(joined.time_s, least), max(joined.time_lo_s, least)
-        high = max(joined.time_hi_s * (low / joined.time_lo_s), time_s)
+        time_s, low, high = raised(joined.time_s, joined.time_lo_s, joined.time_hi_s, least)
         said = ""
         if time_s > joined.time_s or cut.time_s > found.time_s:
             part = max(busy, key=lambda one: busy[one])
