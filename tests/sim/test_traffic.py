@@ -15,7 +15,11 @@ import pytest
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
-from ringside.sim.libraries.library import Library, Prediction, answer
+from ringside.sim.libraries.library import Candidate, Library, Prediction, answer
+from ringside.sim.libraries.nccl.cluster import communicator_of
+from ringside.sim.libraries.nccl.communicator import Settings
+from ringside.sim.libraries.nccl.device.traffic import cable_bytes
+from ringside.sim.libraries.nccl.library import LAUNCH_S, Nccl
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.schedule import Schedule
 from ringside.topologies import load, ranks
@@ -256,6 +260,37 @@ def counts(question: Question, library: Library, plan: Schedule) -> Iterator[tup
             if here != there and max(src, dst) < comm.ranks:  # what switches add has other ways
                 leaving[here] += nbytes
         yield part, max(leaving.values(), default=0) / rate
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "up", "down"),
+    [
+        # 6 machines of 8 GPUs, two under each leaf. The heads have eighths of 48 MiB, whose sums pass a leaf's
+        # uplink once each way.
+        ("all_reduce", "collnet_direct", 48, 48),
+        ("all_reduce", "collnet_chain", 48, 48),
+        ("all_reduce", "nvls", 48, 48),
+        # Every rank has 1 MiB: 16 ranks under the leaf, 32 elsewhere.
+        ("all_gather", "collnet_direct", 16, 32),
+        ("reduce_scatter", "nvls", 32, 16),
+    ],
+)
+def test_switches_that_add_pass_on_one_sum(kind: str, algorithm: str, up: int, down: int) -> None:
+    values = {"fabric": "leaf_spine", "hosts_per_leaf": "2", "oversubscription": "8"}
+    comm = communicator_of("dgx-h100:6", values, None, Settings(collnet=True))
+    assert comm
+    collective = Collective(kind, 48, 48 * MIB, dtype="float32")
+    want = {
+        ends: mib * MIB
+        for leaf in ("leaf0", "leaf1", "leaf2")
+        for ends, mib in (((leaf, "spine0.0"), up), (("spine0.0", leaf), down))
+    }
+    assert cable_bytes(comm, collective, algorithm, "simple") == pytest.approx(want)
+    candidate = Candidate(algorithm, "simple", 8, 1.0)
+    least = Nccl(comm).bound(collective, candidate)
+    uplink = 2 * 8 * 50e9 / 8  # bytes/s
+    assert least - LAUNCH_S == pytest.approx(max(up, down) * MIB / uplink)
+    assert Nccl(comm).time(collective, candidate).time_s >= least
 
 
 RATES = "12.5GB/s", "25GB/s", "50GB/s", "100GB/s"
