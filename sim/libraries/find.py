@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ringside.sim.libraries.nccl.communicator import Communicator, Settings
     from ringside.sim.libraries.nccl.graph.system import System
     from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+    from ringside.sim.libraries.scheduled import Scheduled
 
 log = logging.getLogger(__name__)
 
@@ -115,19 +116,22 @@ def find_library(
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    fitted_on = with_settings(graph, calibration.settings_on(_name(cluster))) if calibration else graph
+    change = _told(graph, fitted_on) if fitted_on is not graph else ""
+    return _scheduled(name)(
+        graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
+        placement=options.placement, fitted_on=fitted_on, change=change,
+    )  # fmt: skip
+
+
+def _scheduled(name: str) -> "type[Scheduled]":
     if name == "gloo":
         from ringside.sim.libraries.gloo import Gloo
 
-        return Gloo(
-            graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
-            placement=options.placement,
-        )  # fmt: skip
+        return Gloo
     from ringside.sim.libraries.ideal import Ideal
 
-    return Ideal(
-        graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
-        placement=options.placement,
-    )  # fmt: skip
+    return Ideal
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:

@@ -22,6 +22,14 @@ def scaled(time_s: float, low_s: float, high_s: float, ratio: float) -> tuple[fl
     return found, found / widened(time_s / low_s, ratio), found * widened(high_s / time_s, ratio)
 
 
+def wider(band: tuple[float, float], ratio: float) -> tuple[float, float]:
+    """Return the factors of a band's ends for a time that is scaled by ``ratio``."""
+    low, high = band
+    if ratio == 1.0:
+        return band
+    return 1 / widened(1 / low, ratio) if low else 0.0, widened(high, ratio)
+
+
 def widened(factor: float, ratio: float) -> float:
     """A factor of doubt with that of a ratio: they are independent, so squares of their logarithms add."""
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))

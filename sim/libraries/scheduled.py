@@ -17,6 +17,7 @@ from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
@@ -147,7 +148,9 @@ class Scheduled:
 
     Other ranks are those of `ringside.topologies.placement.place`'s topology. ``algorithm`` other than
     ``auto`` pins the choice; ``placement`` is one of `ringside.topologies.placement`'s. ``network`` is one of
-    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``.
+    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``. ``fitted_on`` is the topology that
+    the calibration is of, where ``graph`` has other figures (`ringside.sim.libraries.scaling`); ``change``
+    names these.
     """
 
     name: ClassVar[str]
@@ -161,6 +164,8 @@ class Scheduled:
         calibration: Calibration | None = None,
         network: str = "fifo",
         placement: str = NUMBERED,
+        fitted_on: "Topology | None" = None,
+        change: str = "",
     ) -> None:
         check_network(network)
         if calibration and network != "fifo":
@@ -183,7 +188,11 @@ class Scheduled:
         self.calibration = calibration
         self.network = network
         self.routes = Routes(graph)
-        self._preset = preset_of(graph, self.routes)
+        self._preset = self._fitted_on = preset_of(graph, self.routes)
+        if fitted_on:
+            count = min(self.ranks, len(ranks(fitted_on)))
+            self._fitted_on = preset_of(spread_over(fitted_on, count, placement))
+        self._change = change
         self._scaled: dict[Parameters, Topology] = {}
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
@@ -269,9 +278,18 @@ class Scheduled:
             plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds,
             network=self.network,
         )  # fmt: skip
+        caveat = self._caveat(collective, candidate)
+        if self.calibration and self._change:
+            as_fitted = self._fit(self.calibration, self.fit_name(candidate)).parameters
+            before, _, _ = evaluate(
+                plan, self._with(as_fitted), as_fitted, engine, routes=self.routes, network=self.network
+            )
+            low, high = wider((low, high), seconds / before if before else 1.0)
+            said = f"calibrated, and scaled by what the model says of {self._change}"
+            caveat = "; ".join(filter(None, (said, caveat)))
         return Estimate(
             seconds, seconds * low, seconds * high, taken, self.word(candidate, plan), timeline=timeline,
-            caveat=self._caveat(collective, candidate),
+            caveat=caveat,
         )  # fmt: skip
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
@@ -288,9 +306,14 @@ class Scheduled:
         if self.calibration is None:
             return replace(self._preset, launch=self.launch_s(collective)), self.graph, (1.0, 1.0)
         fit = self._fit(self.calibration, self.fit_name(candidate))
-        if fit.parameters not in self._scaled:
-            self._scaled[fit.parameters] = fit.parameters.on(self.graph, self.routes)
-        return fit.parameters, self._scaled[fit.parameters], fit.band
+        parameters = fit.parameters.carried_over(self._fitted_on, self._preset)
+        return parameters, self._with(parameters), fit.band
+
+    def _with(self, parameters: Parameters) -> Topology:
+        """Return the topology that has these parameters."""
+        if parameters not in self._scaled:
+            self._scaled[parameters] = parameters.on(self.graph, self.routes)
+        return self._scaled[parameters]
 
     def _fit(self, calibration: Calibration, algorithm: str) -> Fit:
         fit = calibration.fit_for(self.name, algorithm, "auto")

@@ -265,7 +265,7 @@ def counts(question: Question, library: Library, plan: Schedule) -> Iterator[tup
 @pytest.mark.parametrize(
     ("kind", "algorithm", "up", "down"),
     [
-        # 6 machines of 8 GPUs, two under each leaf. The heads have eighths of 48 MiB, whose sums pass a leaf's
+        # 6 machines of 8 GPUs, two under each leaf. The heads have eighths of 48 MiB, whose sums pass its
         # uplink once each way.
         ("all_reduce", "collnet_direct", 48, 48),
         ("all_reduce", "collnet_chain", 48, 48),

@@ -186,9 +186,7 @@ class Mpi(Scheduled):
             gamma=1e-9 / values["warm_GBps"],
             launch=values["call_us"] * 1e-6,
         )
-        if found not in self._scaled:
-            self._scaled[found] = found.on(self.graph, self.routes)
-        return found, self._scaled[found], (1.0, 1.0)
+        return found, self._with(found), (1.0, 1.0)
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return "played over the links with MPI's overhead, without its protocols, caches and copies"
