@@ -74,7 +74,8 @@ def run(
     family: Family
     with console.simulating("trying causes"):
         if found.nccl and any(record.library == "nccl" for record in records):
-            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model)
+            fitted = found.settings_on(cluster)
+            family = NcclFamily(ran, split(cluster)[0], values, found.nccl.model, fitted)
         else:
             family = ScheduleFamily(ran, cluster, values, found)
         verdict = judge(family)
