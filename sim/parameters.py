@@ -1,7 +1,7 @@
 """The physical parameters of a network, which calibration fits and predictions use."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.units import MAX_DURATION, MIN_RATE
@@ -27,6 +27,11 @@ class Parameters:
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
             check_within(name, getattr(self, name), _MOST[name])
+
+    def carried_over(self, before: "Parameters", now: "Parameters") -> "Parameters":
+        """Return what was fitted to figures ``before``, for those of ``now``, in proportion."""
+        alpha = self.alpha * (now.alpha / before.alpha) if before.alpha else self.alpha
+        return replace(self, alpha=alpha, beta=self.beta * (now.beta / before.beta))
 
     def on(self, graph: Topology, routes: Routes | None = None) -> Topology:
         """Return the topology with latencies and bandwidths scaled to ``alpha`` and ``beta``.

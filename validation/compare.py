@@ -141,7 +141,8 @@ def compare(
         elif is_of_mpi(record):
             row = Compared(record, *next(of_mpi), fitted if calibration else "unfitted", algorithm_of(record))
         else:
-            row = replace(_textbook(next(others), calibration, fitted), record=record)
+            textbook = _textbook(next(others), calibration, fitted, cluster)
+            row = replace(textbook, record=record)
         compared.append(row)
     return compared
 
@@ -154,14 +155,14 @@ def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str
     return shipped_for(cluster, settings)[0]
 
 
-def _textbook(row: Row, calibration: Calibration | None, fitted: str) -> Compared:
+def _textbook(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
     """A row by the textbook's parameters where they are fitted, else by its library's own model."""
     record = row.record
-    fit = calibration and calibration.fit_for(record.library, record.algorithm, record.protocol)
-    seconds = row.time(fit.parameters, "auto") if fit else row.preset_time()
-    low, high = fit.band if fit else (1.0, 1.0)
-    ends = seconds, seconds * low, seconds * high
-    return Compared(record, *ends, fitted if fit else "unfitted", row.choice(fitted=fit is not None))
+    if calibration and (fit := calibration.fit_for(record.library, record.algorithm, record.protocol)):
+        ends = row.calibrated(fit, calibration.settings_on(cluster))
+        return Compared(record, *ends, fitted, row.choice(fitted=True))
+    seconds = row.preset_time()
+    return Compared(record, seconds, seconds, seconds, "unfitted", row.choice())
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ringside.sim.calibration import Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
-from ringside.sim.parameters import Parameters
+from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.record import Record, RecordError, collective_of
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load, ranks
@@ -46,6 +48,14 @@ class SizedCluster:
         """The ways of messages across it."""
         return Routes(self.graph)
 
+    def carried_over(self, parameters: Parameters, settings: Mapping[str, str]) -> Parameters:
+        """Return what was fitted on the cluster with these settings for the cluster as it is."""
+        if settings == self.settings:
+            return parameters
+        fitted_on = SizedCluster(self.cluster, settings, self.ranks, self.nodes)
+        presets = (preset_of(one.graph, one.routes) for one in (fitted_on, self))
+        return parameters.carried_over(*presets)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -73,6 +83,15 @@ class Row:
     def choice(self, *, fitted: bool = False) -> str:
         """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
         return (self.textbook if fitted else self.library).choose(self.collective).name
+
+    def calibrated(self, fit: Fit, settings: Mapping[str, str]) -> tuple[float, float, float]:
+        """Return predicted seconds and their ends by a fit to the cluster with these settings."""
+        parameters = self.placed.carried_over(fit.parameters, settings)
+        before = seconds = self.time(fit.parameters, "auto")
+        if parameters != fit.parameters:
+            seconds = self.time(parameters, "auto")
+        low, high = wider(fit.band, seconds / before if before else 1.0)
+        return seconds, seconds * low, seconds * high
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
         """Predicted seconds by the schedule, launch included."""

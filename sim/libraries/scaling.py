@@ -22,6 +22,24 @@ def scaled(time_s: float, low_s: float, high_s: float, ratio: float) -> tuple[fl
     return centre, centre / widened(time_s / low_s, ratio), centre * widened(high_s / time_s, ratio)
 
 
+def wider(band: tuple[float, float], ratio: float) -> tuple[float, float]:
+    """Return the factors of a band's ends for a time that is scaled by ``ratio``."""
+    low, high = band
+    if ratio == 1.0:
+        return band
+    return 1 / widened(1 / low, ratio) if low else 0.0, widened(high, ratio)
+
+
 def widened(factor: float, ratio: float) -> float:
     """Return a factor of uncertainty with a ratio's: they are independent, so squared logarithms add."""
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))
+
+
+def raised(time_s: float, low_s: float, high_s: float, least_s: float) -> tuple[float, float, float]:
+    """Return a time and its ends, none below ``least_s``; the upper end rises by the factor of the lower one.
+
+    So a band is as wide as before, as a factor, where a bound moves its lower end.
+    """
+    low = max(low_s, least_s)
+    time_s = max(time_s, least_s)
+    return time_s, low, max(high_s * (low / low_s), time_s)

@@ -16,8 +16,9 @@ from ringside.sim.engine.events import simulate
 from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
-from ringside.sim.libraries.find import Options
+from ringside.sim.libraries.find import Options, named
 from ringside.sim.libraries.library import Candidate, Estimate, Library, check_engine, check_ranks
+from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
@@ -25,6 +26,7 @@ from ringside.sim.streams import Streams
 from ringside.topologies import Routes, Topology, load, ranks
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, machines_of, spread_over, stretches
+from ringside.topologies.recipe import recipe_of, with_settings
 from ringside.topologies.units import format_size
 
 log = logging.getLogger(__name__)
@@ -148,7 +150,9 @@ class Scheduled(Library):
 
     Other ranks are those of `ringside.topologies.placement.place`'s topology. ``algorithm`` other than
     ``auto`` pins the choice; ``placement`` is one of `ringside.topologies.placement`'s. ``network`` is one of
-    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``.
+    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``. ``fitted_on`` is the topology that
+    the calibration is of, where ``graph`` has other figures (`ringside.sim.libraries.scaling`); ``change``
+    names these.
     """
 
     announces = False
@@ -165,6 +169,8 @@ class Scheduled(Library):
         calibration: Calibration | None = None,
         network: str = "fifo",
         placement: str = NUMBERED,
+        fitted_on: "Topology | None" = None,
+        change: str = "",
     ) -> None:
         check_network(network)
         if calibration and network != "fifo":
@@ -187,7 +193,11 @@ class Scheduled(Library):
         self.calibration = calibration
         self.network = network
         self.routes = Routes(graph)
-        self._preset = preset_of(graph, self.routes)
+        self._preset = self._fitted_on = preset_of(graph, self.routes)
+        if fitted_on:
+            count = min(self.ranks, len(ranks(fitted_on)))
+            self._fitted_on = preset_of(spread_over(fitted_on, count, placement))
+        self._change = change
         self._scaled: dict[Parameters, Topology] = {}
         self._bounds: dict[tuple[Collective, str], Bounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
@@ -266,9 +276,18 @@ class Scheduled(Library):
             plan, graph, parameters, engine, traced=traced, routes=self.routes, bounds=bounds,
             network=self.network,
         )  # fmt: skip
+        caveat = self._caveat(collective, candidate)
+        if self.calibration and self._change:
+            as_fitted = self._fit(self.calibration, self.fit_name(candidate)).parameters
+            before, _, _ = evaluate(
+                plan, self._with(as_fitted), as_fitted, engine, routes=self.routes, network=self.network
+            )
+            low, high = wider((low, high), seconds / before if before else 1.0)
+            said = f"calibrated, and scaled by what the model says of {self._change}"
+            caveat = "; ".join(filter(None, (said, caveat)))
         return Estimate(
             seconds, seconds * low, seconds * high, taken, self.word(candidate, plan), timeline=timeline,
-            caveat=self._caveat(collective, candidate),
+            caveat=caveat,
         )  # fmt: skip
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
@@ -285,9 +304,14 @@ class Scheduled(Library):
         if self.calibration is None:
             return replace(self._preset, launch=self.launch_s(collective)), self.graph, (1.0, 1.0)
         fit = self._fit(self.calibration, self.fit_name(candidate))
-        if fit.parameters not in self._scaled:
-            self._scaled[fit.parameters] = fit.parameters.on(self.graph, self.routes)
-        return fit.parameters, self._scaled[fit.parameters], fit.band
+        parameters = fit.parameters.carried_over(self._fitted_on, self._preset)
+        return parameters, self._with(parameters), fit.band
+
+    def _with(self, parameters: Parameters) -> Topology:
+        """Return the topology that has these parameters."""
+        if parameters not in self._scaled:
+            self._scaled[parameters] = parameters.on(self.graph, self.routes)
+        return self._scaled[parameters]
 
     def _fit(self, calibration: Calibration, algorithm: str) -> Fit:
         fit = calibration.fit_for(self.name, algorithm, "auto")
@@ -309,12 +333,21 @@ def bind(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> Scheduled:
-    """A library on a cluster, with the fits of a calibration that was read; nothing is shipped for it."""
+    """Bind a library to a cluster, with the fits of a calibration; none is shipped for it."""
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
+    fitted_on = with_settings(graph, calibration.settings_on(named(cluster))) if calibration else graph
+    change = changed_settings(graph, fitted_on) if fitted_on is not graph else ""
     return make(
         graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,
-        placement=options.placement,
+        placement=options.placement, fitted_on=fitted_on, change=change,
     )  # fmt: skip
+
+
+def changed_settings(graph: Topology, before: Topology) -> str:
+    """Return the settings that differ from those before, as text."""
+    now, was = recipe_of(graph), recipe_of(before)
+    changes = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
+    return ", ".join([*changes, *(f"its own {key}" for key in was if key not in now)])

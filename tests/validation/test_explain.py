@@ -9,6 +9,7 @@ import pytest
 from ringside.sim.calibration import shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import Settings, communicator
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.library import Nccl
@@ -67,7 +68,7 @@ def log(
 
 def explained(records: list[Record]) -> Verdict:
     machine = records[0].cluster
-    return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model))
+    return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model, {}))
 
 
 def causes(records: list[Record]) -> dict[str, object]:
@@ -207,3 +208,19 @@ def test_one_slow_link_under_a_schedule_is_found() -> None:
     assert "host_links" in named
     assert set(named) <= {"host_links", "all_links"}
     assert named["host_links"] == pytest.approx(0.5, rel=0.2)
+
+
+def test_a_machine_with_other_cards_is_laid_beside_what_simulate_says_of_it() -> None:
+    model = shipped("dgx-a100").nccl.model
+    records = log("dgx-a100", 2)
+    for values in ({}, {"nic": "12.5GB/s"}, {"nic": "50GB/s"}):
+        family = NcclFamily(records, "dgx-a100", values, model, {})
+        library = find_library("nccl", "dgx-a100:2", values)
+        for record, log_s, sigma in zip(records, family.as_family.mean, family.as_family.sigma, strict=True):
+            asked = Collective("all_reduce", 16, record.nbytes, dtype="float32")
+            candidate = library.choose(asked)
+            found = library.time(asked, candidate)
+            if found.time_lo_s > library.bound(asked, candidate) * 1.000001:
+                ends = (log_s, log_s - EIGHTY * sigma, log_s + EIGHTY * sigma)
+                want = np.log([found.time_s, found.time_lo_s, found.time_hi_s])
+                assert ends == pytest.approx(want, abs=1e-9)

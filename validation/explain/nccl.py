@@ -6,12 +6,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.libraries.gaussian import EIGHTY
+from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.traffic import least_traffic
 from ringside.sim.libraries.nccl.graph.graph import Graph
-from ringside.sim.libraries.nccl.measured.messages import Launch, Work, work_of
+from ringside.sim.libraries.nccl.measured.messages import Launch, work_of
 from ringside.sim.libraries.nccl.measured.model import Facts, Measured
 from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.libraries.scaling import OPEN
 from ringside.sim.record import Record, RecordError, collective_of
 from ringside.validation.explain.causes import (
     ALGORITHM,
@@ -28,6 +31,7 @@ from ringside.validation.explain.causes import (
 )
 from ringside.validation.explain.verdict import Prediction
 from ringside.validation.measured.observed import Observed, choose, observed
+from ringside.validation.measured.predict import as_before
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +48,12 @@ class NcclFamily:
     """The rows of one log as their family would have them, and as it would under a cause."""
 
     def __init__(
-        self, records: Sequence[Record], machine: str, values: Mapping[str, str], model: Measured
+        self,
+        records: Sequence[Record],
+        machine: str,
+        values: Mapping[str, str],
+        model: Measured,
+        fitted: Mapping[str, str],
     ) -> None:
         rows = observed(records, machine, values)
         kept = choose(rows, model.facts).kept
@@ -56,6 +65,8 @@ class NcclFamily:
         self._model = model
         self._rows = [rows[place] for place in kept]
         self.records = [row.record for row in self._rows]
+        self._before = {row.comm: as_measured(row.comm, machine, values, fitted) for row in self._rows}
+        """The machines of each communicator with the rates that were fitted."""
         self.runs = len({row.run for row in self._rows})
         self.as_family = self._ask(self._rows, model)
         self.bound_s = np.array([least_traffic(row.comm, collective_of(row.record)) for row in self._rows])
@@ -133,16 +144,23 @@ class NcclFamily:
         made: dict[int, Communicator] = {}
         for row in self._rows:
             if id(row.comm) not in made:
-                made[id(row.comm)] = change(row.comm)
+                made[id(row.comm)] = comm = change(row.comm)
+                self._before[comm] = change(self._before[row.comm])
         return [replace(row, comm=made[id(row.comm)]) for row in self._rows]
 
     def _ask(self, rows: Sequence[Observed], model: Measured) -> Prediction:
         chosen = choose(rows, model.facts)
         mean, sigma = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
         if chosen.kept:
-            work: Work = work_of(chosen.tasks)
-            logs, sigma[chosen.kept] = model.log_us(work)
-            mean[chosen.kept] = logs + np.log(1e-6)
+            comms = [rows[place].comm for place in chosen.kept]
+            before = [
+                as_before(task, self._before[comm], model)
+                for task, comm in zip(chosen.tasks, comms, strict=True)
+            ]
+            logs, deviation = model.log_us(work_of([task for task, _ in before]))
+            change = np.log([ratio for _, ratio in before])
+            mean[chosen.kept] = logs + np.log(1e-6) + change
+            sigma[chosen.kept] = np.hypot(deviation, OPEN / EIGHTY * change)
         return Prediction(mean, sigma)
 
 

@@ -35,9 +35,11 @@ class ScheduleFamily:
             record = row.record
             fit = calibration.fit_for(record.library, record.algorithm, record.protocol)
             if fit:
-                self._rows.append((row, fit.parameters))
+                settings = calibration.settings_on(cluster)
+                _, low, high = row.calibrated(fit, settings)
+                self._rows.append((row, row.placed.carried_over(fit.parameters, settings)))
                 self.records.append(record)
-                sigmas.append(float(np.log(fit.band[1] / fit.band[0])) / 2 / _NINE_OF_TEN)
+                sigmas.append(float(np.log(high / low)) / 2 / _NINE_OF_TEN)
         if not self._rows:
             raise RecordError("the calibration has no fit for these rows; write another --calibration")
         self._sigma = np.array(sigmas)

@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ringside.sim.calibration import Calibration, CalibrationError
-from ringside.sim.collective import Collective
-from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl.cluster import as_measured
-from ringside.sim.libraries.nccl.library import Calibrated, Nccl
-from ringside.sim.libraries.nccl.measured.messages import Task
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.fallback import as_run
 from ringside.validation.measured.observed import choose, is_observable, observed
+from ringside.validation.measured.predict import as_before
 from ringside.validation.readers import read
 
 
@@ -37,7 +34,11 @@ def anchored(
     if not chosen.tasks:
         raise RecordError("no row of the anchor is of a collective that NCCL's measured model has a form for")
     kept = [rows[place].record for place in chosen.kept]
-    before = [_before(calibration, task, machine, values) for task in chosen.tasks]
+    fitted = calibration.settings_on(machine)
+    before = [
+        as_before(task, as_measured(task.comm, machine, values, fitted), calibration.nccl.model)
+        for task in chosen.tasks
+    ]
     seconds = [record.time_s / ratio for record, (_, ratio) in zip(kept, before, strict=True)]
     written = dict(zip(map(digest, ran), map(digest, own), strict=True))
     return replace(
@@ -45,15 +46,3 @@ def anchored(
         nccl=calibration.nccl.anchored([task for task, _ in before], seconds),
         used=tuple(sorted({*calibration.used, *(written[digest(record)] for record in kept)})),
     )
-
-
-def _before(
-    calibration: Calibration, task: Task, machine: str, values: Mapping[str, str]
-) -> tuple[Task, float]:
-    """The task with the rates that were fitted, and how many times as long it takes with those of now."""
-    assert calibration.nccl
-    model = calibration.nccl.model
-    before = as_measured(task.comm, machine, values, calibration.settings_on(machine))
-    library = Nccl(task.comm, calibrated=Calibrated(model, machine), before=before)
-    asked = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
-    return replace(task, comm=model.facts.on(before)), library.change(asked, Candidate(*task.pair)) or 1.0

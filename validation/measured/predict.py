@@ -1,10 +1,14 @@
 """What a calibrated NCCL says of records: the library of each, with its release, its pins and its launch."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.nccl.cluster import as_measured
+from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.measured.messages import Task
 from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.record import Record, collective_of
 from ringside.topologies.catalogue import split
@@ -32,3 +36,11 @@ class Libraries:
         (row,) = observed([record], self._machine, self._values)
         before = as_measured(row.comm, self._machine, self._values, self._fitted)
         return Nccl(row.comm, calibrated=self._calibrated, launch=row.launch, before=before)
+
+
+def as_before(task: Task, before: Communicator, model: Measured) -> tuple[Task, float]:
+    """Return a task on the machines that were measured, and how many times as long it takes on its own."""
+    library = Nccl(task.comm, calibrated=Calibrated(model, ""), before=before)
+    collective = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
+    ratio = library.change(collective, Candidate(*task.pair)) or 1.0
+    return replace(task, comm=model.facts.on(before)), ratio

@@ -34,7 +34,10 @@ class Explanation(ByCalibration):
             raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
         family: Family
         if calibration.nccl and any(map(is_of_nccl, records)):
-            family = NcclFamily(measured.ran, split(cluster)[0], self.settings, calibration.nccl.model)
+            fitted = calibration.settings_on(cluster)
+            family = NcclFamily(
+                measured.ran, split(cluster)[0], self.settings, calibration.nccl.model, fitted
+            )
         else:
             family = ScheduleFamily(measured.ran, cluster, self.settings, calibration)
         described = (

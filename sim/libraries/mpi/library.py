@@ -16,14 +16,14 @@ from ringside.sim.libraries.mpi.measured import Measured, changes, expected
 from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.mpi.traffic import busiest_s
-from ringside.sim.libraries.scaling import widened
-from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.libraries.scaling import raised, widened
+from ringside.sim.libraries.scheduled import Scheduled, changed_settings
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, in_words
-from ringside.topologies.recipe import original, recipe_of, with_settings
+from ringside.topologies.recipe import original, with_settings
 from ringside.topologies.units import format_duration
 from ringside.topologies.words import one_of
 
@@ -64,6 +64,7 @@ class Mpi(Scheduled):
                 "--library ideal"
             )
         self.port = port_of(self.graph, self.routes, self.placed)
+        self._is_changed = before is not None
         self._measured_port = before.port if before else self.port
         self._busiest: dict[tuple[Collective, str], float] = {}
 
@@ -161,16 +162,17 @@ class Mpi(Scheduled):
         return self._held(collective, candidate, Estimate(seconds, seconds, seconds, "model", task.algorithm))
 
     def _held(self, collective: Collective, candidate: Candidate, estimate: Estimate) -> Estimate:
-        """Raise a time to its traffic's; the upper end keeps its distance."""
+        """Return the time, no less than its traffic needs; a measured machine's band is cut off below."""
         least = self.bound(collective, candidate)
-        time_s = max(estimate.time_s, least)
-        high = estimate.time_hi_s * (time_s / estimate.time_s) if estimate.time_s else time_s
+        if estimate.time_lo_s >= least:
+            return estimate
+        time_s, low, high = raised(estimate.time_s, estimate.time_lo_s, estimate.time_hi_s, least)
+        if not self._is_changed:
+            high = estimate.time_hi_s * (time_s / estimate.time_s)
         caveat = estimate.caveat
         if time_s > estimate.time_s:
             caveat = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
-        return replace(
-            estimate, time_s=time_s, time_lo_s=max(estimate.time_lo_s, least), time_hi_s=high, caveat=caveat
-        )
+        return replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """Return the relative uncertainty of two algorithms' ratio; ``None`` without measurements."""
@@ -193,9 +195,7 @@ class Mpi(Scheduled):
             gamma=1e-9 / values["warm_GBps"],
             launch=values["call_us"] * 1e-6,
         )
-        if figures not in self._scaled:
-            self._scaled[figures] = figures.on(self.graph, self.routes)
-        return figures, self._scaled[figures], (1.0, 1.0)
+        return figures, self._with(figures), (1.0, 1.0)
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
         return "played over the links with MPI's overhead, without its protocols, caches and copies"
@@ -280,7 +280,7 @@ def bind(
         called = calibration.mpi.described
         before = with_settings(graph, calibration.settings_on(named(cluster)))
         if before is not graph:
-            called += f", scaled by what the model says of {_told(graph, before)}"
+            called += f", scaled by what the model says of {changed_settings(graph, before)}"
         measured = calibration.mpi.model, called
     log.info("calibration: %s", measured[1] if measured else "none")
 
@@ -291,10 +291,3 @@ def bind(
         )  # fmt: skip
 
     return on(graph, None if before is graph else on(before))
-
-
-def _told(graph: Topology, before: Topology) -> str:
-    """The settings that are not as before, in words."""
-    now, was = recipe_of(graph), recipe_of(before)
-    said = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
-    return ", ".join([*said, *(f"its own {key}" for key in was if key not in now)])

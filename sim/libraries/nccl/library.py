@@ -29,7 +29,7 @@ from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
 from ringside.sim.libraries.nccl.tuning.tuner import CostTable, check_function, cost_table, launch
-from ringside.sim.libraries.scaling import scaled, widened
+from ringside.sim.libraries.scaling import raised, scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
@@ -281,20 +281,22 @@ class Nccl(Library):
     ) -> Estimate:
         """Return the time of the machines on their fabric, raised to the links' time for its own traffic.
 
-        The machines' links cut the band off below. A fabric is farther from the measurements:
-        with it the band stays as wide, and both ends rise alike if a cable raises the lower one.
+        What a measured machine's own links carry cuts the band off below. Changed rates and a fabric are
+        farther from what was measured: the band stays as wide, and its ends rise alike.
         """
         if self.comm is None:
             return estimate
         busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
         inside = launch_s + max(busy.get(part, 0.0) for part in AT_A_NODE)
-        time_s = max(estimate.time_s, inside)
-        high = estimate.time_hi_s * (time_s / estimate.time_s)
-        cut = replace(estimate, time_s=time_s, time_lo_s=max(estimate.time_lo_s, inside), time_hi_s=high)
+        if self._before:
+            time_s, low, high = raised(estimate.time_s, estimate.time_lo_s, estimate.time_hi_s, inside)
+        else:
+            time_s, low = max(estimate.time_s, inside), max(estimate.time_lo_s, inside)
+            high = estimate.time_hi_s * (time_s / estimate.time_s)
+        cut = replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high)
         joined = on_fabric(self.comm, collective, candidate, cut, played=played)
         least = self.bound(collective, candidate)
-        time_s, low = max(joined.time_s, least), max(joined.time_lo_s, least)
-        high = max(joined.time_hi_s * (low / joined.time_lo_s), time_s)
+        time_s, low, high = raised(joined.time_s, joined.time_lo_s, joined.time_hi_s, least)
         note = ""
         if time_s > joined.time_s or cut.time_s > estimate.time_s:
             part = max(busy, key=lambda one: busy[one])

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.sim.calibration import Calibration, read, shipped
+from ringside.sim.calibration import Calibration, Fit, read, shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
-from ringside.sim.libraries.library import Candidate, Library, answer
+from ringside.sim.libraries.library import Library, Prediction, answer
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.nccl.measured.messages import KINDS
 from ringside.sim.libraries.scaling import OPEN, scaled
+from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record
 from ringside.topologies import settings
 from ringside.topologies.units import parse_rate
@@ -49,10 +50,9 @@ def _check_law(chance: np.random.Generator, machine: str, nodes: int, rate: str,
             ends = [one[way] for one in times]
             assert {one.engine for one in ends} == {"measured"}
             assert ends[0].time_s >= ends[1].time_s >= ends[2].time_s, (machine, nodes, rate, asked, way)
-            widths = [log(one.time_hi_s / one.time_lo_s) for one in ends]
-            for library, end, width in zip((slower, measured, faster), ends, widths, strict=True):
-                is_cut = end.time_lo_s <= library.bound(asked, Candidate(*way.split("/"))) * (1 + 1e-12)
-                assert is_cut or width >= widths[1] * (1 - 1e-12)
+            for top, bottom in (("time_hi_s", "time_lo_s"), ("time_hi_s", "time_s")):
+                widths = [getattr(one, top) / getattr(one, bottom) for one in ends]
+                assert min(widths) >= widths[1] * (1 - 1e-12), (machine, nodes, rate, asked, way)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,36 @@ def test_rows_of_a_site_with_other_cards_scale_what_is_scaled() -> None:
             "nccl", "dgx-h100:2", values, calibration=anchored(kind, rows, "dgx-h100", values)
         )
         assert answer(found, asked).time_s == pytest.approx(said if times == 1 else 1.4 * said, rel=0.1)
+
+
+@pytest.mark.parametrize("library", ["ideal", "gloo"])
+def test_a_schedules_calibration_is_scaled_like_a_measured_machine(library: str) -> None:
+    """By rates as by the model: a fit with half of a data sheet's rate has half of any other's."""
+    fit = Fit(
+        library=library, algorithm="ring" if library == "ideal" else "auto", protocol="auto", interval={},
+        parameters=Parameters(alpha=1e-5, beta=2 / 25e9), fixed={}, band=(0.9, 1.2), rows=9,
+        median_error=0.0, p90_error=0.0, worst=(),
+    )  # fmt: skip
+    fitted = Calibration(
+        cluster="mine", topology="star:4", date="", sources={}, fingerprint={}, fits=(fit,), used=()
+    )
+    asked = Collective("all_reduce", 4, 2**26, dtype="float32")
+
+    def found(**values: str) -> Prediction:
+        return answer(find_library(library, "star:4", values, calibration=fitted), asked)
+
+    own, narrow, wide = found(), found(bandwidth="12.5GB/s"), found(bandwidth="100GB/s")
+    assert found(bandwidth="200Gb/s") == own
+    assert not own.caveat
+    assert "scaled by what the model says of bandwidth" in narrow.caveat
+    assert narrow.time_s == pytest.approx(2 * own.time_s, rel=0.01)
+    assert wide.time_s == pytest.approx(own.time_s / 4, rel=0.05)
+    for one in (narrow, wide):
+        assert one.time_hi_s / one.time_s > own.time_hi_s / own.time_s
+        assert one.time_s / one.time_lo_s > own.time_s / own.time_lo_s
+    (row,) = compare([_record(library, "star", 1, 4, 2**26, 1.0)], "star:4", {"bandwidth": "100GB/s"}, fitted)
+    if library == "gloo":
+        assert (row.predicted_s, row.lo_s, row.hi_s) == (wide.time_s, wide.time_lo_s, wide.time_hi_s)
 
 
 def test_a_calibration_file_keeps_its_settings(tmp_path: Path) -> None:

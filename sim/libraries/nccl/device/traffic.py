@@ -32,7 +32,7 @@ from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.tuning.tuner import cost_table
 from ringside.topologies.fabric import carried as carried_by_cables
-from ringside.topologies.graph import Hop
+from ringside.topologies.graph import Hop, Node
 
 Seconds = float
 Floats = NDArray[np.float64]
@@ -56,8 +56,8 @@ Sends = Iterable[tuple[Sequence[Link], "float | Floats"]]
 def traffic(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> dict[str, Seconds]:
     """Return the seconds for which the busiest of each kind of link carries bytes one way, by its name.
 
-    A fabric's cable is missing if its bytes are unknown: additions of CollNet, and of NVLS on several nodes,
-    inside switches by their makers' rules, or too many messages.
+    A fabric's cable is missing where nothing is known of it: too many messages, or an algorithm that cannot
+    run.
     """
     busy = _of_node(comm, collective, algorithm, protocol)
     cables = cable_bytes(comm, collective, algorithm, protocol)
@@ -266,10 +266,12 @@ def cable_bytes(
     if algorithm in ("ring", "tree"):
         weights = _by_channel(comm, collective, algorithm, protocol)
         carried = connections(comm, algorithm, weights)
-    elif algorithm == "nvls_tree" and comm.graph(algorithm) is not None:
+    elif comm.graph(algorithm) is None:
+        return None
+    elif algorithm == "nvls_tree":
         carried = _over_trees(comm, collective, cards)
     else:
-        return None
+        return _added_inside(comm, collective, algorithm) if comm.collnet else None
     ends = np.array(list(carried), dtype=np.int64).reshape(-1, 4).T
     src, dst = ends[0] * cards + ends[1], ends[2] * cards + ends[3]
     return carried_by_cables(structure.fabric, [(src, dst, np.array(list(carried.values())))])
@@ -291,3 +293,64 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
                     sums[*here, *there] += nbytes
                     sums[*there, *here] += nbytes
     return sums
+
+
+def _added_inside(comm: Communicator, collective: Collective, algorithm: str) -> dict[Hop, float]:
+    """Return what cables carry where switches add: for each head a tree of the routes to the first node.
+
+    A sum goes over each of its cables once up and once down. A block of a reduce-scatter goes towards its
+    owner, and one of an all-gather away from it (Graham et al., "Scalable Hierarchical Aggregation Protocol
+    (SHArP)", COM-HPC 2016).
+    """
+    carried: dict[Hop, float] = defaultdict(float)
+    for card, nbytes in _heads_and_bytes(comm, collective, algorithm):
+        for (lower, upper), below in _aggregation_tree(comm, card).items():
+            others = comm.nodes - below
+            up, down = {"all_reduce": (1, 1), "all_gather": (below, others)}.get(
+                collective.kind, (others, below)
+            )
+            carried[lower, upper] += up * nbytes
+            carried[upper, lower] += down * nbytes
+    return carried
+
+
+def _heads_and_bytes(
+    comm: Communicator, collective: Collective, algorithm: str
+) -> Iterator[tuple[int, float]]:
+    """Yield each card by which a head talks to the network, and the bytes of its sum, or of one block."""
+    paths, place = paths_of(comm), _places(comm)
+    carried = carried_bytes(comm, collective, algorithm, "simple")
+    if algorithm == "collnet_chain":
+        graph = ordered(comm).collnet_chain
+        chains = [channel.gpus[0] for channel in graph.order] if graph else []
+        parts = [(chains[channel % len(chains)], float(nbytes)) for channel, nbytes in enumerate(carried)]
+    else:
+        own = heads(comm, algorithm).tolist()
+        shares = len(own) if collective.kind == "all_reduce" else 1
+        parts = [(head, sum(carried) / shares) for head in own]
+    for head, nbytes in parts:
+        ports = paths.ports_of(place[head])
+        for port in ports:
+            yield port, nbytes / len(ports)
+
+
+@lru_cache(maxsize=256)
+def _aggregation_tree(comm: Communicator, port: int) -> dict[Hop, int]:
+    """Return the cables of a tree that joins one card of every node, upwards, with the nodes below each."""
+    assert comm.network is not None
+    structure = comm.network.graph["structure"]
+    cards = len(structure.cards)
+    first, *others = (node * cards + port % cards for node in comm.machines or range(comm.nodes))
+    above: dict[Node, Node | None] = {structure.fabric.above(first): None}
+    below: dict[Hop, int] = defaultdict(int)
+    for other in others:
+        switches = structure.fabric.way(other, first)
+        for lower, upper in pairwise(switches):
+            if lower in above:
+                break
+            above[lower] = upper
+        lower = switches[0]
+        while (upper := above[lower]) is not None:
+            below[lower, upper] += 1
+            lower = upper
+    return dict(below)
