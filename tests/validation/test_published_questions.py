@@ -23,7 +23,7 @@ from ringside.validation.published.training import (
     megatron,
     torchtitan,
 )
-from ringside.validation.published.training.rounds import ROUNDS, whole_s
+from ringside.validation.published.training.judging.rounds import ROUNDS, whole_s
 from ringside.validation.questions.laid_out import LayoutWords
 from ringside.validation.questions.question import Question
 from ringside.validation.questions.training import Training

@@ -6,7 +6,7 @@ from ringside.sim.workload.devices import Device
 
 SPREAD = 0.015
 """By how much GPUs of one kind differ in speed: what published trainings show, where the rest of a loss is
-explained (`ringside.validation.published.throughput`)."""
+explained (`ringside.validation.published.training.ddp.throughput`)."""
 
 OPERATOR_S = 1e-5
 """What a host takes to ask a GPU for one of PyTorch's operators, a round figure."""

@@ -20,7 +20,7 @@ from math import comb
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 GPUS = 8
 EXPERTS, ACTIVE = 256, 8

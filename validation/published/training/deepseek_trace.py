@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ringside.validation.published.training.deepep import TOKEN_BYTES
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 
 @cache

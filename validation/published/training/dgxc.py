@@ -27,8 +27,8 @@ from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.usual import SPREAD
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.published.training.mlperf import OPTIMIZER_NBYTES
 from ringside.validation.questions.question import Question, question
 

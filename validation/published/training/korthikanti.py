@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.training.search import Bounds
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
 
 VOCABULARY = 51200

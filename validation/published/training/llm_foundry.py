@@ -21,9 +21,9 @@ from typing import NamedTuple
 from ringside.sim.training.utilization import Utilization
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import Device, device
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
-from ringside.validation.published.training.rounds import whole_s
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.rounds import whole_s
 from ringside.validation.questions.question import Question, question
 
 MODELS = {

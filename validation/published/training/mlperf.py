@@ -35,7 +35,7 @@ from ringside.sim.training.stage import Stage
 from ringside.sim.training.tensor import TensorParallel, rank_layers, tied_embedding
 from ringside.sim.workload.decoder import DECODERS
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 MODEL = replace(DECODERS["gpt3-175b"], vocabulary=51200)
 GPU = device("h100")

@@ -25,7 +25,7 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.sharing import Unshared
 from ringside.sim.training.stage import Stage
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
 FITTED = ("a100", "forward", "ring")

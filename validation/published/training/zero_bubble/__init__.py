@@ -22,7 +22,7 @@ from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 HERE = Path(__file__).parent
 
