@@ -1,4 +1,4 @@
-"""Data-parallel training on 2 to 256 GPUs as a table: `throughput.py` asks what `train` answers for each row."""
+"""Data-parallel training on 2 to 256 GPUs as a table: `throughput.py` asks `train` for each row."""
 
 from ringside.validation.published.training.ddp.throughput import judge_others
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
