@@ -2,13 +2,13 @@
 
 The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it as
 the roofline says), and nothing else does. What NCCL takes is what was measured of the machine's family where
-that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. Machines
-without a preset get graphs by the plain rule of `ringside.sim.libraries.nccl.graph.search`. One GPU alone
+that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. What is asked
+of each row is what `train` answers, at the throughput measured of its series' first row. One GPU alone
 copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
-publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach
-each other through the host alone (`HOST_LINKS`). All wait for the slowest GPU; by how much GPUs differ
-(`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication by the
-others alone. The baseline to beat is linear scaling.
+publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs
+reach each other through the host alone (`HOST_GB_PER_S`). All wait for the slowest GPU; by how much GPUs
+differ (`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication
+by the others alone. The baseline to beat is linear scaling.
 """
 
 from collections.abc import Iterable
