@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ringside.pictures.style import STYLE, save
-from ringside.validation.published.training.judged import Score
+from ringside.validation.published.training.judging.judged import Score
 
 LEAST = 1e-3
 """Errors below are drawn there: the scale has no zero."""

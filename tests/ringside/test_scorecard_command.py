@@ -40,7 +40,8 @@ def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(ringsi
 
 
 def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
-    from ringside.validation.published.training import judged, tables
+    from ringside.validation.published.training import tables
+    from ringside.validation.published.training.judging import judged
 
     one = judged.TrainingTable(
         *("two", "Two rows", "nobody", "nothing", "none"),
@@ -57,7 +58,8 @@ def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
 
 
 def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
-    from ringside.validation.published.training import judged, tables
+    from ringside.validation.published.training import tables
+    from ringside.validation.published.training.judging import judged
 
     one = judged.TrainingTable(
         *("order", "Three frameworks", "nobody", "nothing", "none", list),

@@ -1,7 +1,13 @@
 import pytest
 
-from ringside.validation.published.throughput import Comparison, judge, judge_others, summarize, table
-from ringside.validation.published.training.sources import sources
+from ringside.validation.published.training.ddp.sources import sources
+from ringside.validation.published.training.ddp.throughput import (
+    Comparison,
+    judge,
+    judge_others,
+    summarize,
+    table,
+)
 
 
 @pytest.fixture(scope="module")

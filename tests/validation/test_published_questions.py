@@ -17,13 +17,16 @@ from ringside.validation.published.training import (
     data_parallel,
     dgxc,
     internevo,
+    korthikanti,
     libai,
     llm_foundry,
     megascale,
     megatron,
     torchtitan,
 )
-from ringside.validation.published.training.rounds import ROUNDS, whole_s
+from ringside.validation.published.training.ddp.sources import sources
+from ringside.validation.published.training.ddp.throughput import asked as ddp_asked
+from ringside.validation.published.training.judging.rounds import ROUNDS, whole_s
 from ringside.validation.questions.laid_out import LayoutWords
 from ringside.validation.questions.question import Question
 from ringside.validation.questions.training import Training
@@ -45,6 +48,11 @@ def options(question: Question) -> Iterator[str]:
         yield from ("--bucket-cap-mb", str(cap))
     if ddp.gradient_as_bucket_view:
         yield "--gradient-as-bucket-view"
+    if not ddp.broadcast_buffers:
+        yield "--no-broadcast-buffers"
+    if question.training.measured is not None:
+        samples_per_s, ranks = question.training.measured
+        yield from ("--measured", f"{samples_per_s!r}@{ranks}")
     assert (ddp.accumulation, ddp.comm_hook) == (1, DataParallel().comm_hook)
     usual = (Training(model=""), LayoutWords(), Question(training=Training(model=""), cluster=""))
     for one, plain in zip((question.training, question.layout, question), usual, strict=True):
@@ -56,7 +64,7 @@ def options(question: Question) -> Iterator[str]:
             yield from (option,) if value is True else (option, str(value))
 
 
-WRITTEN = ("model", "cluster", "settings", "calibration", "ddp", "training", "layout")
+WRITTEN = ("model", "cluster", "settings", "calibration", "ddp", "measured", "training", "layout")
 """Fields that are written above."""
 
 
@@ -94,6 +102,11 @@ def rows() -> Iterator[tuple[str, Question, float]]:
     for strategy in data_parallel.runs()[1:]:
         found = data_parallel.asked(strategy, data_parallel.efficiency(strategy.series))
         yield "data_parallel", found, data_parallel.predicted_s(strategy)
+    for source in sources():
+        for series in source.series:
+            if series.rows[1].accumulation == 1 and series.id.startswith("resnet50") and "amp" in series.id:
+                found = ddp_asked(source, series, series.rows[1], 0.02)
+                yield "ddp", found, found.step().step_s
 
 
 def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None:
@@ -115,6 +128,9 @@ def test_a_layout_is_judged_by_no_more_than_train_answers(answered: Callable[...
     question = run.asked
     bound_s = Bounds(question.libraries).step_s(question.job)
     assert bound_s <= answered(question) <= 1.1 * bound_s
+    iteration = next(korthikanti.iterations())
+    judged_s = korthikanti.predicted_s(iteration, 0.7)
+    assert judged_s <= answered(korthikanti.asked(iteration, 0.7)) <= 1.01 * judged_s
 
 
 def test_a_job_is_made_in_one_file() -> None:

@@ -27,8 +27,8 @@ from ringside.validation.published.training import (
     torchtitan,
 )
 from ringside.validation.published.training.__main__ import main
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import (
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import (
     Correlated,
     Counted,
     Judged,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_type_hints
 
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
@@ -22,6 +22,7 @@ from ringside.topologies.placement import EVEN, PACKED
 from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
 from ringside.validation.questions.trained import Trained, trained
 from ringside.validation.questions.training import Training, batch_of
+from ringside.validation.questions.types import check_types
 
 
 class Laid(TypedDict, total=False):
@@ -159,6 +160,7 @@ class Question:
 
 def question(model: str, cluster: str, **options: Unpack[TrainsLaid]) -> Question:
     """The question in the words of ``ringside train``; those that are None are not said."""
+    check_types(get_type_hints(TrainsLaid), options)
     said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "calibration" in options:
         said["calibration"] = options["calibration"]

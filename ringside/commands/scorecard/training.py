@@ -12,7 +12,7 @@ from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
 
 if TYPE_CHECKING:  # help must not wait for simulations
-    from ringside.validation.published.training.judged import Counted, Judged, Score, TrainingTable
+    from ringside.validation.published.training.judging.judged import Counted, Judged, Score, TrainingTable
 
 HEADS = (
     *(("table", ""), ("part", ""), ("series", ""), ("rows", "")),
@@ -28,7 +28,7 @@ WORST = 3
 
 def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Predict the tables of these names, all without any; print and draw."""
-    from ringside.validation.published.training.judged import scores
+    from ringside.validation.published.training.judging.judged import scores
     from ringside.validation.published.training.tables import find_tables
 
     check_format(plot)
@@ -115,7 +115,7 @@ def _as_json(
     table: "TrainingTable", rows: "Sequence[Judged]", counted: "Sequence[Counted]"
 ) -> dict[str, object]:
     """A table with its scores and rows; null is what the naive rule does not say."""
-    from ringside.validation.published.training.judged import scores
+    from ringside.validation.published.training.judging.judged import scores
 
     summed = [asdict(one) for one in scores(table.name, rows)]
     told = [row._asdict() | {"error": row.error, "rule_error": row.rule_error} for row in rows]

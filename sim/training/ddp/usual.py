@@ -5,7 +5,7 @@ from ringside.sim.workload.devices import Device
 
 SPREAD = 0.015
 """Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
-(`ringside.validation.published.throughput`)."""
+(`ringside.validation.published.training.ddp.throughput`)."""
 
 OPERATOR_S = 1e-5
 """The host's time to launch one of PyTorch's operators on a GPU, a round figure."""

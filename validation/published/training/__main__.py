@@ -5,7 +5,7 @@ Name tables to print those alone; `ringside scorecard training` sums them up.
 
 import sys
 
-from ringside.validation.published.training.judged import lines
+from ringside.validation.published.training.judging.judged import lines
 from ringside.validation.published.training.tables import find_tables
 
 

@@ -27,7 +27,7 @@ from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.search import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.judged import Counted, Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Counted, Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}

@@ -16,8 +16,8 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Counted, Judged, TrainingTable
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Counted, Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
 
 HOST_MEMORY = "4.3GB/s"

@@ -9,8 +9,9 @@ Normal kernels send a token to each machine once, which hands it on; of a machin
 are chosen. What crosses is then the share of the other machines. One machine says what NVLink carries, four
 what the network does, and the slower of the two judges two and eight. Kernels of low latency send every copy
 by itself: a latency, which two machines set, and then the longer of what goes to other machines and to other
-GPUs, at the links' own rates. The second version's two machines set what the network carries. Its rows on one
-machine have no other scale and are left out.
+GPUs, at the links' own rates. The second version's two machines set what the network carries. Its rows on
+one machine have no other scale and are left out. What is asked is arithmetic of its own: these are exchanges
+of kernels alone, with nothing computed, and no step that `train` has.
 """
 
 import csv
@@ -20,7 +21,7 @@ from math import comb
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 GPUS = 8
 EXPERTS, ACTIVE = 256, 8

@@ -7,7 +7,9 @@ follows from the products before it.
 
 Backward's dispatch, which sends tokens and nothing else, sets what the network carries; combines send 16 bits
 an element where it sends 8 and a scale. Compute and communication beside each other take what the longer of
-them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden.
+them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden. What is
+asked are sums of the profile's own streams: four layers of a pipeline beside each other are no step that
+`train` has.
 """
 
 import csv
@@ -15,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from ringside.validation.published.training.deepep import TOKEN_BYTES
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 
 @cache

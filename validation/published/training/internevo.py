@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.zero.partition import dealt
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
 
 MODEL = "llama2-7b:2048,vocabulary=103168"

@@ -4,27 +4,21 @@ Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Mode
 5; layouts as github.com/calculon-ai/calculon writes them down (calculon/llm/validation.py @ caa4b11f8fe1).
 DGX A100, attention that writes its scores, no data parallelism. Of each model the row with full
 checkpointing and no sequence parallelism sets the efficiency of products, and the row with selective
-checkpointing and sequence parallelism is judged. A rule of thumb counts the passes: full checkpointing
-takes 4 for 3.
+checkpointing and sequence parallelism is judged. What is asked is `train`'s question, answered by the bound
+by which `train --search` leaves layouts out: hundreds of micro-batches on 64 stages are not simulated. A rule
+of thumb counts the passes: full checkpointing takes 4 for 3.
 """
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.sim.collective import Collective
-from ringside.sim.libraries.nccl.communicator import communicator
-from ringside.sim.libraries.nccl.library import Nccl
-from ringside.sim.training.groups import CollectiveTime, library_time
-from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
-from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import device
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.sim.training.search import Bounds
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.questions.question import Question, question
 
 VOCABULARY = 51200
 
@@ -46,12 +40,10 @@ class Iteration(NamedTuple):
     step_s: float
 
     @property
-    def decoder(self) -> Decoder:
-        """The model."""
-        return replace(
-            DECODERS["gpt3-175b"], name=self.model, layers=self.layers, width=self.width, heads=self.heads,
-            key_value_heads=self.heads, hidden=4 * self.width, vocabulary=VOCABULARY,
-        )  # fmt: skip
+    def model_text(self) -> str:
+        """The model, in the words of ``train``."""
+        shape = f"layers={self.layers},width={self.width},heads={self.heads},vocabulary={VOCABULARY}"
+        return f"gpt3-175b:2048,{shape}"
 
 
 def iterations() -> Iterator[Iteration]:
@@ -65,25 +57,23 @@ def iterations() -> Iterator[Iteration]:
             )  # fmt: skip
 
 
-def predicted_s(row: Iteration, efficiency: float) -> float:
-    """An iteration with products at this share of the peak.
-
-    Micro-batches pass the stage that has the output product one after another; the pipeline fills and
-    drains in (p - 1) / v stages' time and as many messages as lie on that way.
-    """
-    layers = rank_layers(
-        row.decoder, device("a100").roofline("float16", efficiency), micro_batch=row.micro_batch,
-        parallel=TensorParallel(degree=row.tensor, sequence=row.sequence_parallel),
-        numerics=Numerics(checkpointing=row.checkpointing, fused=False, dropout=True),
+def asked(row: Iteration, efficiency: float) -> Question:
+    """The training with products at this share of the peak."""
+    gpus = row.tensor * row.pipeline
+    return question(
+        row.model_text, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
+        compute_efficiency=efficiency, attention="written", tp=row.tensor,
+        sequence_parallel=row.sequence_parallel, pp=row.pipeline,
+        schedule="interleaved1f1b" if row.virtual > 1 else None,
+        virtual=row.virtual if row.virtual > 1 else None,
+        batch=row.batch, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
     )  # fmt: skip
-    time = _time(1, row.tensor)
-    first, layer, last = (_both_ways_s(one, time) for one in (layers[0], layers[1], layers[-1]))
-    body, micro_batches = layer * row.layers / row.pipeline, row.batch // row.micro_batch
-    if row.pipeline == 1:
-        return micro_batches * (first + body + last)
-    sent = Collective("sendrecv", 2, 2 * row.micro_batch * 2048 * row.width // row.tensor)
-    ends = 2 * ((row.virtual - 1) * row.pipeline + row.pipeline - 1) * _time(2, 1)(sent)
-    return micro_batches * (body + last) + (row.pipeline - 1) / row.virtual * body + ends
+
+
+def predicted_s(row: Iteration, efficiency: float) -> float:
+    """Seconds of an iteration."""
+    training = asked(row, efficiency)
+    return Bounds(training.libraries).step_s(training.job)
 
 
 def judged() -> list[Judged]:
@@ -95,15 +85,6 @@ def judged() -> list[Judged]:
         rule_s = sets.step_s * 3 / 4
         found.append(Judged(row.model, "selective", row.step_s, predicted_s(row, efficiency), rule_s))
     return found
-
-
-@cache
-def _time(nodes: int, gpus: int) -> CollectiveTime:
-    return library_time(Nccl(communicator("dgx-a100", nodes, gpus)))
-
-
-def _both_ways_s(layer: RankLayer, time: CollectiveTime) -> float:
-    return sum(pass_s(one, time) for one in (layer.forward, layer.recomputed, layer.backward))
 
 
 TABLE = TrainingTable(

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.calibration import shipped
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
-from ringside.validation.published.training.rounds import ONE_BUCKET, whole_s
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET, whole_s
 from ringside.validation.questions.question import Question, question
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}

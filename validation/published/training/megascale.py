@@ -13,9 +13,9 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
-from ringside.validation.published.training.rounds import ONE_BUCKET, whole_s
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET, whole_s
 from ringside.validation.questions.question import Question, question
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.workload.decoder import decoder
-from ringside.validation.published.training.efficiency import solved
-from ringside.validation.published.training.judged import Judged, TrainingTable
-from ringside.validation.published.training.rounds import ONE_BUCKET
+from ringside.validation.published.training.judging.efficiency import solved
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET
 from ringside.validation.questions.question import Question, question
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}

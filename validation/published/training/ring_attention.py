@@ -6,7 +6,7 @@ interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in
 what unmasked blocks save (`ringside.sim.training.context.UNMASKED`) is fitted on one row, the naive ring's
 forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
 1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
-way.
+way. What is asked is the attention of one layer as a program, for no training has attention alone.
 """
 
 import csv
@@ -25,7 +25,7 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.sharing import Unshared
 from ringside.sim.training.stage import Stage
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
 FITTED = ("a100", "forward", "ring")

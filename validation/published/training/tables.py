@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from ringside.validation import published
-from ringside.validation.published.training.judged import TrainingTable
+from ringside.validation.published.training.judging.judged import TrainingTable
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
 
 ATTENTION = 0.35

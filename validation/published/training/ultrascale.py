@@ -4,8 +4,10 @@ nanotron's sweep for the Ultra-Scale Playbook (huggingface.co/spaces/nanotron/ul
 fragments/benchmarks_interactive.html @ 924e4d0b88e0): 1F1B, sequence parallelism, no checkpointing,
 bfloat16 with float32 gradients, 256 sequences of 4,096 tokens a step. Products have the GPU's usual
 efficiency and no row sets it; across machines collectives have the bandwidths measured on the same cluster,
-and stages are cut as nanotron cuts them. What framework and cluster add (`Fitted`) is fitted for each model
-on the rows of the others. The naive rule is the least product of tensor parallelism and pipeline.
+and stages are cut as nanotron cuts them. What a rank computes of each layer is `train`'s. Its step is not:
+`train` cuts stages as evenly as layers allow, and fits nothing to a framework. What framework and cluster
+add (`Fitted`) is fitted for each model on the rows of the others. The naive rule is the least product of
+tensor parallelism and pipeline.
 
 The form, and what figures are chosen among, come from a look at all rows. Two parts of it say what rows have
 in common, without a known cause: `Fitted.crowded_s`, and that pipelines on several machines whose gradients
@@ -27,11 +29,12 @@ from ringside.sim.collective import Collective
 from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.groups import CollectiveTime, library_time
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.tensor import Numerics, TensorParallel, pass_s, rank_layers
+from ringside.sim.training.tensor import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS
-from ringside.validation.published.training.judged import Correlated, Counted, Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Correlated, Counted, Judged, TrainingTable
+from ringside.validation.questions.question import question
 
 MODELS = {
     "1B": (16, 2048, 32, 8192),
@@ -111,11 +114,16 @@ class Run(NamedTuple):
     tokens_per_s_per_gpu: float
 
     @property
-    def decoder(self) -> Decoder:
-        """The model."""
+    def model_text(self) -> str:
+        """The model, in the words of ``train``."""
         layers, width, heads, hidden = MODELS[self.model]
         shape = f"layers={layers},width={width},heads={heads},hidden={hidden},vocabulary={VOCABULARY}"
-        return decoder(f"llama2-7b:{SEQUENCE},longest={SEQUENCE},{shape}")
+        return f"llama2-7b:{SEQUENCE},longest={SEQUENCE},{shape}"
+
+    @property
+    def decoder(self) -> Decoder:
+        """The same as numbers."""
+        return decoder(self.model_text)
 
     @property
     def step_s(self) -> float:
@@ -246,19 +254,21 @@ def correlated() -> list[Correlated]:
 
 
 @cache
-def _layers(decoder: Decoder, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
-    pace = GPU.roofline("bfloat16", GPU.wide_efficiency)
-    parallel = TensorParallel(degree=tensor, sequence=tensor > 1)
-    return rank_layers(
-        decoder, pace, micro_batch=micro_batch, parallel=parallel, numerics=Numerics(dtype="bfloat16")
-    )
+def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
+    """What a rank computes and exchanges of each layer, as ``train`` has it."""
+    machines = ceil(tensor / MACHINE)
+    training = question(
+        model, f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
+        sequence_parallel=tensor > 1, batch=micro_batch, micro_batch=micro_batch,
+    )  # fmt: skip
+    return training.job.parts.layers
 
 
 @cache
 def parts_of(run: Run) -> Parts:
     """What the step of a layout is made of."""
     decoder, tensor = run.decoder, run.tensor
-    layers = _layers(decoder, tensor, run.micro_batch)
+    layers = _layers(run.model_text, tensor, run.micro_batch)
     time = _time(tensor, run.machines)
     layer_s, head_s = (
         pass_s(one.forward, time) + pass_s(one.backward, time) for one in (layers[1], layers[-1])

@@ -3,7 +3,8 @@
 Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241): on up to 32 A100 in four machines
 over RoCE, in a fork of Megatron-LM, with neither tensor nor data parallelism. ``profiled.csv`` has the times
 of a micro-batch's passes on one inner rank (table 9) and the bubbles that the authors calculated of them
-(table 5); ``measured.csv`` the throughputs (tables 4 and 6).
+(table 5); ``measured.csv`` the throughputs (tables 4 and 6). What is asked is a pipeline of profiled passes
+as a program: `train` makes passes of a model, and steps all ranks' optimizers at once.
 """
 
 import csv
@@ -22,7 +23,7 @@ from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 HERE = Path(__file__).parent
 

@@ -1,6 +1,6 @@
 """``python -m ringside.validation.published.training.zero_bubble`` compares with the paper's figures."""
 
-from ringside.validation.published.training.judged import lines
+from ringside.validation.published.training.judging.judged import lines
 from ringside.validation.published.training.zero_bubble import TABLE, bubble, profiled
 
 

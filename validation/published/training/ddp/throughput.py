@@ -2,47 +2,27 @@
 
 The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it as
 the roofline says), and nothing else does. What NCCL takes is what was measured of the machine's family where
-that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. Machines
-without a preset get graphs by the plain rule of `ringside.sim.libraries.nccl.graph.search`. One GPU alone
+that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. What is asked
+of each row is what `train` answers, at the throughput measured of its series' first row. One GPU alone
 copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
-publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach
-each other through the host alone (`HOST_LINKS`). All wait for the slowest GPU; by how much GPUs differ
-(`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication by the
-others alone. The baseline to beat is linear scaling.
+publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs
+reach each other through the host alone (`HOST_GB_PER_S`). All wait for the slowest GPU; by how much GPUs
+differ (`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication
+by the others alone. The baseline to beat is linear scaling.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
-from ringside.sim.calibration import shipped
-from ringside.sim.libraries import nccl
-from ringside.sim.libraries.nccl.graph.system import GB
-from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.calibration import AUTO, shipped
 from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.ddp.usual import SPREAD, contention
-from ringside.sim.training.groups import ProcessGroup, TimedGroup, process_group
-from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.pace import ALONE, at_pace
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.usual import SPREAD
 from ringside.sim.training.step import TrainingStep
-from ringside.sim.workload.architecture import workload
-from ringside.sim.workload.devices import device
-from ringside.sim.workload.models import architecture
-from ringside.sim.workload.workload import Workload
-from ringside.validation.pace import pace
-from ringside.validation.published.training.sources import PublishedStep, Series, Source, sources
-
-# hardware: 8 V100 in a cube mesh with a single 100 Gb/s card (notes of DLPerf's report)
-_V100_ONE_NIC = replace(nccl.SYSTEMS["dgx1-v100"], name="v100-one-nic", nics=1)
-# hardware: 8 GeForce RTX 3090 on PCIe 4 x16, two EPYC Rome; NCCL reckons 16 GB/s from socket to socket
-_RTX3090 = nccl.System("rtx3090-8", 86, 8, 0, 0, 0, 24 * GB, 16 * GB, False, "amd")
-MACHINES = {system.name: system for system in (*nccl.SYSTEMS.values(), _V100_ONE_NIC, _RTX3090)}
-
-FAMILIES = {"dgx-a100": "dgx-a100", "dgx1-v100": "dgx1-v100", "v100-one-nic": "dgx1-v100"}
-"""Whose measurements tell what NCCL takes on a machine."""
+from ringside.validation.published.training.ddp.sources import PublishedStep, Series, Source, sources
+from ringside.validation.questions.question import Question, question
 
 LOST = 0.05
 """Shortfall of measured throughput against linear scaling from which on something must have slowed a row."""
@@ -50,7 +30,7 @@ LOST = 0.05
 EXPLAINED = 1.05
 """How much longer than a step in which nothing overlaps a measured one may be and still be explained."""
 
-SPREADS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03)
+SPREADS = (0.0, 0.01, 0.015, 0.02, 0.03)
 """Among which the spread of GPUs is chosen."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
@@ -61,9 +41,10 @@ and 96, which is what its ring takes; VGG-16 under TensorFlow 47 to 65 ms on two
 ONE_BUCKET_MB = 1e6
 """A cap that no model fills: one bucket, which nothing is left to hide."""
 
-HOST_LINKS = {_RTX3090.name: 24 * GB}
-"""Bytes/s of the one link to the host's memory that every byte crosses on machines whose GPUs cannot reach
-each other's, as GeForce cards cannot over PCIe: what NCCL reckons PCIe 4 x16 to carry, fitted to nothing."""
+HOST_GB_PER_S = 24
+"""What the one link to the host's memory carries, which every byte crosses on machines whose GPUs cannot
+reach each other's, as GeForce cards cannot over PCIe: what NCCL reckons PCIe 4 x16 to carry, fitted to
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +157,35 @@ def table(rows: Iterable[Comparison]) -> str:
 
 def _judge(source: Source, series: Series, spread: float) -> Iterable[Comparison]:
     base = series.rows[0]
-    cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
-    factor = pace(
-        _workload(series, base), _group(series, base), base.samples_per_s, _job(source, cap_mb, base),
-        _costs(series, base, spread),
-    )  # fmt: skip
     for row in series.rows:
-        work = at_pace(_workload(series, row), factor)
-        job, costs = _job(source, cap_mb, row), _costs(series, row, spread)
-        step = simulate_step(work, _group(series, row), job, costs)
+        step = asked(source, series, row, spread).step()
+        assert isinstance(step, TrainingStep)
         linear = base.samples_per_s / base.gpus * row.gpus
         limit = _limit(series, row, linear, step) if row is not base else "sets compute"
         yield Comparison(source.source, series.id, row, step.throughput, linear, limit)
+
+
+def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> Question:
+    """The training, at the pace of its series' first row."""
+    base = series.rows[0]
+    cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
+    ddp = DataParallel(
+        bucketing=Bucketing(cap_mb), accumulation=row.accumulation, no_sync=source.no_sync,
+        broadcast_buffers=False,
+    )  # fmt: skip
+    cluster, settings, calibration = f"{series.machine}:{row.nodes}", {}, AUTO
+    if series.machine == "rtx3090-8":
+        # all share one link
+        cluster, settings = f"star:{row.gpus}", {"bandwidth": f"{HOST_GB_PER_S / row.gpus}GB/s"}
+    elif series.machine == "v100-one-nic":
+        # a quarter of the one card for each of the four that a DGX-1 has
+        cluster, settings = f"dgx1-v100:{row.nodes}", {"nic": "3.125GB/s"}
+        calibration = shipped("dgx1-v100")
+    return question(
+        series.model, cluster, settings=settings, ranks=row.gpus, calibration=calibration,
+        device=series.device, precision=series.precision, batch=row.batch, optimizer=series.optimizer,
+        ddp=ddp, spread=spread, measured=(base.samples_per_s, base.gpus),
+    )  # fmt: skip
 
 
 def _limit(series: Series, row: PublishedStep, linear: float, step: TrainingStep) -> str:
@@ -196,50 +194,6 @@ def _limit(series: Series, row: PublishedStep, linear: float, step: TrainingStep
     if step.samples / row.samples_per_s <= step.upper_s * EXPLAINED:
         return "communication"
     return "input" if series.reads_images else "unexplained"
-
-
-def _costs(series: Series, row: PublishedStep, spread: float) -> Costs:
-    gpu = device(series.device)
-    step_s = find_optimizer(series.optimizer).time_s(_workload(series, row), gpu.streaming)
-    costs = Costs(memory_bandwidth=gpu.streaming, spread=spread, optimizer_s=step_s)
-    if row.gpus == 1:
-        return costs.alone
-    taken = contention(_library(series.machine, row.nodes, row.gpus_per_node), gpu)
-    return replace(costs, contention=taken)
-
-
-def _job(source: Source, cap_mb: float | None, row: PublishedStep) -> DataParallel:
-    return DataParallel(
-        bucketing=Bucketing(cap_mb), accumulation=row.accumulation, no_sync=source.no_sync,
-        broadcast_buffers=False,
-    )  # fmt: skip
-
-
-def _workload(series: Series, row: PublishedStep) -> Workload:
-    return _roofline(series.model, series.device, series.precision, row.batch)
-
-
-@lru_cache(maxsize=64)
-def _roofline(model: str, gpu: str, precision: str, batch: int) -> Workload:
-    return workload(architecture(model), device(gpu), batch, precision)
-
-
-def _group(series: Series, row: PublishedStep) -> ProcessGroup:
-    if row.gpus == 1:
-        return ALONE
-    if series.machine in HOST_LINKS:
-        crossing = 2 * (row.gpus - 1) / HOST_LINKS[series.machine]
-        return TimedGroup(row.gpus, lambda collective: collective.nbytes * crossing)
-    return process_group(_library(series.machine, row.nodes, row.gpus_per_node))
-
-
-@lru_cache(maxsize=64)
-def _library(machine: str, nodes: int, gpus: int) -> Nccl:
-    comm = nccl.communicator(MACHINES[machine], nodes, gpus)
-    family = shipped(FAMILIES[machine]) if machine in FAMILIES else None
-    if family is None or family.nccl is None:
-        return Nccl(comm)
-    return Nccl(comm, calibrated=Calibrated(family.nccl.model, family.nccl.described))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Data-parallel training on 8 to 256 GPUs: `ringside.validation.published.throughput` as a table."""
+"""Data-parallel training on 2 to 256 GPUs as a table: `throughput.py` asks `train` for each row."""
 
-from ringside.validation.published.throughput import judge_others
-from ringside.validation.published.training.judged import Judged, TrainingTable
+from ringside.validation.published.training.ddp.throughput import judge_others
+from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 
 
 def judged() -> list[Judged]:

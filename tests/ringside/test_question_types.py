@@ -1,0 +1,41 @@
+"""An option of another type than a question has for it is refused, in one place."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside.api import train
+from ringside.validation.questions.question import question
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"batch": 2.5}, "--batch 2.5; write a whole number"),
+        ({"batch": True}, "--batch True; write a whole number"),
+        ({"tp": "2"}, "--tp '2'; write a whole number"),
+        ({"clip": "no"}, "--clip 'no'; write True or False"),
+        ({"attention_efficiency": "0.5"}, "--attention-efficiency '0.5'; write a number"),
+        ({"strategy": "fsdp", "param_dtype": ""}, "--param-dtype ''; write a text that is not empty"),
+        ({"measured": 5}, "--measured 5; write a pair of numbers"),
+        ({"ddp": 3}, "--ddp 3; write a DataParallel"),
+        ({"settings": "nic=3"}, "--settings 'nic=3'; write a mapping of names to values"),
+        ({"calibration": 3}, "--calibration 3; write a Calibration or a text that is not empty"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_type_is_refused(option: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message.replace('.', '[.]')}$"):
+        train("gpt2", "dgx-a100:1", **option)
+
+
+def test_numbers_of_numpy_and_whole_ones_for_others_are_taken() -> None:
+    found = question("gpt2", "dgx-a100:1", batch=np.int64(4), spread=0, compute_efficiency=np.float64(0.5))
+    assert found.training.batch == 4
+
+
+def test_an_empty_word_of_the_command_line_is_refused(ringside: Any) -> None:
+    words = "train --cluster dgx-a100:1 --model llama2-7b --strategy fsdp --param-dtype"
+    code, _, error = ringside(*words.split(), "")
+    assert code == 2
+    assert "--param-dtype ''; write a text that is not empty" in " ".join(error.split())
