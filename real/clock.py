@@ -98,8 +98,7 @@ def stamps(device: torch.device) -> Stamps:
 
 
 def memory_bandwidth(device: torch.device, nbytes: int = 2**27) -> float:
-    """Return the bytes/s, reads plus writes, of an in-place division, the operation that a bucket
-    undergoes."""
+    """Return the bytes/s, reads plus writes, of an in-place division, as on a bucket."""
     data, clock = torch.ones(nbytes // 4, device=device), stamps(device)
     seconds = []
     for _ in range(5):

@@ -94,7 +94,6 @@ class LibraryProgram:
 
 
 def _named(new: str, old: str) -> Callable[..., Any]:
-    """Return torch's function by the name that it has; 2.13 renamed two collectives and warns about the old
-    names."""
+    """Return torch's function under either name; 2.13 renamed two and warns about the old names."""
     function: Callable[..., Any] = getattr(dist, new, None) or getattr(dist, old)
     return function

@@ -49,7 +49,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is not a known backend; write {one_of(BACKENDS, self.backend)}")
+            raise ValueError(
+                f"{self.backend!r} is not a known backend; write {one_of(BACKENDS, self.backend)}"
+            )
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.dtype!r} is not a known dtype; write {one_of(DTYPES, self.dtype)}")
         if self.world.per_node < 1 or self.world.nodes < 1:
@@ -69,8 +71,7 @@ class Measurement:
             plan = schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
             if plan.switches:
                 raise ValueError(
-                    f"{self.algorithm} reduces in switches, which processes cannot; "
-                    "write another --algorithm"
+                    f"{self.algorithm} reduces in switches, which processes cannot; write another --algorithm"
                 )
             if ":" in plan.algorithm:  # a record names the grid or the radix of its schedule
                 object.__setattr__(self, "algorithm", plan.algorithm)
@@ -135,8 +136,8 @@ def check_room(ranks: int, nbytes: int) -> None:
     cores = os.cpu_count() or 1
     if ranks > RANKS_PER_CORE * cores:
         raise ValueError(
-            f"{ranks} ranks on {cores} cores; the limit is {RANKS_PER_CORE * cores}, {RANKS_PER_CORE} per core; "
-            f"write a smaller -g, or --force"
+            f"{ranks} ranks on {cores} cores; the limit is {RANKS_PER_CORE * cores}, "
+            f"{RANKS_PER_CORE} per core; write a smaller -g, or --force"
         )
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if ranks * nbytes > memory:

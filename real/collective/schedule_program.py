@@ -181,8 +181,7 @@ class NcclProgram:
 
 
 def _own_transfers(moved: Step, rank: int) -> list[tuple[int, int, range, int, bool]]:
-    """Return a step's transfers from or to ``rank``: source, destination, chunks, channel, whether they
-    add."""
+    """Return a step's transfers of ``rank``: source, destination, chunks, channel, whether they add."""
     own = (moved.src == rank) | (moved.dst == rank)
     columns = (moved.src, moved.dst, moved.chunk, moved.span, moved.channel, moved.reduce)
     return [

@@ -39,8 +39,7 @@ def main() -> None:
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and carry out this rank's
-    part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = Job.read(order)
     torch.set_num_threads(1)
     device = own_device(job.backend)

@@ -28,8 +28,7 @@ class Chain:
     finish: Any = None
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return an entry per part, which ends when the next begins; an empty part moves nothing and has
-        none."""
+        """Return an entry per non-empty part, which ends when the next begins."""
         ends = [*(launch for _, _, launch in self.parts[1:]), self.finish]
         return [
             {"part": part, "nbytes": nbytes, "launch": launch, "finish": end}
@@ -106,8 +105,7 @@ class Compressed:
         return seconds
 
     def wrong(self, average: Callable[[torch.Tensor], torch.Tensor]) -> int:
-        """Return the number of buckets with a loss: their average is not the compressed sum plus its
-        residual.
+        """Return the number of buckets whose average is not the compressed sum plus its residual.
 
         ``average`` gives a parameter's gradient averaged over all ranks. Without error feedback the residual
         is not kept; then all ranks must hold the same result.

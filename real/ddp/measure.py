@@ -117,8 +117,7 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
 
 
 def _losses(rows: Sequence[Sequence[dict[str, Any]]], all_reduces: dict[int, float]) -> tuple[float, float]:
-    """Return the shares of their pace that compute and all-reduces lose beside each other; 0 if
-    unmeasured."""
+    """Return the shares of pace that compute and all-reduces lose to each other; 0 if unmeasured."""
     both = [ranks for ranks in rows if "beside" in ranks[0]]
     if not both:
         return 0.0, 0.0

@@ -115,8 +115,7 @@ class Trainee:
         return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
 
     def wrong(self) -> int:
-        """Return the number of gradients, or compressed buckets, that differ from the average over all
-        ranks."""
+        """Return the number of gradients or compressed buckets that differ from the average."""
         return self._compressed.wrong(self.subject.average) if self._compressed else self.subject.wrong()
 
     def hook_alone(self, gun: StartingGun) -> list[list[float]]:
@@ -124,8 +123,7 @@ class Trainee:
         return self._compressed.alone(gun.wait) if self._compressed else []
 
     def alone(self, gun: StartingGun) -> dict[str, Any]:
-        """Run a pass without communication, started together on all ranks; return its times from the
-        start."""
+        """Run a pass of all ranks without communication, started together; return its times."""
         seen, seconds = self._pass(self.subject.module, gun), self._clock.seconds
         begin = seconds(seen.begin)
         return {
@@ -241,8 +239,7 @@ def main() -> None:
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and carry out this rank's
-    part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = DdpJob.read(order)
     torch.set_num_threads(1)
     if job.realtime:
@@ -296,8 +293,7 @@ def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> 
 
 
 def _group(job: DdpJob) -> Any:
-    """Return the process group that reduces buckets; Gloo's has ``workers`` threads, not an option of
-    c10d."""
+    """Return the group that reduces buckets; c10d has no option for Gloo's ``workers`` threads."""
     if job.backend == "nccl":
         return dist.group.WORLD
     make: Any = dist.ProcessGroupGloo

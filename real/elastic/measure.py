@@ -29,8 +29,7 @@ the address of a killed process and fail."""
 
 
 def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]:
-    """Return ``count`` kills of random ranks, evenly spaced over the work, each shifted by up to half its
-    spacing."""
+    """Return kills of random ranks, evenly spaced over the work, each shifted by up to half the spacing."""
     draw = random.Random(seed)
     apart = work_s / (count + 1)
     return [Kill(apart * draw.uniform(0.5, 1.5), draw.randrange(ranks)) for _ in range(count)]

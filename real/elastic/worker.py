@@ -17,7 +17,7 @@ from ringside.real.machine import scheduler
 
 
 class Diary:
-    """This rank's events, a line each in the file that the launcher follows."""
+    """Events of the rank, a line each in the file that the launcher follows."""
 
     def __init__(self, rows: Path) -> None:
         self._rows = os.open(rows, os.O_WRONLY | os.O_APPEND)
