@@ -1,4 +1,4 @@
-"""Records as models see them: each with the schedule that it timed and the topology that it ran on."""
+"""Records for models: each with the schedule that it timed and the topology that it ran on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from ringside.validation.machines import with_nodes
 
 
 class SizedCluster:
-    """The cluster with one number of ranks, and of nodes if known; drawn when somebody looks at it."""
+    """The cluster with one number of ranks, and of nodes if known; drawn on demand."""
 
     def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
         self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
 
     @cached_property
     def graph(self) -> Topology:
-        """Its topology, whose first ranks are those measured: evenly over the nodes that a record names.
+        """Its topology; the first ranks are those measured, spread evenly over the record's nodes.
 
         Raise `RecordError` where more ranks were measured than it has.
         """
@@ -44,13 +44,13 @@ class SizedCluster:
 
     @cached_property
     def routes(self) -> Routes:
-        """The ways of messages across it."""
+        """The routes of messages across it."""
         return Routes(self.graph)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A record, what it timed, the library that did, and the topology on which parameters are fitted."""
+    """A record, its collective, its library, and the topology on which parameters are fitted."""
 
     record: Record
     collective: Collective
@@ -68,15 +68,15 @@ class Row:
         return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
     def preset_time(self) -> float:
-        """Predicted seconds without calibration: what the library's model says."""
+        """Return the predicted seconds of the library's model without calibration."""
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
     def choice(self, *, fitted: bool = False) -> str:
-        """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
+        """Return the name of the fitted schedule, or of the library's choice: ``tree/ll128``."""
         return (self.textbook if fitted else self.library).choose(self.collective).name
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
-        """Predicted seconds by the schedule, launch included."""
+        """Return the predicted seconds of the schedule, including the launch."""
         graph, routes = parameters.on(self.placed.graph, self.placed.routes), self.placed.routes
         return evaluate(self.schedule, graph, parameters, engine, routes=routes)[0]
 
@@ -84,7 +84,7 @@ class Row:
 def rows(
     records: Sequence[Record], cluster: str, settings: Mapping[str, str], network: str = "fifo"
 ) -> list[Row]:
-    """The records on the cluster's topology, each with its own number of ranks and nodes."""
+    """Return the records on the cluster's topology, each with its own number of ranks and nodes."""
     sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int, ...], Library] = {}
     made = []
@@ -105,7 +105,7 @@ def rows(
 
 
 def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str) -> Library | None:
-    """NCCL of the record's own release, where it made the record on a machine that its model knows."""
+    """Return NCCL of the record's release, if NCCL made the record on a machine that its model knows."""
     if record.library != "nccl" or not is_machine(cluster):
         return None
     name = with_nodes(cluster, record.num_nodes)
@@ -115,7 +115,7 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str
 
 
 def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library:
-    """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
+    """Return a library with a schedule: others are treated as a textbook ring or tree."""
     name = "gloo" if record.library == "gloo" and record.algorithm in ("auto", "ring") else "ideal"
     algorithm = "auto" if name == "gloo" else _algorithm(record)
     options = Options(algorithm, network=network, placement=NUMBERED)
@@ -123,7 +123,7 @@ def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library
 
 
 def _algorithm(record: Record) -> str:
-    """The record's own, or the textbook's that stands for it."""
+    """Return the record's algorithm, or the textbook's equivalent."""
     if record.library == "ideal":
         return record.algorithm
     if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):

@@ -1,4 +1,4 @@
-"""One row of a user's own site: a calibration of a kind of machine scaled to one that stands somewhere."""
+"""Scale the calibration of a kind of machine to one site, by rows of a user's own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ringside.validation.measured.observed import choose, is_observable, observe
 def anchored(
     calibration: Calibration, records: Sequence[Record], machine: str, values: Mapping[str, str]
 ) -> Calibration:
-    """The calibration scaled by the site's own rows; what they say reaches as far as they are alike."""
+    """Scale the calibration by the site's own rows, in proportion to their similarity."""
     if calibration.nccl is None:
         raise CalibrationError(f"the calibration of {calibration.cluster} has nothing of NCCL to scale")
     own = [record for record in records if is_observable(record)]
@@ -40,10 +40,12 @@ def anchored(
 def _before(
     calibration: Calibration, task: Task, machine: str, values: Mapping[str, str]
 ) -> tuple[Task, float]:
-    """The task with the rates that were fitted, and how many times as long it takes with those of now."""
+    """Return the task at the rates that were fitted, and how much longer it takes at the current ones."""
     assert calibration.nccl
     model = calibration.nccl.model
     before = as_measured(task.comm, machine, values, calibration.settings_on(machine))
     library = Nccl(task.comm, calibrated=Calibrated(model, machine), before=before)
-    asked = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
-    return replace(task, comm=model.facts.on(before)), library.change(asked, Candidate(*task.pair)) or 1.0
+    collective = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
+    return replace(task, comm=model.facts.on(before)), library.change(
+        collective, Candidate(*task.pair)
+    ) or 1.0

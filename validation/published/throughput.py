@@ -1,14 +1,13 @@
 """Published training throughput against the model: predict many GPUs from one GPU, or from one node.
 
-The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it as
-the roofline says), and nothing else does. What NCCL takes is what was measured of the machine's family where
-that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. Machines
-without a preset get graphs by the plain rule of `ringside.sim.libraries.nccl.graph.search`. One GPU alone
-copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
-publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach
-each other through the host alone (`HOST_LINKS`). All wait for the slowest GPU; by how much GPUs differ
-(`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication by the
-others alone. The baseline to beat is linear scaling.
+The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it by the
+roofline), and nothing else does. NCCL's times are those measured on similar machines where shipped, else its
+tuner's estimates, of release 2.30 where these trainings ran older ones. Machines without a preset get graphs
+by the plain rule of `ringside.sim.libraries.nccl.graph.search`. A single GPU copies nothing into buckets; an
+optimizer steps once, whatever the number of passes. Two facts that no publication states are read off its
+rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs reach each other through the host only
+(`HOST_LINKS`). All wait for the slowest GPU; the spread of GPUs (`ringside.sim.training.ddp.usual.SPREAD`) is
+the one number chosen here, for each publication from the others alone. The baseline is linear scaling.
 """
 
 from collections.abc import Iterable
@@ -37,43 +36,43 @@ from ringside.validation.published.training.sources import PublishedStep, Series
 
 # hardware: 8 V100 in a cube mesh with a single 100 Gb/s card (notes of DLPerf's report)
 _V100_ONE_NIC = replace(nccl.SYSTEMS["dgx1-v100"], name="v100-one-nic", nics=1)
-# hardware: 8 GeForce RTX 3090 on PCIe 4 x16, two EPYC Rome; NCCL reckons 16 GB/s from socket to socket
+# hardware: 8 GeForce RTX 3090 on PCIe 4 x16, two EPYC Rome; NCCL assumes 16 GB/s from socket to socket
 _RTX3090 = nccl.System("rtx3090-8", 86, 8, 0, 0, 0, 24 * GB, 16 * GB, False, "amd")
 MACHINES = {system.name: system for system in (*nccl.SYSTEMS.values(), _V100_ONE_NIC, _RTX3090)}
 
 FAMILIES = {"dgx-a100": "dgx-a100", "dgx1-v100": "dgx1-v100", "v100-one-nic": "dgx1-v100"}
-"""Whose measurements tell what NCCL takes on a machine."""
+"""The machines whose measurements give NCCL's times on a machine."""
 
 LOST = 0.05
-"""Shortfall of measured throughput against linear scaling from which on something must have slowed a row."""
+"""The shortfall of measured throughput against linear scaling above which a row counts as slowed."""
 
 EXPLAINED = 1.05
-"""How much longer than a step in which nothing overlaps a measured one may be and still be explained."""
+"""The factor up to which a step without overlap still explains a measured one."""
 
 SPREADS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03)
-"""Among which the spread of GPUs is chosen."""
+"""The candidate spreads of GPUs."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
-"""Frameworks whose trainings lose as much time a step at every batch, so that no compute hides any of it:
+"""Frameworks whose trainings lose the same time per step at every batch, so compute hides none of it:
 BERT-base with graph kernels under MindSpore loses 66.8 to 70.1 ms on two nodes or four at batches of 32, 64
-and 96, which is what its ring takes; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512."""
+and 96, the time of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512."""
 
 ONE_BUCKET_MB = 1e6
-"""A cap that no model fills: one bucket, which nothing is left to hide."""
+"""A cap that no model fills: one bucket, which nothing can hide."""
 
 HOST_LINKS = {_RTX3090.name: 24 * GB}
-"""Bytes/s of the one link to the host's memory that every byte crosses on machines whose GPUs cannot reach
-each other's, as GeForce cards cannot over PCIe: what NCCL reckons PCIe 4 x16 to carry, fitted to nothing."""
+"""Bytes/s of the one link to the host's memory that every byte crosses on machines without peer access
+between GPUs, such as GeForce cards over PCIe: NCCL's assumption for PCIe 4 x16, fitted to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One published row and its prediction; throughputs in samples/s, ``error`` predicted / measured - 1.
 
-    ``linear`` is the base row's throughput times the GPUs. ``limit`` goes by what was measured: ``sets
+    ``linear`` is the base row's throughput times the GPUs. ``limit`` follows from the measurement: ``sets
     compute`` for the base row; ``compute`` where less than `LOST` was lost against linear scaling;
-    ``communication`` where more was, but no more than collectives that hide nothing take; where they could
-    not have taken so long, ``input`` if samples were decoded from files, else ``unexplained``.
+    ``communication`` where more was, but no more than collectives without overlap take; beyond that ``input``
+    if samples were decoded from files, else ``unexplained``.
     """
 
     source: str
@@ -85,20 +84,20 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Of the prediction."""
+        """The error of the prediction."""
         return self.predicted / self.row.samples_per_s - 1
 
     @property
     def linear_error(self) -> float:
-        """Of linear scaling."""
+        """The error of linear scaling."""
         return self.linear / self.row.samples_per_s - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
-    """Errors over some rows: the median sizes of the model's and of linear scaling's, and which way it errs.
+    """Errors over some rows: the median sizes of the model's and of linear scaling's, and the bias.
 
-    ``bias`` is the median of the model's errors with their signs, ``better`` how often it beats linear.
+    ``bias`` is the median of the model's signed errors, ``better`` the number of rows where it beats linear.
     """
 
     rows: int
@@ -110,7 +109,7 @@ class SeriesSummary:
 
 @cache
 def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
-    """Every published row."""
+    """Judge every published row."""
     return tuple(
         judged
         for source in sources()
@@ -120,7 +119,7 @@ def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
 
 
 def judge_others() -> list[Comparison]:
-    """Every published row, with the spread that fits the rows of the other publications best."""
+    """Judge every published row, with the spread that fits the other publications' rows best."""
     names = dict.fromkeys(row.source for row in judge())
 
     def off(spread: float, left_out: str) -> float:
@@ -132,7 +131,7 @@ def judge_others() -> list[Comparison]:
 
 
 def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
-    """The errors of rows that set nothing."""
+    """Summarise the errors of held-out rows."""
     held = [row for row in rows if row.limit != "sets compute"]
     return SeriesSummary(
         len(held),
@@ -144,11 +143,11 @@ def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
 
 
 def table(rows: Iterable[Comparison]) -> str:
-    """The rows as text in columns, and what they come to."""
+    """Return the rows as text in columns, with their summary."""
     rows = list(rows)
     lines = [
         "# predicted from each series' first row, which sets its compute time and nothing else;",
-        "# NCCL's times are measured ones of the machine's family, or its tuner's belief (2.30);",
+        "# NCCL's times are measured on similar machines, or its tuner's estimates (2.30);",
         "# the spread of GPUs is chosen by the other publications' rows",
         f"# {'series':<34}{'gpus':>5}{'measured':>10}{'predicted':>10}{'error':>8}{'linear':>8}  limit",
     ]
@@ -159,7 +158,7 @@ def table(rows: Iterable[Comparison]) -> str:
         )
         lines.append(f"  {judged.series:<34}{numbers}  {judged.limit}")
     for what, some in (
-        ("all rows that set nothing", rows),
+        ("all held-out rows", rows),
         *(
             (f"limit {limit}", [row for row in rows if row.limit == limit])
             for limit in ("communication", "compute", "input", "unexplained")
