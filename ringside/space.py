@@ -1,6 +1,6 @@
-"""The layouts among which a search chooses: for each word of a layout, what it may be.
+"""The search space of layouts: the choices for each option of a layout.
 
-A word that joins `CHOICES` is searched; one that the person says is held as it was said.
+An option in `CHOICES` is searched; one that the user gives is fixed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,27 +14,27 @@ from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
-"""Those of torch today; others are searched where they are said."""
+"""Those of current torch; others are searched only if given."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved1f1b", "zb-h1", "zbv")
-"""Of schedules those that none of the others has any advantage over, but for more memory than there is."""
+"""Schedules without a uniformly better alternative, except for memory."""
 
 MOST_VIRTUAL = 8
-"""Stages of a pipeline rank."""
+"""Stages per pipeline rank."""
 
 MOST_SAMPLES = 8
-"""Of a micro-batch."""
+"""Samples per micro-batch."""
 
 MODEL = ("tp", "pp", "cp")
-"""Words whose ranks share the same samples."""
+"""Options whose ranks share the same samples."""
 
 Said = Mapping[str, Any]
-"""Words of a layout that are settled already."""
+"""Options of a layout that are settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What layouts must share: GPUs, how many of them a machine has, a step's samples, the model's layers."""
+    """The common constraints of layouts: GPUs, GPUs per machine, samples per step, the model's layers."""
 
     ranks: int
     machine: int
@@ -42,7 +42,7 @@ class Budget:
     layers: int
 
     def batch(self, said: Said) -> int:
-        """Samples of a replica; 0 where they do not divide."""
+        """Return the samples per replica; 0 where they do not divide."""
         shared = prod(said.get(name, 1) for name in MODEL)
         replicas, rest = divmod(self.ranks, shared)
         return 0 if rest or self.samples % replicas else self.samples // replicas
@@ -53,7 +53,7 @@ def _strategies(budget: Budget, said: Said) -> Iterable[str]:
 
 
 def _tensor(budget: Budget, said: Said) -> Iterable[int]:
-    """Ranks of one machine: what they exchange is in the way of every layer."""
+    """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
     return _divisors(budget.machine)
 
 
@@ -95,16 +95,16 @@ CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
     "checkpointing": _checkpointing,
     "sequence_parallel": _sequence_parallel,
 }
-"""By words of `LayoutWords` what they may be, given those before them."""
+"""The choices of each option of `LayoutWords`, given those before it."""
 
 
 def layouts(budget: Budget, said: Said) -> Iterator[LayoutWords]:
-    """All layouts that have these words, in an order of their own."""
+    """Yield all layouts with these options, in a fixed order."""
     return (LayoutWords(**words) for words in _chosen(budget, said, {}, [*CHOICES]))
 
 
 def check_said(said: Said) -> None:
-    """Refuse words that no layout has, whatever the others are."""
+    """Raise ValueError for options that no layout has."""
     needed = {"tp": 2} if said.get("sequence_parallel") else {}
     if {"schedule", "virtual"} & said.keys():
         needed["pp"] = 2
@@ -112,7 +112,7 @@ def check_said(said: Said) -> None:
 
 
 def spelled(words: LayoutWords) -> str:
-    """The options of ``ringside train`` that say a layout."""
+    """Return the options of ``ringside train`` for a layout."""
     usual = LayoutWords()
     options = []
     for one in fields(words):

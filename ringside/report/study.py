@@ -1,4 +1,4 @@
-"""The figure of a study: curves over one parameter, a map of two, or which of several matters most."""
+"""The figure of a study: curves over one parameter, a map of two, or the effects of several."""
 
 from collections.abc import Sequence
 from html import escape
@@ -16,7 +16,7 @@ _MOST_CELLS = 40
 
 
 def study_figures(study: Study, rows: pd.DataFrame, found: Summary) -> dict[str, go.Figure]:
-    """What suits the number of parameters that vary; none where none does."""
+    """Draw the figure that suits the number of varying parameters; none without any."""
     if not found.effects:
         return {}
     good, target = rows[rows[study.target].notna()], study.target
@@ -62,13 +62,13 @@ def _map(good: pd.DataFrame, down: str, along: str, target: str) -> go.Figure:
     rows, columns = ordered_by_size(good[down]), ordered_by_size(good[along])
     table = good.pivot_table(index=down, columns=along, values=target).reindex(index=rows, columns=columns)
     cells = [[None if pd.isna(value) else float(value) for value in row] for row in table.to_numpy()]
-    told = [
+    texts = [
         ["" if value is None else words(**{down: one, along: other, target: _said(value, target)})
          for other, value in zip(columns, row, strict=True)]
         for one, row in zip(rows, cells, strict=True)
     ]  # fmt: skip
     figure.add_heatmap(
-        z=cells, x=[escape(value) for value in columns], y=[escape(value) for value in rows], text=told,
+        z=cells, x=[escape(value) for value in columns], y=[escape(value) for value in rows], text=texts,
         hoverinfo="text", colorscale="Cividis", reversescale=True,
         colorbar={"title": escape(target), "orientation": "h", "y": 1.02, "yanchor": "bottom", "len": 1,
                   "thickness": 12, **_axis(target)},

@@ -170,8 +170,8 @@ def _all_ranks(run: BenchmarkRun, rows: list[Cells]) -> int:
     counts = [count for count in fitting(rows, kind, run.per_process) if count >= listed]
     if len(counts) > 1:
         raise RecordError(
-            f"{run.place}: {len(run.devices)} ranks are listed above, and bandwidths of {kind} fit {counts[0]} "
-            f"to {counts[-1]}: the list is truncated; list all ranks, or keep NCCL's line with nranks"
+            f"{run.place}: {len(run.devices)} ranks are listed above, and bandwidths of {kind} fit "
+            f"{counts[0]} to {counts[-1]}: the list is truncated; list all, or keep NCCL's line with nranks"
         )
     return counts[0] if counts else listed
 
