@@ -55,7 +55,7 @@ class DdpJob:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is not a known backend; write {' or '.join(BACKENDS)}")
+            raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(BACKENDS)}")
         check_timeout(self.timeout_s)
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2, Gloo's default")

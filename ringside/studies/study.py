@@ -13,8 +13,8 @@ A YAML file::
         nic: {from: 10GB/s, to: 100GB/s, scale: log}
     answer: time_s                         # the column for the picture
 
-Points are numbered from 0: the grid's last parameter changes fastest except for the draws. Values are split as by
-a shell: ``--tp 2 --pp 4`` is four arguments, an empty text none.
+Points are numbered from 0: the grid's last parameter changes fastest except for the draws. Values are split
+as by a shell: ``--tp 2 --pp 4`` is four arguments, an empty text none.
 """
 
 import itertools
