@@ -29,7 +29,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """List which library answers which collective by which algorithm, and what is proved."""
+    """List which library supports which collective by which algorithm, and which are proved."""
     if library is not None and library not in LIBRARIES:
         raise ValueError(f"{library!r} is no known library; write {one_of(LIBRARIES, library)}")
     run(cluster, ranks, placement, (library,) if library else LIBRARIES, prove, as_json=json)

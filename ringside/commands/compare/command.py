@@ -55,7 +55,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Lay predictions beside measurements: records and nccl-tests, or measured training steps."""
+    """Compare predictions with measurements: records and nccl-tests, or measured training steps."""
     with forced(force):
         run(
             files, cluster, settings or [], network, calibration, plot, html, max_error,

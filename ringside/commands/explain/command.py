@@ -36,7 +36,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say why a log's bus bandwidth is low: which part departs from its family, and what to try."""
+    """Explain why a log's bus bandwidth is low, compared with similar machines, and what to try."""
     with forced(force):
         run(files, cluster, settings or [], calibration, as_json=json)
 

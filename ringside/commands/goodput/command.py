@@ -91,7 +91,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say what failures, checkpoints and restarts leave of a long job's time."""
+    """Predict a long job's goodput after failures, checkpoints and restarts."""
     request = GoodputRequest(
         name=name, nodes=nodes, gpus_per_node=gpus_per_node, failures=tuple(failures or ()), mtbf=mtbf,
         work=work, checkpoint=checkpoint, persist=persist, detect=detect, timeout=timeout, restart=restart,

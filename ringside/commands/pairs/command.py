@@ -45,7 +45,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say which node or link is slow, from a measurement between every two nodes."""
+    """Find the slow nodes and links, from measurements between every two nodes."""
     run(files, ranks, plot, as_json=json)
 
 

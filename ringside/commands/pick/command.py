@@ -103,7 +103,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say which algorithm wins at every size and node count, and by how much."""
+    """Show which algorithm wins at every size and node count, and by how much."""
     console.check_sizes(context)
     cluster, nodes = counted(cluster, nodes)
     request = PickRequest(
