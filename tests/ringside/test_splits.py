@@ -45,4 +45,4 @@ def test_a_file_with_what_is_no_count_is_refused_with_its_place(ringside, tmp_pa
         "simulate", "all_to_all", "--cluster", "star:3", "--splits", str(tmp_path / "splits")
     )
     assert code == 2
-    assert "line 2: '-2' is no count of elements; write 0 or more" in err
+    assert "line 2: '-2' is not a count of elements; write 0 or more" in err

@@ -81,10 +81,10 @@ def test_a_table_says_the_same(ringside):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("all_reduce --cluster star:8 --try x", "is no change; write nic=2x"),
-        ("all_reduce --cluster star:8 --try nodes=", "is no change"),
+        ("all_reduce --cluster star:8 --try x", "is not a change; write nic=2x"),
+        ("all_reduce --cluster star:8 --try nodes=", "is not a change"),
         ("all_reduce --cluster star:8 --try nic=2x", "no figure 'nic' to change; write one of bandwidth"),
-        ("all_reduce --cluster star:8 --try nodes=0x", "is no factor"),
+        ("all_reduce --cluster star:8 --try nodes=0x", "is not a factor"),
         ("all_reduce --cluster star:8 --try nodes=0.3x", "write a whole number"),
         ("all_reduce --cluster star:8 --try nodes=nan", "is no number"),
         ("all_reduce --cluster star --try nodes=2x", "write --cluster NAME:COUNT"),

@@ -47,7 +47,7 @@ def test_one_rank_count_cannot_tell_launch_from_alpha_and_says_so():
     fit = found.fit_for("ideal", "ring", "auto")
     assert set(fit.fixed) == {"launch", "gamma"}
     assert fit.p90_error < 1e-6
-    assert "fixed: these rows cannot tell it from alpha and beta" in report(found)
+    assert "fixed: these rows cannot distinguish it from alpha and beta" in report(found)
 
 
 @pytest.mark.parametrize("algorithm", ["tree", "double_binary_tree"])

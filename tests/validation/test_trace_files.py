@@ -69,5 +69,5 @@ def test_what_is_as_large_as_allowed_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", path.stat().st_size)
     assert len(read_traces([path])[0].collectives) == 1
     monkeypatch.setattr(files, "MAX_BYTES", path.stat().st_size - 1)
-    with pytest.raises(TraceError, match="allowed: up to that; profile fewer steps"):
+    with pytest.raises(TraceError, match="bytes unpacked, the limit; profile fewer steps"):
         read_traces([path])
