@@ -145,7 +145,7 @@ class Disturbed:
     def write(self, title: str, plot: Path | None, trace: Path | None = None) -> None:
         """Draw the times of all draws, and the waits of the typical one; write that one's trace."""
         if plot:
-            from ringside.pictures.disturbance import draw_disturbed
+            from ringside.pictures.jobs.disturbance import draw_disturbed
 
             draw_disturbed(title, self.drawn, QUANTILES, self.blame(), self.typical, plot)
         if trace and self.typical:

@@ -49,9 +49,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(
-                f"{self.backend!r} is no known backend; write {one_of(BACKENDS, self.backend)}"
-            )
+            raise ValueError(f"{self.backend!r} is no known backend; write {one_of(BACKENDS, self.backend)}")
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.dtype!r} is no known dtype; write {one_of(DTYPES, self.dtype)}")
         if self.world.per_node < 1 or self.world.nodes < 1:

@@ -175,7 +175,10 @@ def test_a_message_names_its_other_end():
         ({"replicate": 3, "expert": 2, "model": ROUTED}, "2 expert-parallel ranks do not divide 3"),
         ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
         ({"replicate": 2, "tensor": 2, "model": ROUTED}, "--tp cannot be combined with expert layers"),
-        ({"replicate": 2, "no_sync": True, "model": ROUTED}, "--no-sync cannot be combined with expert layers"),
+        (
+            {"replicate": 2, "no_sync": True, "model": ROUTED},
+            "--no-sync cannot be combined with expert layers",
+        ),
         (
             {"replicate": 2, "strategy": "zero4"},
             "'zero4' is no known strategy; write fsdp or zero_redundancy",

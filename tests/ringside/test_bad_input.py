@@ -90,7 +90,10 @@ WORDS = [
     ("measure all_gather -o out.jsonl --size 4 -g 2", "less than one float32 for each part"),
     ("measure all_reduce -o no/such/folder/out.jsonl", "write another path"),
     ("measure all_reduce", "'-o'"),
-    (f"{MEASURE} --model m.py:f", "--model is not an option of ringside measure, but of ringside measure ddp"),
+    (
+        f"{MEASURE} --model m.py:f",
+        "--model is not an option of ringside measure, but of ringside measure ddp",
+    ),
     (
         "measure ddp -o out.json --nnodes 2",
         "--nnodes is not an option of ringside measure ddp, but of ringside measure;",

@@ -119,7 +119,10 @@ def test_models_that_nobody_knows_are_refused(text, complaint):
     ("words", "complaint"),
     [
         ("measure train --backend nccl -o o.json", "--backend is not an option of ringside measure train"),
-        ("measure train --algorithm ring -o o.json", "--algorithm is not an option of ringside measure train"),
+        (
+            "measure train --algorithm ring -o o.json",
+            "--algorithm is not an option of ringside measure train",
+        ),
         ("measure train --plot p.svg -o o.json", "--plot is not an option of ringside measure train"),
         (
             "measure ddp --tp 2 -o o.json",

@@ -13,19 +13,11 @@ from hypothesis import strategies as st
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.text import Text
 
-from ringside.pictures import (
-    comparison,
-    curves,
-    disturbance,
-    picks,
-    pipeline,
-    style,
-    timeline,
-    topology,
-    training,
-    validation,
-)
+from ringside.pictures import style, topology
 from ringside.pictures.bins import occupied, prevailing
+from ringside.pictures.collectives import curves, picks, timeline
+from ringside.pictures.jobs import disturbance, pipeline, training
+from ringside.pictures.measured import comparison, validation
 from ringside.validation.emulated.collectives import MeasuredCase
 
 LOG = Path(__file__).parents[1] / "validation/data/v2.13_two_nodes.log"

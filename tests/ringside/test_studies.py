@@ -155,7 +155,10 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"sample": {"points": 3, "draws": {"size": {"from": "2M", "to": "1M"}}}}, "the smaller one first"),
         ({"sample": {"points": 3, "draws": {"size": {"from": 0, "to": 9, "scale": "log"}}}}, "above 0"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "x", "to": 9}}}}, "not a number with a unit"),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}}, "not a number with a unit"),
+        (
+            {"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}},
+            "not a number with a unit",
+        ),
         ({"sample": {"points": 3, "draws": {"size": {"from": "-1e308", "to": "1e308"}}}}, "is too far"),
         (
             {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
@@ -305,7 +308,9 @@ def test_a_summary_says_which_parameter_matters_most():
     ]
     assert (told.least["point"], told.most["point"]) == (0, 3)
     assert (told.points, told.answered, told.failed) == (4, 4, 0)
-    with pytest.raises(StudyError, match="answer: engine is not a numeric column of the answers; write one of time_s"):
+    with pytest.raises(
+        StudyError, match="answer: engine is not a numeric column of the answers; write one of time_s"
+    ):
         summary(study(answer="engine"), table)
 
 

@@ -74,7 +74,10 @@ MODULES = [  # lines after the imports, and what is said of them
     ("def model(): return nn.Linear(3, 3), ()", "gives no inputs"),
     ("def model(): return nn.Linear(3, 3), torch.randn(0, 3)", "inputs without a sample"),
     ("def model(): return nn.Linear(3, 3), torch.randn(2, 4)", "write inputs that its forward takes"),
-    ("def model(): return nn.Linear(3, 3).requires_grad_(False), torch.randn(2, 3)", "no parameter that requires a gradient"),
+    (
+        "def model(): return nn.Linear(3, 3).requires_grad_(False), torch.randn(2, 3)",
+        "no parameter that requires a gradient",
+    ),
     ("def model(): raise SystemExit(3)", "SystemExit: 3"),
     ("def model(): return nn.LazyLinear(3), torch.randn(2, 3)", "LazyLinear has lazy layers"),
     ("def model(x): return 1", "missing 1 required positional argument"),

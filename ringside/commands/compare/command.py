@@ -105,7 +105,7 @@ def run(
     comments += fell_back(records, ran, cluster, "predicted")
     sums = summaries(rows)
     if plot:
-        from ringside.pictures.comparison import draw_comparison
+        from ringside.pictures.measured.comparison import draw_comparison
 
         draw_comparison(rows, plot)
     inputs = {"files": [str(file) for file in files], "cluster": cluster, "network": network,

@@ -136,7 +136,7 @@ def run(
         answers = [lived(one) for one in asked]
         drawn = [lived(one) for one in curve]
     if plot:
-        from ringside.pictures.goodput import draw_goodput
+        from ringside.pictures.jobs.goodput import draw_goodput
 
         draw_goodput(job, known.title if known else "", drawn, answers[0], best_s, plot)
     if as_json:

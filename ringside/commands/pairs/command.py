@@ -55,7 +55,7 @@ def run(files: list[Path], ranks: int, plot: Path | None, *, as_json: bool) -> N
     check_outputs([plot], inputs=files)
     verdict = judge_files(files, ranks)
     if plot:
-        from ringside.pictures.pairs import draw_pairs
+        from ringside.pictures.measured.pairs import draw_pairs
 
         draw_pairs(verdict, plot)
     if as_json:

@@ -161,7 +161,7 @@ def run(request: PickRequest, plot: Path | None, csv: Path | None, *, as_json: b
     notes = dict.fromkeys([*chain.from_iterable(placed), *_notes(libraries)])
     version = next((comm.settings.version for comm in comms.values()), DEFAULT_VERSION)
     if plot:
-        from ringside.pictures.picks import draw_picks
+        from ringside.pictures.collectives.picks import draw_picks
 
         draw_picks(picks, _title(kind, request, libraries, name, version), plot)
     _print(request, name, version, picks, list(notes), as_json=as_json)

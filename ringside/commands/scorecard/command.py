@@ -79,7 +79,7 @@ def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
             bar.done(f"{question.name} of {question.machine}")
     found, of_sites = scores(judged), site_scores(judged)
     if plot:
-        from ringside.pictures.scorecard import draw_scorecard
+        from ringside.pictures.measured.scorecard import draw_scorecard
 
         draw_scorecard(found, plot)
     rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]

@@ -84,7 +84,7 @@ def run(
         with console.simulating("replaying"):
             found = what_if(analysis, cluster, library, values, network, known, placement)
     if found and plot:
-        from ringside.pictures.trace import draw_trace
+        from ringside.pictures.jobs.trace import draw_trace
 
         draw_trace(found, plot)
     if found and trace:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from ringside.pictures.curves import mark_log
+from ringside.pictures.collectives.curves import mark_log
 from ringside.pictures.style import STYLE, save
 from ringside.topologies.units import format_duration, format_size
 from ringside.validation.compare import Compared

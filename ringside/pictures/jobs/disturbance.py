@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import ProgramTimeline

@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.topologies.units import format_duration
 from ringside.validation.traces.replay import WhatIf
