@@ -41,48 +41,48 @@ class Budget:
     samples: int
     layers: int
 
-    def batch(self, said: Said) -> int:
+    def batch(self, fixed: Said) -> int:
         """Return the samples per replica; 0 where they do not divide."""
-        shared = prod(said.get(name, 1) for name in MODEL)
+        shared = prod(fixed.get(name, 1) for name in MODEL)
         replicas, rest = divmod(self.ranks, shared)
         return 0 if rest or self.samples % replicas else self.samples // replicas
 
 
-def _strategies(budget: Budget, said: Said) -> Iterable[str]:
+def _strategies(budget: Budget, fixed: Said) -> Iterable[str]:
     return SEARCHED_STRATEGIES
 
 
-def _tensor(budget: Budget, said: Said) -> Iterable[int]:
+def _tensor(budget: Budget, fixed: Said) -> Iterable[int]:
     """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
     return _divisors(budget.machine)
 
 
-def _pipeline(budget: Budget, said: Said) -> Iterable[int]:
-    return (count for count in _divisors(max(1, budget.ranks // said["tp"])) if count <= budget.layers)
+def _pipeline(budget: Budget, fixed: Said) -> Iterable[int]:
+    return (count for count in _divisors(max(1, budget.ranks // fixed["tp"])) if count <= budget.layers)
 
 
-def _schedules(budget: Budget, said: Said) -> Iterable[str | None]:
-    return (None,) if said["pp"] == 1 else SEARCHED_SCHEDULES
+def _schedules(budget: Budget, fixed: Said) -> Iterable[str | None]:
+    return (None,) if fixed["pp"] == 1 else SEARCHED_SCHEDULES
 
 
-def _virtual(budget: Budget, said: Said) -> Iterable[int | None]:
-    own = SCHEDULES.get(said["schedule"])
+def _virtual(budget: Budget, fixed: Said) -> Iterable[int | None]:
+    own = SCHEDULES.get(fixed["schedule"])
     if own is None or own.stages_a_rank is not None:
         return (None,)
-    return _doubled(2, min(MOST_VIRTUAL, budget.layers // said["pp"])) or (2,)
+    return _doubled(2, min(MOST_VIRTUAL, budget.layers // fixed["pp"])) or (2,)
 
 
-def _micro_batches(budget: Budget, said: Said) -> Iterable[int]:
-    batch = budget.batch(said)
+def _micro_batches(budget: Budget, fixed: Said) -> Iterable[int]:
+    batch = budget.batch(fixed)
     return [count for count in _doubled(1, min(MOST_SAMPLES, batch)) if batch % count == 0] or (1,)
 
 
-def _checkpointing(budget: Budget, said: Said) -> Iterable[str]:
+def _checkpointing(budget: Budget, fixed: Said) -> Iterable[str]:
     return CHECKPOINTING
 
 
-def _sequence_parallel(budget: Budget, said: Said) -> Iterable[bool]:
-    return (False, True) if said["tp"] > 1 else (False,)
+def _sequence_parallel(budget: Budget, fixed: Said) -> Iterable[bool]:
+    return (False, True) if fixed["tp"] > 1 else (False,)
 
 
 CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
@@ -98,17 +98,17 @@ CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
 """The choices of each option of `LayoutWords`, given those before it."""
 
 
-def layouts(budget: Budget, said: Said) -> Iterator[LayoutWords]:
+def layouts(budget: Budget, fixed: Said) -> Iterator[LayoutWords]:
     """Yield all layouts with these options, in a fixed order."""
-    return (LayoutWords(**words) for words in _chosen(budget, said, {}, [*CHOICES]))
+    return (LayoutWords(**words) for words in _chosen(budget, fixed, {}, [*CHOICES]))
 
 
-def check_said(said: Said) -> None:
+def check_said(fixed: Said) -> None:
     """Raise ValueError for options that no layout has."""
-    needed = {"tp": 2} if said.get("sequence_parallel") else {}
-    if {"schedule", "virtual"} & said.keys():
+    needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
+    if {"schedule", "virtual"} & fixed.keys():
         needed["pp"] = 2
-    LayoutWords(**{**needed, **said}).layout()
+    LayoutWords(**{**needed, **fixed}).layout()
 
 
 def spelled(words: LayoutWords) -> str:
@@ -126,13 +126,13 @@ def spelled(words: LayoutWords) -> str:
     return " ".join(options)
 
 
-def _chosen(budget: Budget, said: Said, words: dict[str, Any], left: list[str]) -> Iterator[dict[str, Any]]:
+def _chosen(budget: Budget, fixed: Said, words: dict[str, Any], left: list[str]) -> Iterator[dict[str, Any]]:
     if not left:
-        yield {**said, **words}
+        yield {**fixed, **words}
         return
     name, *later = left
-    for value in (said[name],) if name in said else CHOICES[name](budget, words):
-        yield from _chosen(budget, said, {**words, name: value}, later)
+    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, words):
+        yield from _chosen(budget, fixed, {**words, name: value}, later)
 
 
 def _divisors(number: int) -> list[int]:

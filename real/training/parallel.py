@@ -135,11 +135,11 @@ class Pipelined:
 
 def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
     """Return the mesh along which FSDP shards parameters, preceded by that along which it copies them."""
-    dealt = "shard"
+    sharded = "shard"
     if job.context > 1:
-        dealt = "shard_context"
-        mesh["shard", "context"]._flatten(dealt)
-    return mesh["replicate", dealt] if job.replicate > 1 else mesh[dealt]
+        sharded = "shard_context"
+        mesh["shard", "context"]._flatten(sharded)
+    return mesh["replicate", sharded] if job.replicate > 1 else mesh[sharded]
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:

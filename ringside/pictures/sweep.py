@@ -23,10 +23,10 @@ _SHADES = ("#08306b", "#d95f0e", "#4292c6", "#238b45", "#737373")
 _MARKS = "osD^v"
 
 
-def draw_study(study: Study, rows: pd.DataFrame, found: Summary, path: Path) -> None:
+def draw_study(study: Study, rows: pd.DataFrame, result: Summary, path: Path) -> None:
     """Draw the picture that suits the number of varying parameters."""
     good = rows[rows[study.target].notna()]
-    counts = {effect.parameter: good[effect.parameter].nunique() for effect in found.effects}
+    counts = {effect.parameter: good[effect.parameter].nunique() for effect in result.effects}
     fewest, *others = sorted(counts, key=counts.__getitem__)
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(7, 4.2))
@@ -39,7 +39,7 @@ def draw_study(study: Study, rows: pd.DataFrame, found: Summary, path: Path) -> 
         elif len(others) == 1 and counts[others[0]] <= _MOST_CELLS:
             _map(figure, axes, good, (fewest, others[0]), study.target)
         else:
-            _tornado(axes, found.effects, study.target)
+            _tornado(axes, result.effects, study.target)
         save(figure, path)
 
 

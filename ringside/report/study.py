@@ -15,12 +15,12 @@ _MOST_CURVES = 5
 _MOST_CELLS = 40
 
 
-def study_figures(study: Study, rows: pd.DataFrame, found: Summary) -> dict[str, go.Figure]:
+def study_figures(study: Study, rows: pd.DataFrame, result: Summary) -> dict[str, go.Figure]:
     """Draw the figure that suits the number of varying parameters; none without any."""
-    if not found.effects:
+    if not result.effects:
         return {}
     good, target = rows[rows[study.target].notna()], study.target
-    counts = {effect.parameter: good[effect.parameter].nunique() for effect in found.effects}
+    counts = {effect.parameter: good[effect.parameter].nunique() for effect in result.effects}
     fewest, *others = sorted(counts, key=counts.__getitem__)
     if not others:
         return {f"{target} over {fewest}": _curves(good, fewest, None, target)}
@@ -28,7 +28,7 @@ def study_figures(study: Study, rows: pd.DataFrame, found: Summary) -> dict[str,
         return {f"{target} over {others[0]}": _curves(good, others[0], fewest, target)}
     if len(others) == 1 and counts[others[0]] <= _MOST_CELLS:
         return {f"{target} over {others[0]} and {fewest}": _map(good, fewest, others[0], target)}
-    return {f"What matters most: mean {target} over each parameter": _tornado(found.effects, target)}
+    return {f"What matters most: mean {target} over each parameter": _tornado(result.effects, target)}
 
 
 def _curves(good: pd.DataFrame, along: str, parted: str | None, target: str) -> go.Figure:

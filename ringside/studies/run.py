@@ -49,11 +49,11 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
     study, done = folder.study, folder.done()
     left = study.count - len(done)
 
-    def keep(asked: Asked) -> None:
-        folder.take(asked.inputs)
-        folder.write(asked.rows)
-        done.update(row["point"] for row in asked.rows)
-        on_rows(asked.rows)
+    def keep(answer: Asked) -> None:
+        folder.take(answer.inputs)
+        folder.write(answer.rows)
+        done.update(row["point"] for row in answer.rows)
+        on_rows(answer.rows)
 
     if scheduler is None or not left:
         folder.check(digests(folder.inputs), finished=not left)
@@ -66,12 +66,12 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
         for point in islice(_left(study, done), FIRST):
             if folder.columns:
                 break
-            (asked,) = _answers(client, study.ask, [[point]])
-            if asked.rows[0]["error"] is None:
-                folder.learn(asked.rows[0])
-            keep(asked)
-        for asked in _answers(client, study.ask, _batches(study, frozenset(done))):
-            keep(asked)
+            (answer,) = _answers(client, study.ask, [[point]])
+            if answer.rows[0]["error"] is None:
+                folder.learn(answer.rows[0])
+            keep(answer)
+        for answer in _answers(client, study.ask, _batches(study, frozenset(done))):
+            keep(answer)
 
 
 def estimate_s(study: Study, processes: int) -> float:
@@ -113,19 +113,19 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
     """
     from distributed import KilledWorker, as_completed
 
-    asked: dict[Future[Asked], list[Point]] = {}
+    batch_of: dict[Future[Asked], list[Point]] = {}
     coming = as_completed(loop=client.loop)
 
     def submit(some: Iterable[list[Point]]) -> None:
         for batch in some:
             future = client.submit(ask_for, ask, batch, MOST_S, pure=False)
-            asked[future] = batch
+            batch_of[future] = batch
             coming.add(future)
 
     waiting = iter(batches)
     submit(islice(waiting, MOST_WAITING))
     for future in coming:
-        batch = asked.pop(future)
+        batch = batch_of.pop(future)
         try:
             answer = _result(future)
         except KilledWorker:

@@ -38,7 +38,7 @@ def test_ring_parameters_are_found_again_from_two_rank_counts():
     assert fit.parameters.alpha == pytest.approx(truth.alpha, rel=1e-3)
     assert fit.parameters.beta == pytest.approx(truth.beta, rel=1e-3)
     assert fit.parameters.launch == pytest.approx(truth.launch, rel=1e-3)
-    assert "cannot tell it from" in fit.fixed["gamma"]
+    assert "cannot distinguish it from" in fit.fixed["gamma"]
     assert fit.median_error < 1e-6
 
 

@@ -16,21 +16,21 @@ Baseline = Callable[[Sequence[Observed], Sequence[Observed]], Floats]
 """Predicts the seconds of the second rows from the first; NaN where the rule does not apply."""
 
 
-def alpha_beta_ring(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+def alpha_beta_ring(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
     """Fit a ring of messages with a latency and a bandwidth, with equal weights for all rows."""
     seconds = _seconds(fitted)
     slopes = _ring(fitted) / seconds[:, None]
     terms, *_ = np.linalg.lstsq(slopes, np.ones(len(fitted)), rcond=None)
-    times: Floats = _ring(asked) @ np.maximum(terms, 0.0)
+    times: Floats = _ring(rows) @ np.maximum(terms, 0.0)
     return np.where(times > 0, times, np.nan)
 
 
-def tuner(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+def tuner(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
     """Return the tuner's estimate of its choice, plus a launch of 2 us; nothing is fitted."""
-    return np.array([_believed(row) for row in asked])
+    return np.array([_believed(row) for row in rows])
 
 
-def linear_in_log_nodes(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+def linear_in_log_nodes(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
     """Fit a line in the logarithm of the nodes per size; constant with a single node count."""
 
     def line(row: Observed) -> float:
@@ -44,22 +44,22 @@ def linear_in_log_nodes(fitted: Sequence[Observed], asked: Sequence[Observed]) -
         time_s = float(np.polyval(np.polyfit(nodes, seconds, 1), np.log2(row.comm.nodes)))
         return time_s if time_s > 0 else np.nan
 
-    return np.array([line(row) for row in asked])
+    return np.array([line(row) for row in rows])
 
 
-def interpolated(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+def interpolated(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
     """Interpolate over the sizes of runs with equal ranks, log-log; constant outside."""
 
     def between(row: Observed) -> float:
         same = [one for one in fitted if _alike(one, row) and one.comm.ranks == row.comm.ranks]
         return _along(same, row.record.nbytes)
 
-    return np.array([between(row) for row in asked])
+    return np.array([between(row) for row in rows])
 
 
-def pooled_curve(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
+def pooled_curve(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
     """Interpolate one curve of time over size through all rows of the collective."""
-    return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in asked])
+    return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in rows])
 
 
 BASELINES: dict[str, Baseline] = {

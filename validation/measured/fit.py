@@ -109,7 +109,7 @@ def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pool
         np.where([_is_digitised(row) for row in kept], _SURE, 1.0),
         _sites(kept) if pooled else np.zeros((len(kept), 0)),
     )
-    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda found: found.cost)
+    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda one: one.cost)
 
 
 def _sites(rows: Sequence[Observed]) -> Floats:

@@ -72,14 +72,14 @@ def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
     Raise `TraceError` with the place for invalid shapes.
     """
     for event in events:
-        if event.name == RECORD and (told := from_args(event.args, event.place)):
-            return told
+        if event.name == RECORD and (call := from_args(event.args, event.place)):
+            return call
     name, kind, backend, dtype = "", None, None, None
     given = got = None
     for event in events:
         shapes, types = _shapes(event)
-        if found := annotated(event.name):
-            backend, name = found[0], found[1]
+        if annotation := annotated(event.name):
+            backend, name = annotation[0], annotation[1]
             kind = kind_of(name)
             given, dtype = _bytes(shapes, types)
         elif event.name.startswith("c10d::"):

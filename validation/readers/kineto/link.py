@@ -99,7 +99,7 @@ class Calls:
         first = bisect_right(own, moments[before - 1], key=lambda call: call.begin) if before else 0
         last = bisect_right(own, launch.at, key=lambda call: call.begin)
         parts = [call for call in own[first:last] if call.name == RECORD and id(call) not in self._launched]
-        calls = [told for call in parts if (told := from_args(call.args, call.place))]
+        calls = [inner for call in parts if (inner := from_args(call.args, call.place))]
         return _together(calls) if calls else None
 
 
