@@ -131,22 +131,22 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"ask": "topo star"}, "topo cannot be asked; begin with simulate, pick, train, program"),
         ({"ask": ""}, "nothing cannot be asked"),
         ({"ask": STAR + " '"}, "an unclosed quotation mark"),
-        ({"ask": STAR + " {"}, "a brace is open"),
+        ({"ask": STAR + " {"}, "an unclosed brace"),
         ({"ask": STAR + " {0}"}, "write a name of letters alone"),
         ({"ask": STAR + " {size:>3}"}, "write a name of letters alone"),
-        ({"ask": STAR + " --json"}, "--json has no place"),
-        ({"ask": STAR + " --trace=x"}, "--trace=x has no place"),
+        ({"ask": STAR + " --json"}, "--json cannot be used"),
+        ({"ask": STAR + " --trace=x"}, "--trace=x cannot be used"),
         ({"ask": STAR + " {nic}"}, "no values for {nic}"),
         ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic does not occur in ask"),
         ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
         (
             {"grid": {"ranks": [True], "size": ["4K"]}},
-            "grid.ranks.0: YAML reads True there; put what",
+            "grid.ranks.0: YAML reads True there; quote",
         ),
         ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
         ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
         ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 occurs twice"),
-        ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot has no place"),
+        ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot cannot be used"),
         ({"grids": {}}, "grids"),
         ({"ask": "simulate {point}", "grid": {"point": [1]}}, "point is a column of every row"),
         ({"sample": {"points": 0, "draws": {"x": {"from": 1, "to": 2}}}}, "points"),
@@ -164,7 +164,7 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
             {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
             "from 1e-200 to 1e200 is too far; write ends that are nearer",
         ),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one of them out"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one out"),
         (
             {"grid": {"ranks": list(range(2000)), "size": list(range(2000))}},
             "4,000,000 points; write at most 1,000,000",
@@ -231,7 +231,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(StudyError, match="it contains something other"), opened(tmp_path, study()):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-    with pytest.raises(StudyError, match="it is no folder"), opened(tmp_path / "mine.txt", study()):
+    with pytest.raises(StudyError, match="not a folder"), opened(tmp_path / "mine.txt", study()):
         pass
 
 
@@ -271,7 +271,7 @@ def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, da
         folder.write(rows(found)[2:])
     part = folder.parts[1]
     part.write_bytes(damage(part.read_bytes()))
-    says = r"part-00000002.parquet: it is damaged.*; delete it, and its points are asked again"
+    says = r"part-00000002.parquet: damaged.*; delete it, and its points run again"
     with opened(tmp_path, found) as folder:
         for ask in (folder.done, folder.read):
             with pytest.raises(StudyError, match=says):
