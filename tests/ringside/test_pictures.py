@@ -290,7 +290,7 @@ def test_a_page_of_errors_leads_with_them(draw, monkeypatch, tmp_path):
     with mpl.rc_context(fname=style.STYLE):
         figure.draw_without_rendering()
     first, *others = figure.axes
-    assert "off" in first.get_title()
+    assert "errors" in first.get_title()
     areas = [axes.bbox.width * axes.bbox.height for axes in figure.axes]
     assert areas[0] == max(areas)
     assert all(first.bbox.y0 > axes.bbox.y1 for axes in others)

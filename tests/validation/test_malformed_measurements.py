@@ -50,7 +50,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     "no table": (LOG[: LOG.index("#       size")], "no table of measurements"),
     "no rows": (LOG[: LOG.index("     1048576")], "line 13: no row below"),
     "cut before the type": (LOG[: LOG.index("double     sum") - 1], "line 15: a row of 2 columns"),
-    "cut in a half": (LOG[: LOG.index("26.09")], "line 15: a row of 15 columns, cut off"),
+    "cut in a half": (LOG[: LOG.index("26.09")], "line 15: a row of 15 columns, truncated"),
     "cut row among whole ones": (LOG.replace(" 0    29.14    39.14", ""), "line 15: a row of 20 columns"),
     "row too long": (
         LOG.replace("38.14     3.20", "38.14     3.20  7"),
