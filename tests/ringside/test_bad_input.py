@@ -84,10 +84,10 @@ WORDS = [
     (f"{MEASURE} --backend nccl -g 99", "99 ranks need 99 GPUs|needs a CUDA GPU"),
     (f"{MEASURE} --algorithm rings", "'rings' is no known algorithm"),
     (f"{MEASURE} --nnodes 2", "--rdzv-endpoint"),
-    (f"{MEASURE} --rdzv-endpoint nowhere", "no rendezvous endpoint"),
-    (f"{MEASURE} --rdzv-endpoint localhost:99999", "no rendezvous endpoint"),
+    (f"{MEASURE} --rdzv-endpoint nowhere", "not a rendezvous endpoint"),
+    (f"{MEASURE} --rdzv-endpoint localhost:99999", "not a rendezvous endpoint"),
     (f"{MEASURE} --dtype float31", "'float31' is no known dtype"),
-    ("measure all_gather -o out.jsonl --size 4 -g 2", "less than one float32 for each part"),
+    ("measure all_gather -o out.jsonl --size 4 -g 2", "less than one float32 per part"),
     ("measure all_reduce -o no/such/folder/out.jsonl", "write another path"),
     ("measure all_reduce", "'-o'"),
     (
